@@ -13,14 +13,14 @@ import (
 const (
 	blockMagic      = 0x31424648 // "HFB1"
 	blockHeaderSize = 40
-	// blockBytes is how much is gathered before it is compressed and written.
+	// blockBytes is how much is collected before it is compressed and written.
 	blockBytes = 64 << 10
-	// maxBlockBytes bounds what a header can ask to be read or decoded into.
+	// maxBlockBytes bounds the sizes that a header may claim for reading and decoding.
 	maxBlockBytes = 1 << 30
 
 	recordEntry = 1
 	recordGap   = 2
-	// length u32, CRC32C u32; then kind u8, index u64, term or last index of the gap
+	// A record: length u32, CRC32C u32; then kind u8, index u64, term or last index of the gap
 	// u64, length of the command u32, command, outcome or reason
 	recordHeaderSize = 8
 	recordMinBody    = 1 + 8 + 8 + 4
@@ -31,19 +31,19 @@ var (
 	errChecksum = errors.New("checksum mismatch")
 )
 
-// block is a sequence of records and the indexes that they cover, those between commands
-// included.
+// block is a sequence of records and the range of indexes that they cover, including indexes
+// without a command.
 type block struct {
 	first, last uint64
 	raw         []byte
 }
 
-// buffers are what blocks are gathered in.
+// buffers are reused for the records of blocks.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, blockBytes+blockBytes/8); return &b }}
 
 func newBuffer() []byte { return *buffers.Get().(*[]byte) }
 
-// release lets the block's buffer be used again.
+// release returns the block's buffer to the pool.
 func (b *block) release() {
 	if cap(b.raw) <= 2*blockBytes {
 		raw := b.raw[:0]
@@ -70,7 +70,7 @@ func (h blockHeader) append(to []byte) []byte {
 	return binary.LittleEndian.AppendUint32(to, crc32.Checksum(to[at:], castagnoli))
 }
 
-// parseBlockHeader returns the header at the beginning of buf, if there is a valid one.
+// parseBlockHeader returns the header at the beginning of buf; ok is false unless it is valid.
 func parseBlockHeader(buf []byte) (h blockHeader, ok bool) {
 	le := binary.LittleEndian
 	if len(buf) < blockHeaderSize || le.Uint32(buf) != blockMagic ||
@@ -96,7 +96,7 @@ func mustCodec[T any](v T, err error) T {
 	return v
 }
 
-// encode appends a block as it is on disk.
+// encode appends the block in its on-disk form.
 func (b *block) encode(to []byte) []byte {
 	at := len(to)
 	to = append(to, make([]byte, blockHeaderSize)...)
@@ -109,12 +109,12 @@ func (b *block) encode(to []byte) []byte {
 	return to
 }
 
-// matches tells whether the payload of a block has its checksum.
+// matches reports whether the payload of a block has the header's checksum.
 func (h blockHeader) matches(content []byte) bool {
 	return crc32.Checksum(content, castagnoli) == h.sum
 }
 
-// decode returns the records of a block.
+// decode returns the decompressed records of a block.
 func (h blockHeader) decode(content []byte) ([]byte, error) {
 	if !h.matches(content) {
 		return nil, errChecksum
@@ -146,7 +146,7 @@ func (b *block) addRecord(e Entry) {
 	b.raw = raw
 }
 
-// eachRecord yields the records of a decoded block; ok is false when fn ended it.
+// eachRecord yields the records of a decoded block; ok is false when fn stopped it.
 func eachRecord(raw []byte, fn func(Entry) bool) (ok bool, err error) {
 	le := binary.LittleEndian
 	for len(raw) > 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrConflict: another command is known under this index. Two histories met
-	// in one folder; the process must stop (S26).
+	// ErrConflict: the journal has another command under this index. The directory contains two
+	// histories; the process must exit (S26).
 	ErrConflict = errors.New("another command is journalled under this index")
 	// ErrClosed: the journal was closed.
 	ErrClosed = errors.New("the journal is closed")
@@ -18,15 +18,15 @@ var (
 const (
 	defaultSegmentBytes = 16 << 20
 	defaultRetainBytes  = 1 << 30
-	// maxQueuedBlocks is how far the disk may fall behind: 4 MiB before compression.
+	// maxQueuedBlocks is how many blocks the disk may fall behind: 4 MiB before compression.
 	maxQueuedBlocks = 64
 )
 
 // Options say where the journal is and how much of it is kept.
 type Options struct {
-	Dir          string // made 0700 when absent
-	SegmentBytes int64  // size at which a segment is ended; 16 MiB when zero
-	RetainBytes  int64  // whole old segments above this are deleted; 1 GiB when zero
+	Dir          string // created with mode 0700 when absent
+	SegmentBytes int64  // size at which a segment is finished; 16 MiB when zero
+	RetainBytes  int64  // the oldest finished segments above this are deleted; 1 GiB when zero
 	Logger       *slog.Logger
 }
 
@@ -37,24 +37,24 @@ type Entry struct {
 	Command []byte
 	Outcome []byte
 
-	Gap    bool   // nothing is known of the indexes Index to GapTo
+	Gap    bool   // the content of the indexes Index to GapTo is unknown
 	GapTo  uint64 // inclusive
-	Reason string // what made the gap
+	Reason string // why there is a gap
 }
 
-// Journal is a folder of segments. All methods may be called at any time from any goroutine.
+// Journal is a directory of segments. All methods may be called at any time from any goroutine.
 type Journal struct {
 	log        *slog.Logger
-	writerDone chan struct{} // the writer returned
+	writerDone chan struct{} // closed when the writer has returned
 
 	mu           sync.Mutex
 	wake         *sync.Cond // queue or closing changed
 	queue        []writeJob
-	current      block       // gathers what is appended
-	historyStart uint64      // history begins here when no segment says otherwise
-	covered      uint64      // everything applied up to here is in the journal, or in a gap
-	replay       replayCheck // what is on disk already, while Raft applies it again
-	segments     []segment   // oldest first; the last is written to
+	current      block       // collects what is appended
+	historyStart uint64      // first index of the history while there is no segment
+	covered      uint64      // every applied index up to here is in the journal, or in a gap
+	replay       replayCheck // digests of what is on disk already, while Raft applies it again
+	segments     []segment   // oldest first; the last is appended to
 	closing      bool
 }
 
@@ -85,10 +85,10 @@ func start(o Options, d filesystem) (*Journal, error) {
 	return j, nil
 }
 
-// Append records one applied command. It copies what it is given and does not
-// wait for the disk; only the first of the entries that Raft applies again after a
-// start has the known ones read. An entry known already is skipped; another command
-// under its index is ErrConflict. Entries that the disk does not take become a gap.
+// Append records one applied command. It copies e and does not wait for the disk, with one
+// exception: the first of the entries that Raft applies again after a start waits until those in
+// the journal were read. An entry that the journal has is skipped; another command under its index
+// is ErrConflict. Entries that cannot be written become a gap. After Close it returns ErrClosed.
 func (j *Journal) Append(e Entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,7 +104,7 @@ func (j *Journal) Append(e Entry) error {
 	return nil
 }
 
-// appendRecord puts a record into the current block, which then covers everything up to last.
+// appendRecord appends a record to the current block, which then covers every index up to last.
 func (j *Journal) appendRecord(e Entry, last uint64) {
 	j.current.addRecord(e)
 	j.current.last, j.covered = last, last
@@ -117,7 +117,7 @@ func (j *Journal) appendRecord(e Entry, last uint64) {
 	}
 }
 
-// enqueueBlock gives the current block to the writer, with what is to be done after it.
+// enqueueBlock hands the current block to the writer, with the job's other fields.
 func (j *Journal) enqueueBlock(job writeJob) {
 	job.block = j.current
 	j.queue = append(j.queue, job)
@@ -125,7 +125,7 @@ func (j *Journal) enqueueBlock(job writeJob) {
 	j.wake.Signal()
 }
 
-// dropBlock leaves the current block out when the writer is far behind.
+// dropBlock replaces the current block by a gap, because the writer is too far behind.
 func (j *Journal) dropBlock() {
 	dropped := j.current
 	j.log.Warn("the journal's disk does not keep up; entries are dropped", "from", dropped.first, "to", dropped.last)
@@ -133,8 +133,8 @@ func (j *Journal) dropBlock() {
 	j.current.addRecord(Entry{Index: dropped.first, Gap: true, GapTo: dropped.last, Reason: "the disk did not keep up"})
 }
 
-// Restored says that the state now is that of a Raft snapshot at index: on start
-// and on install. What the journal does not know up to there becomes a gap.
+// Restored records that the state was replaced by a Raft snapshot at index, at start or by an
+// install. Indexes up to there that the journal lacks become a gap. Its only error is ErrClosed.
 func (j *Journal) Restored(index uint64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -142,7 +142,7 @@ func (j *Journal) Restored(index uint64) error {
 	case j.closing:
 		return ErrClosed
 	case index <= j.covered:
-	case j.covered == 0: // history begins here; nothing is missing from it
+	case j.covered == 0: // the history begins here; nothing is missing from it
 		j.covered, j.historyStart, j.current = index, index+1, block{first: index + 1, last: index}
 	default:
 		j.appendRecord(Entry{Index: j.covered + 1, Gap: true, GapTo: index, Reason: "the state came from a Raft snapshot"}, index)
@@ -150,16 +150,16 @@ func (j *Journal) Restored(index uint64) error {
 	return nil
 }
 
-// Sync returns when everything applied up to index is on disk, or is a marked gap.
-// Call it before a Raft snapshot at index is made (S26). Its only error is ErrClosed.
+// Sync returns when everything applied up to index is on disk, or is a recorded gap. Call it
+// before a Raft snapshot at index is taken (S26). Its only error is ErrClosed.
 func (j *Journal) Sync(index uint64) error {
 	_, err := j.flush(index, writeJob{sync: true})
 	return err
 }
 
-// flush waits until the writer went through everything appended so far, and returns
-// up to where that is. It says that there is nothing else up to index: what is
-// between is of Raft's own and not told here.
+// flush waits until the writer has processed everything appended so far, and returns up to which
+// index. No command between the last one appended and index follows: entries there are Raft's own
+// and never appended.
 func (j *Journal) flush(index uint64, job writeJob) (covered uint64, err error) {
 	job.done = make(chan struct{})
 	j.mu.Lock()
@@ -176,7 +176,7 @@ func (j *Journal) flush(index uint64, job writeJob) (covered uint64, err error) 
 	return covered, nil
 }
 
-// First is the lowest index from which history is kept; zero without any.
+// First returns the lowest index from which history is kept; zero without any.
 func (j *Journal) First() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,14 +189,14 @@ func (j *Journal) First() uint64 {
 	return 0
 }
 
-// Last is the index up to which history is covered, gaps included; zero without any.
+// Last returns the index up to which history is covered, gaps included; zero without any.
 func (j *Journal) Last() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.covered
 }
 
-// Close writes and syncs what is buffered.
+// Close writes and syncs what is buffered, and stops the writer. A second call returns nil.
 func (j *Journal) Close() error {
 	err := j.Sync(0)
 	j.mu.Lock()

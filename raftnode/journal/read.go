@@ -10,11 +10,11 @@ import (
 	"slices"
 )
 
-// Range yields what is known of the indexes [from, to] in order, gaps included,
-// until fn returns false. Zero means no bound. The slices belong to fn. It may be
-// called while entries are appended, and from then on yields no newer ones.
+// Range yields the journal's entries of the indexes [from, to] in order, gaps included, until fn
+// returns false. Zero means no bound. The slices belong to fn. It may be called while entries are
+// appended, and yields none appended after the call.
 func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
-	covered, _ := j.flush(0, writeJob{}) // a closed journal is on disk already
+	covered, _ := j.flush(0, writeJob{}) // a closed journal is completely on disk
 	j.mu.Lock()
 	segments, historyStart := slices.Clone(j.segments), j.historyStart
 	j.mu.Unlock()
@@ -25,14 +25,14 @@ func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
 	return r.read(segments)
 }
 
-// reader goes through blocks, which follow each other without a gap; where there is one,
-// something is missing or damaged.
+// reader reads consecutive blocks. A range of indexes without a block is missing or damaged, and
+// is yielded as a gap.
 type reader struct {
 	journal  *Journal
 	from, to uint64
 	fn       func(Entry) bool
-	next     uint64 // the index that the next block begins with
-	stopped  bool   // by fn
+	next     uint64 // first index that was not yielded yet
+	stopped  bool   // fn returned false
 }
 
 func (r *reader) read(segments []segment) error {
@@ -80,7 +80,7 @@ func (r *reader) segment(s segment) error {
 	return nil
 }
 
-// block yields the entries of one block, or a gap in its place.
+// block yields the entries of one block, or a gap if it is damaged.
 func (r *reader) block(h blockHeader, content func() ([]byte, error), name string) {
 	data, err := content()
 	if err == nil {
@@ -94,7 +94,7 @@ func (r *reader) block(h blockHeader, content func() ([]byte, error), name strin
 	}
 }
 
-// yieldGap yields a gap up to last, when nothing was yielded up to there.
+// yieldGap yields a gap from the next index up to last, if that is not empty.
 func (r *reader) yieldGap(last uint64, reason string) {
 	if last < r.next {
 		return
@@ -106,7 +106,7 @@ func (r *reader) yieldGap(last uint64, reason string) {
 	r.next = last + 1
 }
 
-// yield gives fn an entry that is in the range, and gaps cut to it.
+// yield passes fn an entry that lies in the range; gaps are clipped to it.
 func (r *reader) yield(e Entry) {
 	if e.Gap {
 		e.Index, e.GapTo = max(e.Index, r.from), min(e.GapTo, r.to)
@@ -121,14 +121,14 @@ func (r *reader) yield(e Entry) {
 	r.next = max(r.next, e.Index+1, e.GapTo+1)
 }
 
-// replayCheck holds the digests of a range that Raft applies again.
+// replayCheck holds the digests of a range of indexes that Raft applies again.
 type replayCheck struct {
 	from, to uint64
 	digests  map[uint64]commandDigest
 	gaps     []Entry
 }
 
-// commandDigest stands for a command. The outcome is left out: a newer build may encode the
+// commandDigest identifies a command. The outcome is not part of it: a newer build may encode the
 // same outcome in other bytes.
 type commandDigest struct {
 	term uint64
@@ -140,8 +140,8 @@ func digestOf(e Entry) commandDigest {
 	return commandDigest{term: e.Term, size: len(e.Command), crc: crc32.Checksum(e.Command, castagnoli)}
 }
 
-// checkReplay skips an entry that is known, and refuses another one under its index
-// (S26). The lock is held; it is let go while the known ones are read.
+// checkReplay accepts an entry that the journal has, and refuses another one under its index
+// (S26). The lock is held; it is released while the journal is read.
 func (j *Journal) checkReplay(e Entry) error {
 	if e.Index < j.replay.from || e.Index > j.replay.to {
 		covered := j.covered
@@ -164,7 +164,8 @@ func (j *Journal) checkReplay(e Entry) error {
 	return fmt.Errorf("%w: index %d had no command", ErrConflict, e.Index)
 }
 
-// loadReplayCheck reads what is known of a range. What cannot be read cannot be compared.
+// loadReplayCheck reads the digests of a range. What cannot be read counts as a gap and is not
+// compared.
 func (j *Journal) loadReplayCheck(from, to uint64) replayCheck {
 	k := replayCheck{from: from, to: to, digests: map[uint64]commandDigest{}}
 	err := j.Range(from, to, func(e Entry) bool {
@@ -176,7 +177,7 @@ func (j *Journal) loadReplayCheck(from, to uint64) replayCheck {
 		return true
 	})
 	if first := j.First(); first > from || first == 0 {
-		k.gaps = append(k.gaps, Entry{Index: from, GapTo: max(first, 1) - 1}) // before history begins
+		k.gaps = append(k.gaps, Entry{Index: from, GapTo: max(first, 1) - 1}) // before the history begins
 	}
 	if err != nil {
 		j.log.Warn("the journal cannot be compared with what is applied again", "error", err)

@@ -13,17 +13,17 @@ import (
 
 const segmentSuffix = ".hfj"
 
-// segment is one file.
+// segment is one file of the journal.
 type segment struct {
-	first uint64 // index
+	first uint64 // first index
 	path  string
-	size  int64 // of what may be read
+	size  int64 // how many bytes may be read
 }
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
 
-// openSegments lists the segments and truncates the last one after its last valid block.
-// It returns the index up to which history is covered.
+// openSegments lists the segments and truncates the last one after its last valid block. It
+// returns the index up to which history is covered.
 func openSegments(o Options) (segments []segment, covered uint64, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, 0, err
@@ -74,7 +74,8 @@ func listSegments(dir string) (segments []segment, err error) {
 	return segments, nil
 }
 
-// lastWholeBlock returns where the last complete block of a segment ends, and its last index.
+// lastWholeBlock returns where the last complete block of a segment ends, and the last index that
+// it covers.
 func lastWholeBlock(s segment) (end int64, lastIndex uint64, err error) {
 	err = s.walkBlocks(func(at int64, h blockHeader, content func() ([]byte, error)) bool {
 		data, err := content()
@@ -141,7 +142,7 @@ func nextBlockHeader(f io.ReaderAt, from, size int64) (int64, error) {
 	}
 }
 
-// lastSegment is the one that is written to.
+// lastSegment returns the segment that is appended to.
 func (j *Journal) lastSegment() (segment, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -157,14 +158,14 @@ func (j *Journal) addSegment(s segment) {
 	j.segments = append(j.segments, s)
 }
 
-// setLastSize sets what of the last segment may be read.
+// setLastSize sets how many bytes of the last segment may be read.
 func (j *Journal) setLastSize(size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.segments[len(j.segments)-1].size = size
 }
 
-// removeLastSegment forgets the last segment.
+// removeLastSegment removes the last segment from the list.
 func (j *Journal) removeLastSegment() (segment, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -177,8 +178,8 @@ func (j *Journal) removeLastSegment() (segment, bool) {
 	return s, true
 }
 
-// expire forgets the oldest segments above so many bytes, and returns them. The
-// last one stays.
+// expire removes the oldest segments above retain bytes from the list, and returns them. The last
+// one always stays.
 func (j *Journal) expire(retain int64) (old []segment) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// writeJob is a block to write, and whether somebody waits for it.
+// writeJob is a block to write; done, if not nil, is closed when it was processed.
 type writeJob struct {
 	block block
 	sync  bool
 	done  chan struct{}
 }
 
-// segmentFile is a segment that is written to.
+// segmentFile is a segment that is appended to.
 type segmentFile interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
@@ -22,7 +22,7 @@ type segmentFile interface {
 	Close() error
 }
 
-// filesystem is what the writer needs of one; tests replace it.
+// filesystem is what the writer needs of the file system; tests replace it.
 type filesystem interface {
 	open(path string) (segmentFile, error)
 	remove(path string) error
@@ -43,20 +43,20 @@ func (osFilesystem) syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writer is the goroutine that compresses and writes. What it cannot write it
-// notes as a gap, which goes ahead of the next block that can be written.
+// writer is the goroutine that compresses and writes blocks. What it cannot write it records as a
+// gap, which is written before the next block that can be written.
 type writer struct {
 	journal *Journal
 	options Options
 	fs      filesystem
 
-	file       segmentFile // the last segment; nil when the next block begins one
+	file       segmentFile // the last segment; nil when the next block starts a new one
 	size       int64       // of the file
-	syncedSize int64       // what of the file is durable
+	syncedSize int64       // how much of the file is durable
 
-	written    uint64 // indexes up to here are in files
-	synced     uint64 // and up to here durable
-	pendingGap Entry  // not written yet; GapTo is zero without one
+	written    uint64 // indexes up to here are written to files
+	synced     uint64 // indexes up to here are durable
+	pendingGap Entry  // not written yet; GapTo is zero when there is none
 	buffer     []byte
 }
 
@@ -84,7 +84,7 @@ func (w *writer) run() {
 	}
 }
 
-// nextJob waits for work; there is none any more when the journal is closing.
+// nextJob waits for a job; false when the journal is closing and the queue is empty.
 func (w *writer) nextJob() (writeJob, bool) {
 	j := w.journal
 	j.mu.Lock()
@@ -101,7 +101,7 @@ func (w *writer) nextJob() (writeJob, bool) {
 	return job, true
 }
 
-// reopen goes on in the last segment.
+// reopen continues the last segment, unless it is full.
 func (w *writer) reopen() {
 	s, ok := w.journal.lastSegment()
 	if !ok || s.size >= w.options.SegmentBytes {
@@ -115,7 +115,7 @@ func (w *writer) reopen() {
 	w.file, w.size, w.syncedSize = f, s.size, s.size
 }
 
-// write puts a block on disk, after the gap that is still to be written.
+// write writes a block, preceded by the pending gap.
 func (w *writer) write(b block) {
 	if w.pendingGap.GapTo != 0 {
 		gapBlock := block{first: w.pendingGap.Index, last: w.pendingGap.GapTo}
@@ -133,7 +133,7 @@ func (w *writer) write(b block) {
 	}
 }
 
-// recordLoss extends the pending gap by what could not be written.
+// recordLoss extends the pending gap by indexes that could not be written.
 func (w *writer) recordLoss(first, last uint64, err error) {
 	if w.pendingGap.GapTo == 0 {
 		w.journal.log.Error("the journal cannot be written; its history has a gap", "from", first, "error", err)
@@ -143,7 +143,7 @@ func (w *writer) recordLoss(first, last uint64, err error) {
 	w.pendingGap.GapTo = max(w.pendingGap.GapTo, last)
 }
 
-// appendBlock appends one block to the last segment, all of it or nothing.
+// appendBlock appends one block to the last segment, completely or not at all.
 func (w *writer) appendBlock(b block) error {
 	if w.file == nil {
 		if err := w.beginSegment(b.first); err != nil {
@@ -163,7 +163,7 @@ func (w *writer) appendBlock(b block) error {
 	return nil
 }
 
-// beginSegment makes the segment whose first index is first.
+// beginSegment creates the segment whose first index is first.
 func (w *writer) beginSegment(first uint64) error {
 	path := filepath.Join(w.options.Dir, segmentName(first))
 	f, err := w.fs.open(path)

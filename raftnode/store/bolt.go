@@ -9,12 +9,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// memberKey holds the member's id inside raft.db, so that another member's file
-// is noticed (S21).
+// memberKey holds the member's id inside raft.db, so that a file of another member is detected
+// (S21).
 var memberKey = []byte("HoldfastMember")
 
-// openBolt checks raft.db and opens it (S144). bbolt trusts what its pages say: it
-// may panic, fault or loop on a damaged one, so the structure is walked before.
+// openBolt checks raft.db and opens it (S144). bbolt trusts its pages: on a damaged one it may
+// panic, fault or loop, so the structure is walked before it is opened.
 func openBolt(path, member string) (*raftboltdb.BoltStore, error) {
 	if err := checkBolt(path); err != nil {
 		return nil, refuse(path, remedyRejoin, "it is damaged: %w", err)

@@ -30,20 +30,20 @@ const (
 	maxBoltDepth = 64
 )
 
-// boltBuckets are the buckets of raft-boltdb. One under another name would be
-// made anew, empty.
+// boltBuckets are the buckets of raft-boltdb. If one had another name, raft-boltdb would create it
+// again, empty.
 var boltBuckets = []string{"conf", "logs"}
 
 // boltFile walks the pages of a bbolt file without trusting any of them.
 type boltFile struct {
 	r        io.ReaderAt
 	pageSize int64
-	pages    uint64 // ids below this exist
+	pages    uint64 // number of pages
 	visited  map[uint64]bool
 }
 
-// checkBolt fails when the tree of a bbolt file is not a tree of well-formed pages
-// with ascending keys. What the values say is checked by their readers.
+// checkBolt fails unless the tree of a bbolt file consists of well-formed pages with ascending
+// keys. The values are checked where they are read.
 func checkBolt(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,8 +68,8 @@ func checkBolt(path string) error {
 	return b.checkFree(meta.freelist)
 }
 
-// checkFree fails when a page in use is on the list of free ones, if the file has
-// a list. This program writes none (S144), but tools for bbolt files do.
+// checkFree fails when a page in use is on the list of free pages, if the file has such a list.
+// This program writes none (S144), but tools for bbolt files do.
 func (b *boltFile) checkFree(id uint64) error {
 	if id == noFreelist {
 		return nil
@@ -80,7 +80,7 @@ func (b *boltFile) checkFree(id uint64) error {
 	}
 	ids := page[pageHeader:]
 	count := uint64(pageCount(page))
-	if count == 0xFFFF { // bbolt then keeps the count in the first place
+	if count == 0xFFFF { // bbolt then keeps the count in the first element
 		count, ids = binary.NativeEndian.Uint64(ids), ids[8:]
 	}
 	if count > uint64(len(ids)/8) {
@@ -107,7 +107,8 @@ func newestMeta(f io.ReaderAt, size int64) (boltMeta, error) {
 	if err == nil {
 		newest = first
 	}
-	// The first page may be the damaged one: the second is where some page size puts it.
+	// The first meta page may be the damaged one; the second one's offset depends on the page
+	// size.
 	for pageSize := int64(1024); pageSize <= 64<<10 && pageSize < size; pageSize *= 2 {
 		m, err := readMeta(f, pageSize)
 		if err == nil && m.pageSize == pageSize && (newest.pageSize == 0 || m.txid > newest.txid) {
@@ -139,7 +140,7 @@ func readMeta(f io.ReaderAt, at int64) (boltMeta, error) {
 	return m, nil
 }
 
-// checkRoot walks the bucket of buckets.
+// checkRoot walks the root bucket, which contains the other buckets.
 func (b *boltFile) checkRoot(root uint64) error {
 	var names []string
 	err := b.walk(root, 0, nil, func(key, value []byte, flags uint32) error {
@@ -155,7 +156,7 @@ func (b *boltFile) checkRoot(root uint64) error {
 	return err
 }
 
-// checkBucket walks one bucket, which is inline when it is small.
+// checkBucket walks one bucket; a small one is stored inline in its parent.
 func (b *boltFile) checkBucket(value []byte) error {
 	if len(value) < bucketHeader {
 		return fmt.Errorf("a bucket of %d bytes", len(value))
@@ -177,7 +178,7 @@ func (b *boltFile) checkBucket(value []byte) error {
 	return err
 }
 
-// walk visits the leaves below a page in order. least is the lowest key allowed.
+// walk visits the leaves below a page in order. minKey is the lowest key allowed.
 func (b *boltFile) walk(id uint64, depth int, minKey []byte, leaf func(key, value []byte, flags uint32) error) error {
 	page, err := b.page(id, depth, branchPage|leafPage)
 	if err != nil {
@@ -196,7 +197,8 @@ func (b *boltFile) walk(id uint64, depth int, minKey []byte, leaf func(key, valu
 	return nil
 }
 
-// page reads one page of one of the kinds, with its overflow, once.
+// page reads one page of one of the given kinds, with its overflow pages. A page that was read
+// before is an error.
 func (b *boltFile) page(id uint64, depth int, kinds uint16) ([]byte, error) {
 	if id < 2 || id >= b.pages || b.visited[id] || depth > maxBoltDepth {
 		return nil, fmt.Errorf("page %d is out of place", id)

@@ -13,10 +13,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const checksumPrefix = "crc32c:"
 
-// writeChecksummed replaces a small file by v as JSON and a line with its checksum. The
-// salt goes into the checksum: with the member's id as salt, a file copied from
-// another member does not match. When it returns, the new content is durable;
-// after a crash the file has either the old or the new content.
+// writeChecksummed replaces a small file by v as JSON and a line with its checksum. The checksum
+// covers the salt: with the member's id as salt, a file copied from another member does not match.
+// When it returns, the new content is durable; after a crash the file has either the old or the
+// new content.
 func writeChecksummed(path, salt string, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -26,7 +26,7 @@ func writeChecksummed(path, salt string, v any) error {
 	return replaceFile(path, append(body, checksumLine(salt, body)...))
 }
 
-// readChecksummed reads what writeChecksummed wrote, and fails when one bit is different.
+// readChecksummed reads what writeChecksummed wrote, and fails when a single bit differs.
 func readChecksummed(path, salt string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -48,7 +48,7 @@ func saltedChecksum(salt string, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(salt), castagnoli), castagnoli, body)
 }
 
-// replaceFile writes a file beside the old one, makes it durable and renames it over.
+// replaceFile writes a temporary file, makes it durable and renames it over the old one.
 func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := writeDurable(tmp, data); err != nil {
@@ -74,7 +74,7 @@ func writeDurable(path string, data []byte) error {
 	return err
 }
 
-// syncPath makes a file's content, or the names in a folder, durable.
+// syncPath makes a file's content, or a directory's entries, durable.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dataDir names the files of one data folder.
+// dataDir is the path of a data directory; its methods name and check the files in it.
 type dataDir string
 
 func (d dataDir) identityPath() string    { return filepath.Join(string(d), "identity.json") }
@@ -24,7 +24,7 @@ func (d dataDir) snapshotsPath() string   { return filepath.Join(string(d), "sna
 func (d dataDir) corruptPath() string     { return filepath.Join(string(d), "corrupt") }
 func (d dataDir) quarantinedPath() string { return filepath.Join(string(d), "quarantined") }
 
-// requiredPaths lists what a folder of this kind must hold (S21).
+// requiredPaths lists what a data directory with this kind of log store must contain (S21).
 func (d dataDir) requiredPaths(kind string) []string {
 	files := []string{d.identityPath(), d.votePath(), d.markPath(), d.boltPath(), d.snapshotsPath(), memberFilePath(d.snapshotsPath())}
 	if kind == WAL {
@@ -33,11 +33,11 @@ func (d dataDir) requiredPaths(kind string) []string {
 	return files
 }
 
-// memberFilePath names the file in a directory that holds its member's id.
+// memberFilePath is the path of the file in a directory that holds its member's id.
 func memberFilePath(dir string) string { return filepath.Join(dir, "member") }
 
-// createAndLock makes the folder when it is absent and takes it for this process. The
-// lock ends with the process, however it ends.
+// createAndLock creates the directory when it is absent and locks it for this process. The kernel
+// releases the lock when the process exits.
 func (d dataDir) createAndLock() (*os.File, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, fmt.Errorf("make data folder: %w", err)
@@ -69,12 +69,12 @@ func (d dataDir) checkQuarantine() error {
 		ErrQuarantined, strings.TrimSpace(string(reason)), d.quarantinedPath(), remedyRejoin)
 }
 
-// checkPrivate refuses a folder whose content others can read, or that they own.
+// checkPrivate refuses a directory whose content other users own or can read.
 func (d dataDir) checkPrivate(kind string) error {
 	for _, path := range append([]string{string(d)}, d.requiredPaths(kind)...) {
 		st, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // checkRequired says it better
+			continue // checkRequired has the better message
 		}
 		if err != nil {
 			return fmt.Errorf("check permissions: %w", err)
@@ -89,7 +89,7 @@ func (d dataDir) checkPrivate(kind string) error {
 	return nil
 }
 
-// checkRequired refuses a folder in which a file that its identity names is missing (S21).
+// checkRequired refuses a directory in which a file required by its identity is missing (S21).
 func (d dataDir) checkRequired(kind string) error {
 	for _, path := range d.requiredPaths(kind) {
 		if _, err := os.Lstat(path); err != nil {
@@ -99,7 +99,7 @@ func (d dataDir) checkRequired(kind string) error {
 	return nil
 }
 
-// findMemberFile names one file of a member in a folder without identity, if there is one.
+// findMemberFile returns a file of a member in a directory without identity, if there is one.
 func (d dataDir) findMemberFile() (string, bool) {
 	for _, path := range append(d.requiredPaths(WAL), d.walPath()) {
 		if _, err := os.Lstat(path); err == nil {
@@ -109,9 +109,8 @@ func (d dataDir) findMemberFile() (string, bool) {
 	return "", false
 }
 
-// syncFiles makes everything that was read durable. After a kill, the page cache may
-// hold what the process wrote and never synced; Raft takes what it reads for
-// stored, and would acknowledge it.
+// syncFiles makes everything that was read durable. After a killed process the page cache may hold
+// what it wrote and never synced; Raft treats what it reads as stored, and would acknowledge it.
 func (d dataDir) syncFiles() error {
 	for _, path := range []string{d.votePath(), d.boltPath(), d.walPath(), d.snapshotsPath()} {
 		err := filepath.WalkDir(path, func(path string, _ os.DirEntry, err error) error {
@@ -132,7 +131,7 @@ func writeMember(dir, member string) error {
 	return replaceFile(memberFilePath(dir), []byte(member+"\n"))
 }
 
-// checkMember refuses a folder that belongs to another member (S21).
+// checkMember refuses a directory of another member (S21).
 func checkMember(dir, member string) error {
 	data, err := os.ReadFile(memberFilePath(dir))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package store is everything durable of one Raft member: who it is, what it
-// voted, its log and its Raft snapshots.
+// Package store keeps the durable state of one Raft member: its identity, its
+// vote, its log and its Raft snapshots.
 //
-// The data folder holds
+// The data directory contains
 //
 //	identity.json   member id, cluster id, log store, format (S21)
 //	vote.json       term and vote, beside their copy in raft.db (S22)
@@ -11,12 +11,12 @@
 //	snapshots/      Raft snapshots; corrupt/ holds those that were moved aside
 //	quarantined     why this member may not start again (S23)
 //
-// Three kinds of doubt end in a refusal that names the file and the remedy: the
-// folder is not what it says (S21), what is read is not what was written (S22),
+// Three kinds of failure end in a refusal that names the file and the remedy: files
+// are missing or another member's (S21), what is read is not what was written (S22),
 // and the disk fails or hangs while the member runs (S132, S133). Neither bbolt nor
 // raft-wal notices every flipped bit: bbolt has no checksum on data pages and
 // steps back one transaction when its newest meta page is broken, and raft-wal
 // takes the first damaged frame of its last segment for the end of the log. So
-// each entry carries a checksum of its own, the vote is kept twice, and the mark
-// tells a log that ends too early from one that was torn by a crash.
+// each entry carries a checksum of its own, the vote is kept twice, and the high-water
+// mark distinguishes a log that ends too early from one that was torn by a crash.
 package store

@@ -8,17 +8,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Each entry carries its checksum at the end of Log.Extensions (S22): magic and
-// CRC32C. It is put on when an entry is stored and taken off when it is read, so
-// Raft, and the other members, never see it.
+// entryChecksumSize is how many bytes an entry's checksum takes at the end of Log.Extensions
+// (S22): magic and CRC32C. It is added when an entry is stored and removed when it is read, so
+// neither Raft nor the other members ever see it.
 const entryChecksumSize = 8
 
 var entryChecksumMagic = [4]byte{'H', 'F', 'c', '1'}
 
 var errEntryChecksum = errors.New("the checksum of the entry does not match")
 
-// entryChecksums makes and checks the checksums of one member's entries. The member's id
-// is part of each, so entries of another member's log do not match.
+// entryChecksums computes and verifies the checksums of one member's entries. The member's id is
+// part of each, so entries of another member's log do not match.
 type entryChecksums struct{ salt uint32 }
 
 func newEntryChecksums(member string) entryChecksums {
@@ -36,7 +36,7 @@ func (s entryChecksums) add(l *raft.Log) *raft.Log {
 	return &out
 }
 
-// verify checks an entry that was read at index and takes its checksum off.
+// verify checks an entry that was read at index and removes its checksum.
 func (s entryChecksums) verify(index uint64, l *raft.Log) error {
 	n := len(l.Extensions) - entryChecksumSize
 	if n < 0 || [4]byte(l.Extensions[n:n+4]) != entryChecksumMagic {
@@ -52,8 +52,8 @@ func (s entryChecksums) verify(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// sum covers all that Raft decides by. AppendedAt is left out: it is only told to
-// people, and the stores do not keep it to the bit.
+// sum covers every field that Raft acts on. AppendedAt is left out: it is only informative, and
+// the stores do not keep it exactly.
 func (s entryChecksums) sum(l *raft.Log) uint32 {
 	var head [8 + 8 + 1 + 8]byte
 	binary.LittleEndian.PutUint64(head[0:], l.Index)

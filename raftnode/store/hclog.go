@@ -20,7 +20,7 @@ type slogSink struct {
 	minLevel slog.Level
 }
 
-// Accept passes one line on.
+// Accept logs one line.
 func (s slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	l := slog.LevelInfo
 	switch {

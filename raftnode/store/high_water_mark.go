@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// highWaterMark remembers the highest index that was stored and acknowledged. A log that
-// ends below it lost entries, which a torn last write cannot do.
+// highWaterMark stores the highest index that was durable and acknowledged. A log that ends below
+// it lost entries, which a torn last write cannot cause.
 //
-// Raising it is one write without fsync, after the entries are durable: what is
-// on disk is then never above the log. Lowering it is synced before the entries
-// go. So a crash makes the mark weaker, never wrong.
+// Raising it is one write without fsync, after the entries are durable: on disk it is then never
+// above the log. Lowering it is synced before the entries are deleted. So a crash makes the mark
+// weaker, never wrong.
 type highWaterMark struct {
 	f      *os.File
 	member string
@@ -22,13 +22,13 @@ type highWaterMark struct {
 
 const highWaterMarkSize = 16 // index, four zero bytes, CRC32C
 
-// createHighWaterMark makes the mark of an empty log.
+// createHighWaterMark creates the mark of an empty log.
 func createHighWaterMark(path, member string) error {
 	return replaceFile(path, encodeHighWaterMark(member, 0))
 }
 
-// openHighWaterMark returns the mark and the index that it holds. A damaged mark holds
-// nothing: it only ever adds a refusal.
+// openHighWaterMark returns the mark and the index that it holds. A damaged mark is not valid and
+// holds no index: all that a mark can cause is a refusal.
 func openHighWaterMark(path, member string) (m *highWaterMark, index uint64, valid bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func encodeHighWaterMark(member string, index uint64) []byte {
 	return buf
 }
 
-// raise notes that everything up to index is durable.
+// raise records that everything up to index is durable.
 func (m *highWaterMark) raise(index uint64) error {
 	if _, err := m.f.WriteAt(encodeHighWaterMark(m.member, index), 0); err != nil {
 		return fmt.Errorf("raise the log's mark: %w", err)
@@ -58,7 +58,7 @@ func (m *highWaterMark) raise(index uint64) error {
 	return nil
 }
 
-// lower says that entries above index are about to be deleted.
+// lower records that entries above index are about to be deleted.
 func (m *highWaterMark) lower(index uint64) error {
 	if err := m.raise(index); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (m *highWaterMark) lower(index uint64) error {
 	return nil
 }
 
-// close makes the mark durable, for a member that stops in order.
+// close makes the mark durable at an orderly stop.
 func (m *highWaterMark) close() error {
 	return errors.Join(unix.Fdatasync(int(m.f.Fd())), m.f.Close())
 }

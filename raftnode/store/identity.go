@@ -8,22 +8,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// formatVersion is the layout of the folder that this build reads and writes.
+// formatVersion is the version of the data directory's layout that this build reads and writes.
 const formatVersion = 1
 
-// identity is what a data folder says about itself (S21).
+// identity is the content of identity.json (S21).
 type identity struct {
 	Format   int    `json:"format"`
 	Member   string `json:"member"`
 	Cluster  string `json:"cluster,omitempty"`
 	LogStore string `json:"log_store"`
-	// Initialised is set when every file of the folder is there. Before, Raft never saw
-	// the folder, so a start that was interrupted may begin again.
+	// Initialised is set when every file of the directory exists. Before that Raft has never used
+	// it, so an interrupted start may begin again.
 	Initialised bool `json:"made"`
 }
 
-// loadIdentity reads who the folder belongs to, or makes a new member in an empty one.
-// Ids are random and never used again (S141).
+// loadIdentity reads the directory's identity, or creates a new member's in an empty directory.
+// Ids are random and never reused (S141).
 func (d dataDir) loadIdentity(kind string) (identity, error) {
 	var id identity
 	err := readChecksummed(d.identityPath(), "", &id)
@@ -53,7 +53,7 @@ func (d dataDir) createIdentity(kind string) (identity, error) {
 	return id, writeChecksummed(d.identityPath(), "", id)
 }
 
-// checkKind refuses a log store other than the folder's (S21).
+// checkKind refuses a log store other than the one that the directory was created with (S21).
 func (d dataDir) checkKind(id identity, kind string) error {
 	if id.LogStore == kind {
 		return nil

@@ -10,13 +10,13 @@ import (
 
 var errClosed = errors.New("the store is closed")
 
-// ioGuard stands around every call on the disk. The first failure is final: after
-// an fsync failed, what a later one says is worth nothing (S133). Full disks are no
-// exception; the disk guard of the member keeps them from being reached (S28).
+// ioGuard wraps every call that does I/O. The first failure is final: after a failed fsync, a
+// later successful one proves nothing (S133). ENOSPC is no exception; the minimum of free space
+// that the member keeps prevents it (S28).
 type ioGuard struct {
 	failed   atomic.Pointer[error]
 	closed   atomic.Bool
-	armed    atomic.Bool // false while Open checks: it returns what it finds
+	armed    atomic.Bool // false while Open checks the files and returns the errors itself
 	onFatal  func(what string, err error)
 	onSync   func(time.Duration)
 	watchdog *watchdog
@@ -26,8 +26,8 @@ func newIOGuard(o Options) *ioGuard {
 	return &ioGuard{onFatal: o.OnFatal, onSync: o.OnSync, watchdog: newWatchdog(o.Hang, o.OnHang)}
 }
 
-// do runs fn under the watchdog. An error of fn that benign does not accept
-// latches, and no call succeeds from then on, also not one that had started before.
+// do runs fn under the watchdog. An error other than ignored latches, and no call succeeds from
+// then on, not even one that had already started.
 func (g *ioGuard) do(operation string, ignored error, fn func() error) error {
 	if err := g.err(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (g *ioGuard) do(operation string, ignored error, fn func() error) error {
 	return err
 }
 
-// write is call for what has to reach the disk.
+// write is do for a call that must reach the disk: no error is ignored.
 func (g *ioGuard) write(operation string, fn func() error) error {
 	start := time.Now()
 	err := g.do(operation, nil, fn)
@@ -54,7 +54,7 @@ func (g *ioGuard) write(operation string, fn func() error) error {
 	return err
 }
 
-// err is the error that every call gets after a failure or after Close.
+// err is the error that every call returns after a failure or after Close; nil before.
 func (g *ioGuard) err() error {
 	if p := g.failed.Load(); p != nil {
 		return *p
@@ -65,11 +65,11 @@ func (g *ioGuard) err() error {
 	return nil
 }
 
-// fail latches the first failure and tells about it, once.
+// fail latches the first failure and reports it, once.
 func (g *ioGuard) fail(operation string, err error) error {
 	err = fmt.Errorf("%s: %w", operation, err)
 	if g.closed.Load() {
-		return err // the files were closed under a call that was late
+		return err // a call that was still running when Close closed the files
 	}
 	if g.failed.CompareAndSwap(nil, &err) && g.armed.Load() {
 		g.onFatal(operation, err)
@@ -82,8 +82,8 @@ func (g *ioGuard) close() {
 	g.watchdog.close()
 }
 
-// catchPanic turns a panic of a storage library, and a fault on a page that it has
-// mapped, into an error: both mean that the file is damaged (S144).
+// catchPanic turns a panic of a storage library, or a fault on a page that it has mapped, into an
+// error: both mean that the file is damaged (S144).
 func catchPanic(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

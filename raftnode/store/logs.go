@@ -8,11 +8,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// logs is a log store whose entries are checked and whose first failure is final.
+// logs is a log store that verifies every entry it reads, and that stays failed after its first
+// failure.
 //
-// It is contiguous whatever is below: it says IsMonotonic, so that Raft empties
-// it when it installs a snapshot instead of leaving a hole, and it refuses to
-// make one. Both log stores then follow the same rules at start (S22).
+// Its indexes are contiguous with any store below: IsMonotonic makes Raft empty it when it
+// installs a Raft snapshot, instead of leaving a gap, and StoreLogs refuses to create a gap. So
+// both log stores follow the same rules at start (S22).
 type logs struct {
 	inner     raft.LogStore
 	guard     *ioGuard
@@ -21,7 +22,7 @@ type logs struct {
 	last      atomic.Uint64 // 0 when empty
 }
 
-// newLogs wraps a store and reads where it ends.
+// newLogs wraps a store and reads its last index.
 func newLogs(inner raft.LogStore, g *ioGuard, m *highWaterMark, member string) (*logs, error) {
 	l := &logs{inner: inner, guard: g, mark: m, checksums: newEntryChecksums(member)}
 	last, err := l.LastIndex()
@@ -50,8 +51,8 @@ func (l *logs) LastIndex() (index uint64, err error) {
 	return index, err
 }
 
-// GetLog reads an entry and checks that it is what was stored. Only
-// raft.ErrLogNotFound is an answer; every other error is final.
+// GetLog reads an entry and verifies that it is what was stored. It returns raft.ErrLogNotFound
+// for an index that is not in the log; every other error is final.
 func (l *logs) GetLog(index uint64, out *raft.Log) error {
 	err := l.guard.do("read from the log", raft.ErrLogNotFound, func() error {
 		if err := l.inner.GetLog(index, out); err != nil {
@@ -63,15 +64,15 @@ func (l *logs) GetLog(index uint64, out *raft.Log) error {
 		return nil
 	})
 	if errors.Is(err, raft.ErrLogNotFound) {
-		return raft.ErrLogNotFound // Raft compares, it does not unwrap
+		return raft.ErrLogNotFound // Raft compares it without errors.Is
 	}
 	return err
 }
 
-// StoreLog is StoreLogs of one.
+// StoreLog stores one entry as StoreLogs does.
 func (l *logs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs appends entries and returns when they are durable.
+// StoreLogs appends entries and returns when they are durable. A gap between them is refused.
 func (l *logs) StoreLogs(entries []*raft.Log) error {
 	if len(entries) == 0 {
 		return l.guard.err()
@@ -90,7 +91,7 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 	})
 }
 
-// addChecksums puts the checksums on, and refuses a gap.
+// addChecksums returns copies of the entries with their checksums, and refuses a gap.
 func (l *logs) addChecksums(entries []*raft.Log) ([]*raft.Log, error) {
 	out := make([]*raft.Log, len(entries))
 	last := l.last.Load()
@@ -103,7 +104,7 @@ func (l *logs) addChecksums(entries []*raft.Log) ([]*raft.Log, error) {
 	return out, nil
 }
 
-// DeleteRange deletes entries from either end of the log, both bounds included.
+// DeleteRange deletes entries at either end of the log, both bounds included.
 func (l *logs) DeleteRange(low, high uint64) error {
 	return l.guard.do("delete from the log", nil, func() error {
 		first, err := l.inner.FirstIndex()
@@ -115,13 +116,13 @@ func (l *logs) DeleteRange(low, high uint64) error {
 			return nil
 		}
 		if high < last {
-			return l.inner.DeleteRange(low, high) // from the front: compaction
+			return l.inner.DeleteRange(low, high) // at the front: compaction
 		}
 		return l.truncateFrom(low, first, last)
 	})
 }
 
-// truncateFrom deletes everything from low on. The mark goes down first.
+// truncateFrom deletes every entry from low on. The high-water mark is lowered first.
 func (l *logs) truncateFrom(low, first, last uint64) error {
 	keep := low - 1
 	if low <= first {
@@ -137,8 +138,8 @@ func (l *logs) truncateFrom(low, first, last uint64) error {
 	return nil
 }
 
-// cachedLogs is the log with the recent entries in memory. After a failure it answers
-// from memory no more.
+// cachedLogs is the log with its recent entries in memory. After a failure it does not serve from
+// memory any more.
 type cachedLogs struct {
 	*raft.LogCache
 	guard *ioGuard

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The log stores that a data folder can be made with (S21).
+// The kinds of log store that a data directory can be created with (S21).
 const (
 	WAL    = "wal"
 	BoltDB = "boltdb"
@@ -19,14 +19,14 @@ const (
 	defaultHang         = 5 * time.Second
 	defaultSegmentSize  = 64 << 20
 	defaultCacheEntries = 4096
-	// retainSnapshots leaves two Raft snapshots to fall back to (S135).
+	// retainSnapshots is how many Raft snapshots are kept: the newest and two to fall back to
+	// (S135).
 	retainSnapshots = 3
 )
 
-// Options say where a member keeps what is durable, and who is told when the
-// disk misbehaves.
+// Options say where a member keeps its durable state, and which callbacks report a failing disk.
 type Options struct {
-	// Dir is the data folder. It is made 0700 when it is absent.
+	// Dir is the data directory. It is created with mode 0700 when it is absent.
 	Dir string
 	// Kind is the log store, WAL (when empty) or BoltDB. It is fixed at the first start (S21).
 	Kind string
@@ -37,12 +37,12 @@ type Options struct {
 	SegmentSize int
 	// CacheEntries is the size of the cache of recent entries; 4096 when zero.
 	CacheEntries int
-	// Verify decodes and checks a Raft snapshot wholly, during Open. The last one
-	// that it accepts is the one that Raft is offered. Nil trusts the file checksum.
+	// Verify decodes and checks a complete Raft snapshot, during Open. Raft is offered the newest
+	// one that it accepts. Nil trusts the file's checksum.
 	Verify func(meta *raft.SnapshotMeta, content io.Reader) error
 
-	// OnFatal is called once, with the first failure of the store. Nothing succeeds
-	// afterwards: the process has to end (S133).
+	// OnFatal is called once, with the first failure of the store. No call succeeds afterwards:
+	// the process has to exit (S133).
 	OnFatal func(what string, err error)
 	// OnHang is called once, from a goroutine of its own, when a call on the log or
 	// the vote is outstanding for longer than Hang (S132, S27).
@@ -54,7 +54,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// withDefaults fills defaults in and checks the rest.
+// withDefaults fills in defaults and validates the rest.
 func (o Options) withDefaults() (Options, error) {
 	if o.Kind == "" {
 		o.Kind = WAL
@@ -77,7 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o.withNoOpCallbacks(), nil
 }
 
-// withNoOpCallbacks replaces what the caller did not ask for by functions that do nothing.
+// withNoOpCallbacks replaces callbacks that the caller did not set by functions that do nothing.
 func (o Options) withNoOpCallbacks() Options {
 	if o.Verify == nil {
 		o.Verify = func(_ *raft.SnapshotMeta, r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }

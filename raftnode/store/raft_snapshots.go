@@ -14,12 +14,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// checksumFile, beside a snapshot's meta.json, holds its checksum. raft checksums what
-// a snapshot contains, not the index, term and members that meta.json says.
+// checksumFile, beside a Raft snapshot's meta.json, holds its checksum. raft's own covers the
+// content, but not the index, term and members in meta.json.
 const checksumFile = "seal"
 
-// raftSnapshots is a snapshot store that offers only what was checked in this process:
-// at start, or because it was made here.
+// raftSnapshots is a snapshot store that offers only Raft snapshots that were verified in this
+// process: at start, or because they were created by it.
 type raftSnapshots struct {
 	inner  *raft.FileSnapshotStore
 	dir    dataDir
@@ -49,7 +49,7 @@ func createRaftSnapshots(d dataDir, member string) error {
 	return writeMember(d.snapshotsPath(), member)
 }
 
-// Create begins a snapshot. It is offered once its sink is closed.
+// Create begins a Raft snapshot. It is offered once its sink is closed.
 func (s *raftSnapshots) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.inner.Create(version, index, term, conf, confIndex, trans)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *raftSnapshots) Create(version raft.SnapshotVersion, index, term uint64,
 	return &snapshotSink{SnapshotSink: sink, store: s}, nil
 }
 
-// List returns the good snapshots, newest first.
+// List returns the valid Raft snapshots, newest first.
 func (s *raftSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	all, err := s.inner.List()
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *raftSnapshots) List() ([]*raft.SnapshotMeta, error) {
 	return slices.DeleteFunc(all, func(m *raft.SnapshotMeta) bool { return !s.verified[m.ID] }), nil
 }
 
-// Open returns a good snapshot, which is read and compared with its checksums
-// again. One that went bad since is not offered any more.
+// Open returns a valid Raft snapshot after its checksums were verified again. One that was damaged
+// since is no longer offered.
 func (s *raftSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	verified := s.verified[id]
@@ -90,7 +90,7 @@ func (s *raftSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 
 func (s *raftSnapshots) path(id string) string { return filepath.Join(s.dir.snapshotsPath(), id) }
 
-// open checks the checksums of a snapshot and opens it.
+// open verifies the checksums of a Raft snapshot and opens it.
 func (s *raftSnapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	var sum uint32
 	if err := readChecksummed(filepath.Join(s.path(id), checksumFile), s.member, &sum); err != nil {
@@ -106,7 +106,7 @@ func (s *raftSnapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return s.inner.Open(id)
 }
 
-// verifyContent decodes a snapshot wholly; a good one is offered from then on.
+// verifyContent decodes a complete Raft snapshot; a valid one is offered from then on.
 func (s *raftSnapshots) verifyContent(id string) (*raft.SnapshotMeta, error) {
 	meta, r, err := s.open(id)
 	if err != nil {
@@ -128,7 +128,8 @@ func (s *raftSnapshots) verifyContent(id string) (*raft.SnapshotMeta, error) {
 	return meta, nil
 }
 
-// writeChecksum makes what a closed sink left private and checksummed.
+// writeChecksum restricts the files of a finished Raft snapshot to their owner and writes its
+// checksum.
 func (s *raftSnapshots) writeChecksum(id string) error {
 	path := s.path(id)
 	meta, err := os.ReadFile(filepath.Join(path, "meta.json"))
@@ -149,7 +150,7 @@ func (s *raftSnapshots) writeChecksum(id string) error {
 	return nil
 }
 
-// removeUnfinished removes what a crash left of unfinished snapshots.
+// removeUnfinished removes Raft snapshots that a crash left unfinished.
 func (s *raftSnapshots) removeUnfinished() error {
 	return s.eachDir(func(name string) error {
 		if !strings.HasSuffix(name, ".tmp") {
@@ -159,7 +160,7 @@ func (s *raftSnapshots) removeUnfinished() error {
 	})
 }
 
-// eachDir visits the folders of snapshots by name.
+// eachDir calls visit with the name of each Raft snapshot's directory.
 func (s *raftSnapshots) eachDir(visit func(name string) error) error {
 	entries, err := os.ReadDir(s.dir.snapshotsPath())
 	if err != nil {
@@ -175,7 +176,7 @@ func (s *raftSnapshots) eachDir(visit func(name string) error) error {
 	return nil
 }
 
-// setAside moves a damaged snapshot out of the way and keeps it.
+// setAside moves a damaged Raft snapshot to corrupt/, where it is kept.
 func (s *raftSnapshots) setAside(id string) error {
 	if err := os.MkdirAll(s.dir.corruptPath(), 0o700); err != nil {
 		return fmt.Errorf("make the folder of damaged snapshots: %w", err)
@@ -190,14 +191,14 @@ func (s *raftSnapshots) setAside(id string) error {
 	return errors.Join(syncPath(s.dir.corruptPath()), syncPath(s.dir.snapshotsPath()))
 }
 
-// snapshotSink writes the checksum of what it wrote when it is closed.
+// snapshotSink writes the checksum of the Raft snapshot when it is closed.
 type snapshotSink struct {
 	raft.SnapshotSink
 	store  *raftSnapshots
 	closed bool
 }
 
-// Close makes the snapshot durable and offers it.
+// Close makes the Raft snapshot durable and offers it.
 func (s *snapshotSink) Close() error {
 	if s.closed {
 		return nil
@@ -209,7 +210,7 @@ func (s *snapshotSink) Close() error {
 	return s.store.writeChecksum(s.ID())
 }
 
-// Cancel throws the snapshot away.
+// Cancel discards the Raft snapshot.
 func (s *snapshotSink) Cancel() error {
 	if s.closed {
 		return nil

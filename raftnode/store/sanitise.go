@@ -12,17 +12,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotCandidate is a snapshot as its folder's name says.
+// snapshotCandidate is a Raft snapshot as its directory's name describes it.
 type snapshotCandidate struct {
 	id          string
 	term, index uint64
-	finished    bool  // Raft saw it finished
-	err         error // why it is not good
+	finished    bool  // Raft was told that it was finished
+	err         error // why it is not valid
 }
 
-// sanitiser brings the log and the snapshots in agreement before Raft sees them
-// (S22). It looks at everything first and changes something only when there is
-// nothing to refuse.
+// sanitiser makes the log and the Raft snapshots consistent before Raft sees them (S22). It checks
+// everything first, and changes something only when there is nothing to refuse.
 type sanitiser struct {
 	dir          dataDir
 	snaps        *raftSnapshots
@@ -31,13 +30,13 @@ type sanitiser struct {
 	acknowledged uint64
 	log          *slog.Logger
 
-	newest      raft.SnapshotMeta   // the snapshot chosen; zero without one
+	newest      raft.SnapshotMeta   // the chosen Raft snapshot; zero without one
 	damaged     []snapshotCandidate // newer than base, and damaged
 	first, last uint64
-	emptyLog    bool // the whole log goes
+	emptyLog    bool // all entries are to be deleted
 }
 
-// run is the order of the checks.
+// run performs the checks in order.
 func (s *sanitiser) run() error {
 	for _, step := range []func() error{
 		s.readBounds, s.chooseSnapshot, s.checkLastTerm, s.decideEmptyLog, s.checkAcknowledged, s.scanEntries, s.checkDamagedSnapshots, s.apply,
@@ -57,7 +56,7 @@ func (s *sanitiser) readBounds() (err error) {
 	return nil
 }
 
-// chooseSnapshot takes the newest snapshot that decodes wholly (S22, S135).
+// chooseSnapshot chooses the newest Raft snapshot that decodes completely (S22, S135).
 func (s *sanitiser) chooseSnapshot() error {
 	found, err := s.candidates()
 	if err != nil {
@@ -78,7 +77,7 @@ func (s *sanitiser) chooseSnapshot() error {
 	return nil
 }
 
-// candidates lists the snapshots by name, newest first, in Raft's order.
+// candidates lists the Raft snapshots by name, newest first, in Raft's order.
 func (s *sanitiser) candidates() (found []snapshotCandidate, err error) {
 	if err := s.snaps.removeUnfinished(); err != nil {
 		return nil, err
@@ -100,8 +99,8 @@ func (s *sanitiser) candidates() (found []snapshotCandidate, err error) {
 	return found, err
 }
 
-// checkLastTerm refuses a stable store that is older than the log or the snapshot
-// beside it: this member may have voted in terms that it forgot (S21).
+// checkLastTerm refuses a stable store that is older than the log or the Raft snapshot beside it:
+// this member may have voted in terms of which it has no record (S21).
 func (s *sanitiser) checkLastTerm() error {
 	term := s.newest.Term
 	if s.last > 0 {
@@ -117,9 +116,9 @@ func (s *sanitiser) checkLastTerm() error {
 	return nil
 }
 
-// decideEmptyLog finds out whether the log has to go: when it has another history than
-// the snapshot, and when it ends before it (S22; Raft figure 13 rule 7). What goes
-// is either uncommitted or in the snapshot.
+// decideEmptyLog decides whether the log must be emptied: when its history differs from the Raft
+// snapshot's, and when it ends before it (S22; Raft figure 13 rule 7). Every entry deleted then is
+// either uncommitted or in the Raft snapshot.
 func (s *sanitiser) decideEmptyLog() error {
 	switch {
 	case s.last == 0:
@@ -141,7 +140,7 @@ func (s *sanitiser) decideEmptyLog() error {
 	return nil
 }
 
-// checkAcknowledged refuses a log that lost entries which were acknowledged.
+// checkAcknowledged refuses a log that lost acknowledged entries.
 func (s *sanitiser) checkAcknowledged() error {
 	if end := max(s.last, s.newest.Index); s.acknowledged > end {
 		return s.refuseLog("it ends at entry %d, but entries up to %d were acknowledged%s", end, s.acknowledged, s.damagedNames())
@@ -149,7 +148,8 @@ func (s *sanitiser) checkAcknowledged() error {
 	return nil
 }
 
-// scanEntries reads every entry: each is there, is what was stored, and terms never fall.
+// scanEntries reads every entry: each must exist and be what was stored, and terms must not
+// decrease.
 func (s *sanitiser) scanEntries() error {
 	if s.emptyLog || s.last == 0 {
 		return nil
@@ -168,8 +168,8 @@ func (s *sanitiser) scanEntries() error {
 	return nil
 }
 
-// checkDamagedSnapshots refuses when a damaged snapshot held what nothing else here holds.
-// One without a seal never counted: Raft was not told that it was finished.
+// checkDamagedSnapshots refuses when a damaged Raft snapshot held what no other file holds. One
+// without a checksum file does not count: Raft was not told that it was finished.
 func (s *sanitiser) checkDamagedSnapshots() error {
 	for _, c := range s.damaged {
 		if c.finished && (s.emptyLog || s.last < c.index) {
@@ -180,7 +180,7 @@ func (s *sanitiser) checkDamagedSnapshots() error {
 	return nil
 }
 
-// apply does what was decided.
+// apply carries out the decisions.
 func (s *sanitiser) apply() error {
 	for _, c := range s.damaged {
 		s.log.Warn("a damaged Raft snapshot is moved to corrupt/", "file", s.snaps.path(c.id), "to", s.dir.corruptPath(), "error", c.err)
@@ -204,7 +204,7 @@ func (s *sanitiser) refuseLog(format string, args ...any) error {
 	return refuse(file, remedyRejoin, format, args...)
 }
 
-// damagedNames adds the damaged snapshots to a refusal that may be their fault.
+// damagedNames appends the names of damaged Raft snapshots to a refusal that they may have caused.
 func (s *sanitiser) damagedNames() string {
 	text := ""
 	for _, c := range s.damaged {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// EntryName names one entry of the log, the same on every member that has it committed.
+// EntryName identifies one entry of the log; it is the same on every member that has it committed.
 type EntryName struct {
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
 	Hash  string `json:"hash"` // sha256 of its content, in hex
 }
 
-// Fault is the committed entry at which this member last ended, as the state could not
-// take it. Raft gives the state committed entries only, so the record proves the commit.
+// Fault is the committed entry on which the state machine faulted, so that this member exited.
+// Raft applies committed entries only, so the record proves that it is committed.
 type Fault struct {
 	EntryName
 	What string    `json:"what"`
 	At   time.Time `json:"at"`
 }
 
-// Skip is an operator's decision that the state passes a committed entry over.
+// Skip is an operator's decision that the state machine skips a committed entry.
 type Skip struct {
 	EntryName
 	Reason string    `json:"reason"`
@@ -33,7 +33,7 @@ type Skip struct {
 func (d dataDir) faultPath() string { return filepath.Join(string(d), "fault.json") }
 func (d dataDir) skipsPath() string { return filepath.Join(string(d), "skips.json") }
 
-// RecordFault remembers where the member ended.
+// RecordFault durably records the entry at which the member exited.
 func (s *Store) RecordFault(f Fault) error {
 	if err := writeChecksummed(s.dir.faultPath(), s.MemberID, f); err != nil {
 		return fmt.Errorf("record the fault: %w", err)
@@ -41,7 +41,7 @@ func (s *Store) RecordFault(f Fault) error {
 	return nil
 }
 
-// Fault is what RecordFault remembered last, nil when this member never ended so.
+// Fault returns what RecordFault recorded last, nil when it never did.
 func (s *Store) Fault() (*Fault, error) {
 	f := new(Fault)
 	switch err := readChecksummed(s.dir.faultPath(), s.MemberID, f); {
@@ -53,8 +53,8 @@ func (s *Store) Fault() (*Fault, error) {
 	return f, nil
 }
 
-// Skips are the entries that this member passes over, in the order of their indexes.
-// They are this member's own: a file of another one is refused.
+// Skips returns the entries that this member skips, by index. They are this member's own: a file
+// of another member is refused.
 func (s *Store) Skips() ([]Skip, error) {
 	var all []Skip
 	switch err := readChecksummed(s.dir.skipsPath(), s.MemberID, &all); {
@@ -71,8 +71,8 @@ func (s *Store) Skips() ([]Skip, error) {
 	return all, nil
 }
 
-// AddSkip has the state pass the entry over from the next start on. It must be above
-// those that are recorded.
+// AddSkip makes the state machine skip the entry from the next start on. Its index must be above
+// those already recorded.
 func (s *Store) AddSkip(k Skip) error {
 	all, err := s.Skips()
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Store) AddSkip(k Skip) error {
 	return nil
 }
 
-// KindOf is the log store that a member's folder was made with. A folder of no member
-// is refused.
+// KindOf returns the kind of log store that a member's data directory was created with. A
+// directory without a member is refused.
 func KindOf(dir string) (string, error) {
 	var id identity
 	d := dataDir(dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Store is everything durable of one Raft member.
+// Store is the durable state of one Raft member.
 type Store struct {
 	// Logs, Stable and Snapshots are for raft.NewRaft.
 	Logs      raft.LogStore
@@ -28,9 +28,9 @@ type Store struct {
 	id identity
 }
 
-// Open locks the data folder, checks that it is what it says (S21), sanitises the
-// log against the newest whole snapshot (S22) and hands out the stores. Every
-// refusal names the file and the remedy, and is ErrRefused, ErrInUse or ErrQuarantined.
+// Open locks the data directory, verifies that it is this member's and complete (S21), makes the
+// log consistent with the newest valid Raft snapshot (S22), and returns the stores. Every refusal
+// names the file and the remedy, and is ErrRefused, ErrInUse or ErrQuarantined.
 func Open(o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) open(o Options) error {
 	return s.openFiles(o)
 }
 
-// identify reads who this member is; a new one gets its files.
+// identify reads the member's identity; a new member gets its files.
 func (s *Store) identify(kind string) (err error) {
 	if s.id, err = s.dir.loadIdentity(kind); err != nil {
 		return err
@@ -79,7 +79,8 @@ func (s *Store) identify(kind string) (err error) {
 	return s.dir.checkRequired(kind)
 }
 
-// createFiles makes the files of a new member, again when the first time was cut short.
+// createFiles creates the files of a new member; it may be repeated after an interrupted first
+// start.
 func (s *Store) createFiles() error {
 	for _, path := range s.dir.requiredPaths(WAL) {
 		if path == s.dir.identityPath() {
@@ -105,7 +106,7 @@ func (s *Store) createFiles() error {
 	return writeChecksummed(s.dir.identityPath(), "", s.id)
 }
 
-// openFiles opens each file, checks them against each other and hands them out.
+// openFiles opens each file and checks them against each other.
 func (s *Store) openFiles(o Options) error {
 	db, err := openBolt(s.dir.boltPath(), s.MemberID)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *Store) openFiles(o Options) error {
 	return s.sanitiseAndExpose(o, inner, mark, acknowledged, votes, snaps)
 }
 
-// sanitiseAndExpose lets Raft have what the sanitiser agrees to.
+// sanitiseAndExpose sets the stores for Raft, after the sanitiser accepted them.
 func (s *Store) sanitiseAndExpose(o Options, inner raft.LogStore, m *highWaterMark, acknowledged uint64, v *voteStore, snaps *raftSnapshots) error {
 	l, err := newLogs(inner, s.guard, m, s.MemberID)
 	if err != nil {
@@ -164,14 +165,14 @@ func (s *Store) sanitiseAndExpose(o Options, inner raft.LogStore, m *highWaterMa
 	return nil
 }
 
-// ClusterID is the id of the cluster that this folder belongs to; empty until SetClusterID.
+// ClusterID is the id of the cluster that this member was recorded in; empty until SetClusterID.
 func (s *Store) ClusterID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id.Cluster
 }
 
-// SetClusterID records the cluster permanently. The same id again is no error, another is.
+// SetClusterID records the cluster permanently. The same id again is no error, another one is.
 func (s *Store) SetClusterID(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,12 +191,13 @@ func (s *Store) SetClusterID(id string) error {
 	return refuse(s.dir.identityPath(), remedyRejoin, "it belongs to cluster %q, not %q", s.id.Cluster, id)
 }
 
-// HasExistingState tells whether this member was ever part of a cluster.
+// HasExistingState reports whether this member was ever part of a cluster.
 func (s *Store) HasExistingState() (bool, error) {
 	return raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
 }
 
-// Quarantine has every later Open of this folder refused, with the reason (S23). Files are kept.
+// Quarantine makes every later Open of this directory fail with ErrQuarantined and the reason
+// (S23). Files are kept.
 func (s *Store) Quarantine(reason string) error {
 	if err := replaceFile(s.dir.quarantinedPath(), []byte(reason+"\n")); err != nil {
 		return fmt.Errorf("write the quarantine marker: %w", err)
@@ -203,7 +205,7 @@ func (s *Store) Quarantine(reason string) error {
 	return nil
 }
 
-// Close closes the files and gives up the lock. Raft must be shut down before.
+// Close closes the files and releases the lock. Raft must be shut down before.
 func (s *Store) Close() error {
 	if s.guard != nil {
 		s.guard.close()

@@ -18,8 +18,8 @@ const (
 	keyVoteCand = "LastVoteCand"
 )
 
-// voteFile is vote.json: all keys as they are to be, and the one that changed last
-// as it was before. A crash between the file and raft.db leaves the old value in
+// voteFile is the content of vote.json: the new values of all keys, and the previous value of the
+// one that changed last. A crash between writing it and raft.db leaves the previous value in
 // raft.db; every other difference is damage (S22).
 type voteFile struct {
 	Values  map[string][]byte `json:"values"`
@@ -27,7 +27,7 @@ type voteFile struct {
 	Before  []byte            `json:"before,omitempty"`
 }
 
-// voteStore is the stable store: raft.db and vote.json, in step. A member that forgot
+// voteStore is the stable store: raft.db and vote.json with the same values. A member that lost
 // its vote could vote twice in one term.
 type voteStore struct {
 	db     raft.StableStore
@@ -36,15 +36,16 @@ type voteStore struct {
 	member string
 
 	mu     sync.Mutex
-	values map[string][]byte // what both hold; reads are served from here
+	values map[string][]byte // what both files hold; reads are served from it
 }
 
-// createVoteStore makes the file of a member that never voted.
+// createVoteStore creates the file of a member that has never voted.
 func createVoteStore(path, member string) error {
 	return writeChecksummed(path, member, voteFile{Values: map[string][]byte{}})
 }
 
-// openVoteStore compares the two copies and refuses when they differ.
+// openVoteStore compares the two copies and refuses when they differ in more than an interrupted
+// change.
 func openVoteStore(d dataDir, db raft.StableStore, g *ioGuard, member string) (*voteStore, error) {
 	v := &voteStore{db: db, guard: g, path: d.votePath(), member: member}
 	var b voteFile
@@ -65,8 +66,8 @@ func openVoteStore(d dataDir, db raft.StableStore, g *ioGuard, member string) (*
 	return v, nil
 }
 
-// reconcileKey checks one key. A change that reached only the file was never
-// acknowledged, and carrying it on is safe: terms and votes only grow.
+// reconcileKey compares one key. A change that reached only vote.json was never acknowledged, and
+// completing it is safe: terms and votes only grow.
 func (v *voteStore) reconcileKey(key string, b voteFile) error {
 	stored, err := v.db.Get([]byte(key))
 	if err != nil && err.Error() != raftboltdb.ErrKeyNotFound.Error() {
@@ -82,7 +83,7 @@ func (v *voteStore) reconcileKey(key string, b voteFile) error {
 	return refuse(v.path, remedyRejoin, "it and raft.db disagree on %s: %x and %x", key, want, stored)
 }
 
-// Set makes one key durable in both places.
+// Set makes one key durable in both files.
 func (v *voteStore) Set(key, val []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -107,7 +108,7 @@ func (v *voteStore) Set(key, val []byte) error {
 	})
 }
 
-// Get returns a copy of a key's value, or raft-boltdb's ErrKeyNotFound, whose text Raft knows.
+// Get returns a copy of a key's value, or raft-boltdb's ErrKeyNotFound, whose text Raft compares.
 func (v *voteStore) Get(key []byte) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,12 +122,12 @@ func (v *voteStore) Get(key []byte) ([]byte, error) {
 	return bytes.Clone(val), nil
 }
 
-// SetUint64 is Set of a number.
+// SetUint64 stores a number as Set does.
 func (v *voteStore) SetUint64(key []byte, val uint64) error {
 	return v.Set(key, binary.BigEndian.AppendUint64(nil, val))
 }
 
-// GetUint64 is Get of a number.
+// GetUint64 reads a number as Get does.
 func (v *voteStore) GetUint64(key []byte) (uint64, error) {
 	val, err := v.Get(key)
 	if err != nil {
@@ -138,7 +139,7 @@ func (v *voteStore) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(val), nil
 }
 
-// currentTerm is the current term, 0 when there was none.
+// currentTerm is Raft's current term, 0 when none is stored.
 func (v *voteStore) currentTerm() uint64 {
 	t, err := v.GetUint64([]byte(keyTerm))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// openWAL opens the log in the wal folder.
+// openWAL opens the log in the directory wal.
 func openWAL(d dataDir, o Options, g *ioGuard, member string, acknowledged uint64) (raft.LogStore, func() error, error) {
 	if err := checkMember(d.walPath(), member); err != nil {
 		return nil, nil, err
@@ -38,7 +38,7 @@ func openWAL(d dataDir, o Options, g *ioGuard, member string, acknowledged uint6
 	return w, w.Close, nil
 }
 
-// createWAL makes an empty log.
+// createWAL creates an empty log.
 func createWAL(d dataDir, member string) error {
 	if err := os.Mkdir(d.walPath(), 0o700); err != nil {
 		return fmt.Errorf("make the log's folder: %w", err)
@@ -50,15 +50,15 @@ func createWAL(d dataDir, member string) error {
 	return writeMember(d.walPath(), member)
 }
 
-// walMeta keeps the list of segments in a checksummed file. raft-wal's own keeps
-// it in bbolt, which opens without a deadline and has no checksum on data pages,
-// and starts an empty log when the file is missing.
+// walMeta keeps the list of segments in a checksummed file. raft-wal's own implementation keeps it
+// in bbolt, which opens without a deadline, has no checksum on data pages, and makes raft-wal
+// start an empty log when the file is missing.
 type walMeta struct {
 	path, member string
 	guard        *ioGuard
 }
 
-// Load returns the list of segments.
+// Load reads the list of segments.
 func (m *walMeta) Load(string) (types.PersistentState, error) {
 	var s types.PersistentState
 	if err := readChecksummed(m.path, m.member, &s); err != nil {
@@ -67,8 +67,8 @@ func (m *walMeta) Load(string) (types.PersistentState, error) {
 	return s, nil
 }
 
-// CommitState replaces the list durably. raft-wal calls it in the background too
-// and only logs what it returns, so a failure goes to the guard here.
+// CommitState replaces the list durably. raft-wal calls it in the background too and only logs the
+// error, so a failure is latched in the I/O guard here.
 func (m *walMeta) CommitState(s types.PersistentState) error {
 	err := writeChecksummed(m.path, m.member, s)
 	if err != nil && m.guard != nil {
@@ -87,13 +87,13 @@ func (m *walMeta) SetStable([]byte, []byte) error {
 	return fmt.Errorf("the log keeps no keys")
 }
 
-// Close has nothing open.
+// Close does nothing: no file is kept open.
 func (m *walMeta) Close() error { return nil }
 
-// privateFS makes segments that only their owner can read.
+// privateFS creates segments that only their owner can read.
 type privateFS struct{ *walfs.FS }
 
-// Create makes a segment file, 0600.
+// Create creates a segment file with mode 0600.
 func (p privateFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	f, err := p.FS.Create(dir, name, size)
 	if err != nil {

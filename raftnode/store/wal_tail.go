@@ -20,19 +20,18 @@ const (
 	frameHeader   = 8 // type u8, three zero bytes, length or CRC u32
 )
 
-// segmentTail is what is whole of a segment that is still written to.
+// segmentTail is what is valid of a segment that is still appended to.
 type segmentTail struct {
-	end       int64  // of the last whole commit
+	end       int64  // of the last complete commit
 	entries   uint64 // up to there
-	index     uint64 // where the index up to there begins; 0 when it is not sealed
-	tornIndex bool   // there is an index behind the end
+	index     uint64 // offset of the index of entries before it; 0 when the segment is not sealed
+	tornIndex bool   // an incomplete index follows end
 }
 
-// repairTail finishes what a stop in the middle of a change of segments left. raft-wal
-// writes the index of a full segment first and the list of segments later, in the
-// background; when it is stopped in between, by a crash or by Close, it opens the
-// segment again for writing and then refuses every write to it permanently. The same
-// happens when the index itself was torn.
+// repairTail completes a change of segments that was interrupted. raft-wal writes the index of a
+// full segment first and the list of segments later, in the background. When it is stopped in
+// between, by a crash or by Close, it opens the segment for writing again and then refuses every
+// write to it permanently. The same happens when the index itself is torn.
 //
 // Nothing is changed when the segment lost acknowledged entries: that is refused later.
 func repairTail(d dataDir, meta *walMeta, acknowledged uint64, segmentSize int) error {
@@ -44,7 +43,7 @@ func repairTail(d dataDir, meta *walMeta, acknowledged uint64, segmentSize int) 
 	path := filepath.Join(d.walPath(), segment.FileName(*last))
 	t, err := readTail(path)
 	if errors.Is(err, os.ErrNotExist) || !last.SealTime.IsZero() {
-		return nil // raft-wal makes a segment that was not begun
+		return nil // raft-wal creates a segment that is listed but missing
 	}
 	if err != nil {
 		return fmt.Errorf("read segment %s: %w", path, err)
@@ -60,7 +59,7 @@ func repairTail(d dataDir, meta *walMeta, acknowledged uint64, segmentSize int) 
 	return nil
 }
 
-// finishRotation writes the list of segments that raft-wal did not come to write.
+// finishRotation writes the list of segments that raft-wal had not yet written.
 func finishRotation(meta *walMeta, state types.PersistentState, last *types.SegmentInfo, t segmentTail, segmentSize int) error {
 	now := time.Now()
 	last.MaxIndex, last.IndexStart, last.SealTime = last.BaseIndex+t.entries-1, t.index, now
@@ -73,7 +72,7 @@ func finishRotation(meta *walMeta, state types.PersistentState, last *types.Segm
 	return meta.CommitState(state)
 }
 
-// truncateTail removes what follows the last whole commit, and keeps the file's size.
+// truncateTail zeroes what follows the last complete commit; the file keeps its size.
 func truncateTail(path string, end int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -89,7 +88,7 @@ func truncateTail(path string, end int64) error {
 	return nil
 }
 
-// readTail walks the frames of a segment as raft-wal's recovery does.
+// readTail scans the frames of a segment as raft-wal's recovery does.
 func readTail(path string) (segmentTail, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -120,7 +119,7 @@ func walkTail(f io.ReaderAt) (segmentTail, error) {
 			if err != nil {
 				return segmentTail{}, err
 			}
-			if !valid { // torn, or damaged: nothing behind it counts
+			if !valid { // torn or damaged: what follows is not valid
 				committed.tornIndex = committed.tornIndex || current.index != committed.index
 				return committed, nil
 			}
@@ -143,7 +142,8 @@ func readFrame(f io.ReaderAt, at int64) (kind uint8, value uint32, ok bool) {
 	return kind, binary.LittleEndian.Uint32(head[4:]), kind >= segment.FrameEntry && kind <= segment.FrameCommit
 }
 
-// checksumMatches tells whether the bytes of one commit have its checksum; buf is to read into.
+// checksumMatches reports whether the bytes of one commit match its checksum; buf is scratch
+// space.
 func checksumMatches(f io.ReaderAt, from, to int64, want uint32, buf []byte) (bool, error) {
 	sum := crc32.New(castagnoli)
 	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, from, to-from), buf); err != nil {

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// maxWatchedCalls is far above the number of calls that Raft has outstanding at once. A call
-// that finds none is not watched; all others then hang already.
+// maxWatchedCalls is far above the number of calls that Raft has outstanding at once. A call that
+// finds no free slot is not watched; all others are hanging by then.
 const maxWatchedCalls = 64
 
-// watchdog notices a call that does not come back: a leader with a hung disk
-// keeps its leadership indefinitely, since heartbeats do not touch the disk (S132).
+// watchdog detects a call that does not return: a leader whose disk hangs keeps its leadership
+// indefinitely, since heartbeats do not use the disk (S132).
 //
-// It has a clock of its own, which counts its ticks: while the process is
-// stopped the clock stands, so a member that was paused is not taken for one
-// whose disk hangs.
+// Its clock counts its own ticks: it stands still while the process is stopped, so a paused member
+// is not mistaken for one whose disk hangs.
 type watchdog struct {
 	ticks     atomic.Int64 // starts at 1; 0 in a slot means free
 	calls     [maxWatchedCalls]watchedCall
@@ -40,7 +39,7 @@ func newWatchdog(timeout time.Duration, onHang func(string)) *watchdog {
 	return w
 }
 
-// begin notes a call and returns its slot, or -1.
+// begin registers a call and returns its slot, or -1 when none is free.
 func (w *watchdog) begin(operation string) int {
 	now := w.ticks.Load()
 	for i := range w.calls {
@@ -74,7 +73,7 @@ func (w *watchdog) run(tick time.Duration) {
 	}
 }
 
-// findHung returns a call that is outstanding for longer than the limit.
+// findHung returns a call that has been outstanding for longer than the limit.
 func (w *watchdog) findHung(now int64) (string, bool) {
 	for i := range w.calls {
 		if since := w.calls[i].since.Load(); since != 0 && now-since > w.limit {
