@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The extended attributes that hold a file's ACL, and a folder's for what is made in it.
+// The extended attributes of a file's ACL, and of a directory's default ACL for new entries.
 const (
 	accessACL  = "system.posix_acl_access"
 	defaultACL = "system.posix_acl_default"
 )
 
-// The kinds of entries.
+// The kinds of ACL entries.
 const (
 	aclOwner      = 0x01
-	aclUser       = 0x02 // one that is named
+	aclUser       = 0x02 // a named user
 	aclGroup      = 0x04
 	aclNamedGroup = 0x08
-	aclMask       = 0x10 // bounds all but the owner and others
+	aclMask       = 0x10 // limits all but the owner and others
 	aclOther      = 0x20
 
 	aclVersion   = 2
-	aclNobody    = math.MaxUint32 // the id of entries that have none
+	aclNobody    = math.MaxUint32 // the id in entries without one
 	aclEntrySize = 8
 	maxACL       = 1 << 16
 )
@@ -39,12 +39,12 @@ type aclEntry struct {
 	id        uint32
 }
 
-// groupOnlyACL is for what is made in a group's folders: as the text wants it for the
-// group, and for others nothing.
+// groupOnlyACL is the default ACL of directories of a mount group: all rights for owner and group,
+// as CSI requires, none for others.
 var groupOnlyACL = acl{{aclOwner, 7, aclNobody}, {aclGroup, 7, aclNobody}, {aclOther, 0, aclNobody}}
 
-// readACL is nil where the file has none. A filesystem without ACLs has no access
-// ACL; asked for a default one, it says EOPNOTSUPP.
+// readACL returns nil when the file has no ACL. A filesystem without ACL support has no access
+// ACL; for a default one it returns EOPNOTSUPP.
 func readACL(path, name string) (acl, error) {
 	buf := make([]byte, 256)
 	n, err := unix.Getxattr(path, name, buf)
@@ -72,7 +72,7 @@ func parseACL(text []byte) (acl, error) {
 	return a, nil
 }
 
-// write sets the ACL to another, when it is one.
+// write replaces the ACL by another, unless they are equal.
 func (a acl) write(path, name string, to acl) error {
 	if slices.Equal(a, to) {
 		return nil
@@ -86,15 +86,15 @@ func (a acl) write(path, name string, to acl) error {
 	return unix.Setxattr(path, name, text, 0)
 }
 
-// isMinimal tells whether it names nobody: such a one says no more than a mode.
+// isMinimal reports whether the ACL has no named entries, so that it says no more than a mode.
 func (a acl) isMinimal() bool {
 	return !slices.ContainsFunc(a, func(e aclEntry) bool {
 		return e.tag == aclUser || e.tag == aclNamedGroup || e.tag == aclMask
 	})
 }
 
-// withGroupBits is the ACL with more for the owning group and nothing more for anybody
-// else: the mask grows by the bits, so what it held down is taken away first.
+// withGroupBits returns the ACL with more rights for the owning group and for no other entry: the
+// mask grows by the bits, so rights that it masked before are removed first.
 func (a acl) withGroupBits(bits uint16) acl {
 	mask := uint16(7)
 	for _, e := range a {

@@ -12,11 +12,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// atimeMask is MOUNT_ATTR__ATIME: all the bits that say how access times are kept.
+// atimeMask is MOUNT_ATTR__ATIME: all bits that select how access times are updated.
 const atimeMask = 0x70
 
-// Bind binds the staged filesystem, or the device's node, to a path. The bind is
-// made read-only before it is attached anywhere, so nobody ever sees it writable.
+// Bind binds the staged filesystem, or the device's node, to a path. A bind is made read-only
+// before it is attached, so it is never visible as writable. An identical existing bind is no
+// error.
 func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.BindOptions) error {
 	opts, err := parseFlags(m.policy, b.FSType, b.Flags)
 	if err != nil {
@@ -60,7 +61,8 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 	return m.attach(device, tree, onto, p, b.DeviceNode, opts.readOnly)
 }
 
-// bindAttributes add to those of what is bound. The node of a raw volume is a device.
+// bindAttributes are set in addition to those of the bound mount. The node of a raw volume must
+// stay usable as a device.
 func (o options) bindAttributes(node bool) *unix.MountAttr {
 	o.dev = o.dev || node
 	attr := &unix.MountAttr{Attr_set: o.mountAttributes()}
@@ -70,7 +72,7 @@ func (o options) bindAttributes(node bool) *unix.MountAttr {
 	return attr
 }
 
-// openBindSource opens what is bound and looks that it is the device's.
+// openBindSource opens what is to be bound and checks that it is the device's.
 func (m *Mounter) openBindSource(ctx context.Context, device executor.Device, b executor.BindOptions, readOnly bool) (int, error) {
 	if b.DeviceNode {
 		return m.openNodeSource(ctx, device, readOnly)
@@ -91,9 +93,8 @@ func (m *Mounter) openBindSource(ctx context.Context, device executor.Device, b 
 	return fd, nil
 }
 
-// openNodeSource opens the device's node. A bind that is read-only does not keep
-// anybody from writing to a device, so the device itself is made so; that is
-// one setting for all targets.
+// openNodeSource opens the device's node. A read-only bind does not prevent writes to a device, so
+// the device itself is set read-only; that is one setting for all targets.
 func (m *Mounter) openNodeSource(ctx context.Context, device executor.Device, readOnly bool) (int, error) {
 	mounts, err := m.Mounts(ctx, device)
 	if err != nil {
@@ -135,8 +136,8 @@ func setReadOnly(device string, readOnly bool) error {
 	return nil
 }
 
-// openOrCreate opens the path to bind to, and makes its last part where it is not there:
-// a folder for a filesystem, an empty file for a node.
+// openOrCreate opens the path to bind to, and creates its last element when it is missing: a
+// directory for a filesystem, an empty file for a node.
 func (p rootedPath) openOrCreate(node bool) (int, error) {
 	parent, base, err := p.parent()
 	if err != nil {

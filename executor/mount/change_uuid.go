@@ -13,10 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// ChangeUUID writes the UUID into an unmounted filesystem that has another. It
-// may be repeated after a crash at any moment, and does nothing where it is done.
-// xfs refuses to be mounted beside a filesystem with the same UUID; ext4 does not,
-// but what looks for filesystems by UUID would find two.
+// ChangeUUID writes the UUID into an unmounted filesystem that has another. It may be repeated
+// after a crash at any moment; a filesystem that has the UUID is left alone. xfs refuses to mount
+// two filesystems with the same UUID; ext4 does not, but a lookup by UUID would find two.
 func (m *Mounter) ChangeUUID(ctx context.Context, device executor.Device, format executor.Filesystem) error {
 	want, err := uuid.Parse(format.UUID)
 	if err != nil {
@@ -41,9 +40,9 @@ func (m *Mounter) ChangeUUID(ctx context.Context, device executor.Device, format
 	return nil
 }
 
-// setExt4UUID first frees the checksums from the UUID: then the UUID is in the
-// superblock alone, whereas tune2fs would rewrite every checksum of the filesystem
-// and leave it broken when it is killed. The journal is replayed by the kernel.
+// setExt4UUID first makes the checksums independent of the UUID: then the UUID is in the
+// superblock alone, whereas tune2fs would rewrite every checksum of the filesystem and leave it
+// broken if it is killed. The journal is replayed by the kernel.
 func (m *Mounter) setExt4UUID(ctx context.Context, device string, want uuid.UUID) error {
 	current, err := extIdentity(device)
 	if err != nil || current.id == want {

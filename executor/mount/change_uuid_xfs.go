@@ -16,10 +16,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// setXFSUUID has xfs_db write the UUID: it makes the log anew, then writes the
-// superblocks of all allocation groups, the first one first. xfs_db refuses a log
-// that is dirty: then the kernel replays it. When xfs_db was killed in the middle, what
-// was begun is ended here.
+// setXFSUUID runs xfs_db to write the UUID: it creates the log again, then writes the superblocks
+// of all allocation groups, the first one first. xfs_db refuses a dirty log: then the kernel
+// replays it. If an xfs_db was killed halfway, repairXFS completes the change.
 func (m *Mounter) setXFSUUID(ctx context.Context, device string, want uuid.UUID) error {
 	for _, clean := range []bool{true, false} {
 		if err := m.repairXFS(ctx, device, want); err != nil {
@@ -33,7 +32,7 @@ func (m *Mounter) setXFSUUID(ctx context.Context, device string, want uuid.UUID)
 				return err
 			}
 		}
-		// Its exit code says nothing of its commands, so the superblocks are read again.
+		// Its exit code does not cover its commands, so the superblocks are read again.
 		if err := m.xfsTool(ctx, "xfs_db", "-x", "-c", "uuid "+want.String(), device); err != nil && !clean {
 			return err
 		}
@@ -50,11 +49,11 @@ func (m *Mounter) xfsTool(ctx context.Context, tool string, args ...string) erro
 	return err
 }
 
-// repairXFS ends what a killed xfs_db began. Once the first superblock has the UUID the
-// log is made, and the others become copies of it, as the kernel makes them when it
-// grows a filesystem. Before that, what is left of the log is of no use to anyone and
-// holds nothing, since it was clean: it is thrown away. Only xfs_db leaves such a log,
-// and nobody mounts the filesystem before this is done. It may be killed, too.
+// repairXFS completes what a killed xfs_db started. Once the first superblock has the UUID, the
+// log is created and the other superblocks become copies of the first, as the kernel makes them
+// when it grows a filesystem. Before that, the partly written log contains nothing, since it was
+// clean, and is discarded. Only xfs_db leaves such a log, and the filesystem is not mounted before
+// this is done. repairXFS itself may be killed, too.
 func (m *Mounter) repairXFS(ctx context.Context, device string, want uuid.UUID) error {
 	ids, err := xfsUUIDs(device)
 	switch {
@@ -63,18 +62,18 @@ func (m *Mounter) repairXFS(ctx context.Context, device string, want uuid.UUID) 
 	case ids[0] == want:
 		return xfsCopyFirst(device, len(ids))
 	case slices.Contains(ids, want):
-		return nil // written in another order: xfs_db writes them again
+		return nil // written in an unexpected order: xfs_db writes all of them again
 	}
 	if begun, err := xfsUUIDPartlyWritten(device, want); !begun || err != nil {
 		return err
 	}
-	if err := xfsZeroLog(device); err != nil { // else xfs_repair would take the UUID from it
+	if err := xfsZeroLog(device); err != nil { // otherwise xfs_repair would take the UUID from the log
 		return err
 	}
 	return m.xfsTool(ctx, "xfs_repair", "-L", device)
 }
 
-// xfsZeroLog begins at its start, so that a log of which a part is zero is seen as begun.
+// xfsZeroLog zeroes the log from its start, so that a partly zeroed log is recognised as started.
 func xfsZeroLog(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -92,7 +91,7 @@ func xfsZeroLog(device string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// xfsCopyFirst makes the superblocks of all groups copies of the first.
+// xfsCopyFirst copies the first superblock over those of all other groups.
 func xfsCopyFirst(device string, groups int) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -113,7 +112,7 @@ func xfsGroupLen(head []byte) int64 {
 	return int64(binary.BigEndian.Uint32(head[xfsGroupAt:])) * int64(binary.BigEndian.Uint32(head[xfsBlockAt:]))
 }
 
-// Where xfs keeps what, in bytes from the start of the superblock and of a log record.
+// Offsets in bytes from the start of xfs's superblock and of a log record.
 const (
 	xfsLogAt       = 48
 	xfsLogBlocksAt = 96
@@ -126,9 +125,9 @@ const (
 	xfsLogBlockLen = 512
 )
 
-// xfsUUIDPartlyWritten tells whether xfs_db has begun to make the log anew: it zeroes all of it,
-// then writes records that bear the UUID, from the start on. A log in use has neither.
-// A xfs_repair that was killed leaves its mark, with which nothing can be mounted.
+// xfsUUIDPartlyWritten reports whether xfs_db has started to create the log again: it zeroes all
+// of it, then writes records with the UUID, from the start on. A log in use has neither. An
+// xfs_repair that was killed leaves its own flag, with which nothing can be mounted.
 func xfsUUIDPartlyWritten(device string, want uuid.UUID) (bool, error) {
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -148,8 +147,8 @@ func xfsUUIDPartlyWritten(device string, want uuid.UUID) (bool, error) {
 	return zero || anew || repairing, nil
 }
 
-// xfsLogStart is where the log begins, in bytes. Its place is told as a group and a
-// block within it.
+// xfsLogStart returns where the log begins, in bytes. The superblock stores it as a group and a
+// block within that group.
 func xfsLogStart(head []byte) int64 {
 	at, bits := binary.BigEndian.Uint64(head[xfsLogAt:]), head[xfsGroupLogAt]&63
 	group, block := at>>bits, at&(1<<bits-1)
@@ -157,13 +156,13 @@ func xfsLogStart(head []byte) int64 {
 	return int64(blocks) * int64(binary.BigEndian.Uint32(head[xfsBlockAt:])) //nolint:gosec // below a device's size; else the read fails
 }
 
-// xfsHasUUID tells whether all superblocks have the UUID.
+// xfsHasUUID reports whether all superblocks have the UUID.
 func xfsHasUUID(device string, want uuid.UUID) (bool, error) {
 	ids, err := xfsUUIDs(device)
 	return err == nil && !slices.ContainsFunc(ids, func(id uuid.UUID) bool { return id != want }), err
 }
 
-// xfsUUIDs are those of the superblocks of all groups.
+// xfsUUIDs returns the UUIDs of the superblocks of all groups.
 func xfsUUIDs(device string) ([]uuid.UUID, error) {
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {

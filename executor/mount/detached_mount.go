@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long the kernel may take to let go of a device after its last mount ended.
+// How long the kernel may take to release a device after its last mount was unmounted.
 const (
 	releaseTimeout      = 10 * time.Second
 	releasePollInterval = 5 * time.Millisecond
 )
 
-// withDetachedMount mounts a filesystem without attaching it anywhere, has something done to
-// its root, and ends the mount. Afterwards the kernel has let go of the device,
-// and the filesystem's journal is clean.
+// withDetachedMount mounts a filesystem without attaching it to a path, calls do with its root,
+// and unmounts it. Afterwards the kernel has released the device, and the filesystem's journal is
+// clean.
 func withDetachedMount(device, fsType string, settings []fsSetting, do func(root *os.File) error) error {
 	tree, err := newMount(device, fsType, options{fsSettings: settings})
 	if err != nil {
@@ -39,7 +39,7 @@ func useDetachedMount(tree int, device string, do func(root *os.File) error) err
 	return errors.Join(do(root), root.Close())
 }
 
-// awaitRelease waits until nobody holds the device for itself.
+// awaitRelease waits until nothing holds the device exclusively.
 func awaitRelease(device string) error {
 	for deadline := time.Now().Add(releaseTimeout); ; time.Sleep(releasePollInterval) {
 		used, err := inUse(device)
@@ -52,7 +52,7 @@ func awaitRelease(device string) error {
 	}
 }
 
-// inUse tells whether a mount, or somebody else, holds the device for itself.
+// inUse reports whether a mount or a process holds the device exclusively.
 func inUse(device string) (bool, error) {
 	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	switch {

@@ -17,17 +17,16 @@ import (
 
 var _ executor.FilesystemTools = (*Mounter)(nil)
 
-// growTimeout bounds one e2fsck or resize2fs.
+// growTimeout bounds one run of e2fsck or resize2fs.
 const growTimeout = 10 * time.Minute
 
-// ExpandFilesystem grows the filesystem to the device's size; one that is as large
-// already is left. With a path it is mounted there; with none it is mounted
-// nowhere, and is mounted unseen for as long as it takes, since the kernel grows
-// within its journal: whoever is killed meanwhile leaves a whole filesystem.
+// ExpandFilesystem grows the filesystem to the device's size; one that has that size is left
+// alone. With a path, the filesystem is mounted there. With none it is not mounted, and is mounted
+// detached (attached to no path) meanwhile: the kernel grows it within its journal, so the
+// filesystem stays consistent if this process is killed.
 //
-// The kernel grows ext4 for a process with CAP_SYS_RESOURCE only. Without it a
-// mounted ext4 is refused with Precondition, and an unmounted one is checked and
-// grown with e2fsck and resize2fs.
+// The kernel grows ext4 only for a process with CAP_SYS_RESOURCE. Without it a mounted ext4 is
+// refused with Precondition, and an unmounted one is checked and grown with e2fsck and resize2fs.
 func (m *Mounter) ExpandFilesystem(ctx context.Context, device executor.Device, fsType, path string) error {
 	if fsType != "ext4" && fsType != "xfs" {
 		return fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", fsType)
@@ -65,7 +64,7 @@ func (m *Mounter) growAtPath(device executor.Device, fsType, path string) error 
 	return growMounted(root, device, fsType)
 }
 
-// growMounted grows what is mounted, by any file of it.
+// growMounted grows a mounted filesystem, through an open file in it.
 func growMounted(root *os.File, device executor.Device, fsType string) error {
 	size, err := devicePathSize(device.Path)
 	if err != nil {
@@ -83,8 +82,8 @@ func growMounted(root *os.File, device executor.Device, fsType string) error {
 	return err
 }
 
-// growXFS gives the filesystem all whole blocks of the device. The kernel leaves
-// out an end that is too small for an allocation group.
+// growXFS extends the filesystem to all complete blocks of the device. The kernel leaves out a
+// tail that is too small for an allocation group.
 func growXFS(root *os.File, size int64) error {
 	current, err := xfsGeometry(root)
 	if err != nil {
@@ -105,8 +104,8 @@ func growXFS(root *os.File, size int64) error {
 	return nil
 }
 
-// isTailTooSmall tells whether all that could be added is too small for an allocation
-// group: kernels that refuse such a request are answered that it is as large as it gets.
+// isTailTooSmall reports whether all that could be added is too small for an allocation group:
+// where the kernel refuses such a request, the filesystem is as large as it can be.
 func isTailTooSmall(current xfsGeom, blocks uint64) bool {
 	const leastGroup = 64 // XFS_MIN_AG_BLOCKS
 	full := current.DataBlocks%uint64(current.GroupBlocks) == 0
@@ -132,7 +131,7 @@ func growExt4(root *os.File, device string, size int64) error {
 	return nil
 }
 
-// canGrowExt4Online tells whether this process has CAP_SYS_RESOURCE.
+// canGrowExt4Online reports whether this process has CAP_SYS_RESOURCE.
 func canGrowExt4Online() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -142,13 +141,13 @@ func canGrowExt4Online() bool {
 	return data[unix.CAP_SYS_RESOURCE/32].Effective&(1<<(unix.CAP_SYS_RESOURCE%32)) != 0
 }
 
-// e2fsck's exit codes are bits.
+// Exit codes of e2fsck; they are bits.
 const (
 	fsckCorrected   = 1
 	fsckUncorrected = 4
 )
 
-// growUnmounted checks, then grows.
+// growUnmounted checks an unmounted ext4, then grows it.
 func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, current fsSize) error {
 	if err := m.fsck(ctx, device.Path, current); err != nil {
 		var refused *fsm.Rejection
@@ -164,10 +163,9 @@ func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, cur
 	return nil
 }
 
-// fsck checks. What a check will not correct by itself is for an operator, unless it is no
-// more than what this very growth left when it was killed in the middle. Where that and
-// damage come together the mark of the growth stays: without it the filesystem would pass
-// for one that has its new size.
+// fsck checks the filesystem. Errors that e2fsck -p does not correct are an operator's, unless
+// they are only what an interrupted growth left. When they come together with other damage, the
+// flag of the growth stays set: without it the filesystem would count as having its new size.
 func (m *Mounter) fsck(ctx context.Context, device string, current fsSize) error {
 	if err := prepareForFsck(device, current); err != nil {
 		return err
@@ -180,15 +178,15 @@ func (m *Mounter) fsck(ctx context.Context, device string, current fsSize) error
 		return err
 	}
 	if !current.growthUnfinished() {
-		if err := countError(device); err != nil { // a journal may have taken the count back
+		if err := countError(device); err != nil { // replaying the journal may have reset the count
 			return err
 		}
 	}
 	return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device, device)
 }
 
-// prepareForFsck makes of a superblock what e2fsck takes, and of what e2fsck will find nothing that
-// passes for a growth that was killed, unless one was.
+// prepareForFsck repairs a torn superblock, so that e2fsck accepts it, and makes sure that errors
+// which e2fsck will record are not mistaken for an interrupted growth.
 func prepareForFsck(device string, current fsSize) error {
 	if current.superblockTorn {
 		return repairTornSuperblock(device)
@@ -199,8 +197,8 @@ func prepareForFsck(device string, current fsSize) error {
 	return countError(device)
 }
 
-// fsckGrowthRemains corrects what a killed growth left, where nothing else is wrong; why is what a
-// check said that corrects only what it is sure of.
+// fsckGrowthRemains corrects what an interrupted growth left, if nothing else is wrong; fsckErr is
+// the error of the preceding run that corrects only safe problems.
 func (m *Mounter) fsckGrowthRemains(ctx context.Context, device string, fsckErr error) error {
 	only, err := m.hasOnlyGrowthRemains(ctx, device)
 	if err != nil {
@@ -212,7 +210,7 @@ func (m *Mounter) fsckGrowthRemains(ctx context.Context, device string, fsckErr 
 	return m.runFsck(ctx, device, "-y")
 }
 
-// runFsck is a full one, whatever the superblock says; nil when all is well by now.
+// runFsck forces a complete check; nil when the filesystem is consistent afterwards.
 func (m *Mounter) runFsck(ctx context.Context, device, mode string) error {
 	return m.runFsckTo(ctx, device, mode, nil)
 }

@@ -6,10 +6,11 @@ import (
 	"regexp"
 )
 
-// interruptedGrowthPattern is all that e2fsck says (its e2fsck/problem.c) of an ext4 whose growth was
-// killed: the resize inode, 7, reaches beyond the blocks that the superblock counts, and
-// bitmaps and counts are those of the other size. All of it is made again from the inodes;
-// none of it is a file. A question on a line of its own follows the line that it is about.
+// interruptedGrowthPattern matches everything that e2fsck prints (e2fsck/problem.c) about an ext4
+// whose growth was killed: the resize inode, 7, reaches beyond the blocks that the superblock
+// counts, and bitmaps and counts are those of the other size. All of that is rebuilt from the
+// inodes; none of it belongs to a file. A question on a line of its own follows the line that it
+// refers to.
 var interruptedGrowthPattern = regexp.MustCompile(`^(` +
 	`e2fsck [0-9].*|Pass [1-5]: .*|.*: \*{10} WARNING: Filesystem still has errors \*{10}|.*: \d+/\d+ files \(.*\), \d+/\d+ blocks|` +
 	`Illegal block #\d+ \(\d+\) in inode 7\.  IGNORED\.|Too many illegal blocks in inode 7\.|` +
@@ -21,13 +22,13 @@ var interruptedGrowthPattern = regexp.MustCompile(`^(` +
 
 var lastPassPattern = regexp.MustCompile(`^Pass 5: `)
 
-// maxLineBytes bounds what is kept of a line: differences of a bitmap are on one.
+// maxLineBytes bounds how much of a line is kept: all differences of a bitmap are on one line.
 const maxLineBytes = 1 << 20
 
-// fsckReport reads what e2fsck -n says of a filesystem whose growth was killed.
+// fsckReport parses what e2fsck -n prints about a filesystem whose growth was killed.
 type fsckReport struct {
 	line                   []byte
-	otherErrors, completed bool // it says something else; it went through to the end
+	otherErrors, completed bool // another error was printed; e2fsck ran to its end
 }
 
 func (r *fsckReport) Write(p []byte) (int, error) {
@@ -55,8 +56,8 @@ func (r *fsckReport) onlyGrowthRemains() bool {
 	return r.completed && !r.otherErrors && len(r.line) == 0
 }
 
-// hasOnlyGrowthRemains tells whether all that is wrong with a filesystem is what a growth leaves that
-// is killed. e2fsck does not say so itself, and with -y it would clear a damaged file, too.
+// hasOnlyGrowthRemains reports whether a killed growth explains everything that is wrong with a
+// filesystem. e2fsck cannot tell, and with -y it would clear a damaged file, too.
 func (m *Mounter) hasOnlyGrowthRemains(ctx context.Context, device string) (bool, error) {
 	var report fsckReport
 	err := m.runFsckTo(ctx, device, "-n", &report)

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of the superblock of an ext4, from its beginning (the kernel's fs/ext4/ext4.h).
+// Offsets in the superblock of an ext4, in bytes (the kernel's fs/ext4/ext4.h).
 const (
 	extLength       = 1024
-	extCountsLength = 8 // how many inodes and blocks
+	extCountsLength = 8 // counts of inodes and blocks
 	extFirstBlockAt = 0x14
 	extLogBlockAt   = 0x18
 	extPerGroupAt   = 0x20
@@ -26,26 +26,26 @@ const (
 	extMetadataCsum = 0x400
 )
 
-// extFieldsOfGrowth are the fields that a growth changes, and those in which a copy of the
-// superblock differs: counts of inodes and blocks, times, counts of mounts, the state, the
-// number of the group, where it was mounted last, reserved descriptors, what was written in
-// all, the overhead, the sum.
+// extFieldsOfGrowth are the fields that a growth changes, or in which a copy of the superblock
+// differs: counts of inodes and blocks, times, mount counts, the state, the group number, the last
+// mount path, reserved descriptors, bytes written in total, the overhead, the checksum.
 var extFieldsOfGrowth = []struct{ at, length int }{
 	{0x00, 20}, {0x2c, 8}, {0x34, 2}, {0x3a, 2}, {0x40, 4}, {0x5a, 2}, {0x88, 64}, {0xce, 2}, {0x150, 12}, {0x178, 8}, {0x248, 4}, {extChecksumAt, 4},
 }
 
-// isTornByGrowth tells whether resize2fs was killed while it wrote the superblock. Anything else
-// that is wrong with it is not for us to mend.
+// isTornByGrowth reports whether resize2fs was killed while it wrote the superblock. Any other
+// damage to it is not repaired here.
 func isTornByGrowth(device string, head []byte) bool {
 	return repairedSuperblock(device, head[extSuperblock:][:extLength]) != nil
 }
 
-// repairedSuperblock is what to write over a superblock that resize2fs was killed over:
-// itself with a right sum if resize2fs had only begun, or the second group's copy. It is nil
-// where neither explains what is there: the sum is wrong, and all that a growth does not
-// change equals the copy, which is whole. The counts of inodes and blocks differ only under
-// the mark "with errors", which is set before them and cleared after them. The mark is set
-// in what is returned, so that a check is due until one ended well.
+// repairedSuperblock returns what to write over a superblock during whose writing resize2fs was
+// killed: the same with a valid checksum if resize2fs had only begun, or else the second group's
+// copy. It returns nil where neither explains the content, that is, unless the checksum is wrong
+// and all fields that a growth does not change equal those of the copy, which must be valid. The
+// counts of inodes and blocks may differ only while the state "with errors" is set, which
+// resize2fs sets before it changes them and clears afterwards. That state is set in the result, so
+// that a check is due until one succeeded.
 func repairedSuperblock(device string, super []byte) []byte {
 	if !hasChecksumFeature(super) || hasValidChecksum(super) {
 		return nil
@@ -64,13 +64,13 @@ func repairedSuperblock(device string, super []byte) []byte {
 	return withErrorMark(second)
 }
 
-// maxGrowStartSeconds is how many seconds resize2fs may take at most, from the time that the
-// superblock names before it writes, to read the bitmaps and begin.
+// maxGrowStartSeconds is how many seconds resize2fs may take at most from the write time in the
+// superblock, which it sets before it writes, to read the bitmaps and start.
 const maxGrowStartSeconds = 3600
 
-// isOnlyBegun tells whether the wrong sum is that of the superblock without what resize2fs
-// writes first: the time of the writing, and the mark. No copy is needed to know that, and
-// a filesystem of one group has none.
+// isOnlyBegun reports whether the wrong checksum matches the superblock without the fields that
+// resize2fs writes first: the write time and the state. That needs no copy, and a filesystem of
+// one group has none.
 func isOnlyBegun(super []byte) bool {
 	was := bytes.Clone(super)
 	was[extStateAt-extSuperblock] &^= extHasErrors
@@ -84,9 +84,9 @@ func isOnlyBegun(super []byte) bool {
 	return false
 }
 
-// repairTornSuperblock writes the superblock that resize2fs was killed over. Nothing is lost with what
-// was there: no tool took it, and what it was torn from is in it or in the copy. Killed
-// over this, it is as torn as before.
+// repairTornSuperblock repairs a superblock during whose writing resize2fs was killed. Nothing is
+// lost by it: no tool accepts the old content, and all of its information is in it or in the copy.
+// If this is killed too, the superblock is as torn as before.
 func repairTornSuperblock(device string) error {
 	return rewriteSuperblock(device, func(super []byte) ([]byte, error) {
 		if whole := repairedSuperblock(device, super); whole != nil {
@@ -96,8 +96,8 @@ func repairTornSuperblock(device string) error {
 	})
 }
 
-// rewriteSuperblock has the primary superblock be what change makes of it, and leaves it
-// where that is nil. A mounted one is the kernel's, and is EBUSY.
+// rewriteSuperblock replaces the primary superblock by what change returns, and leaves it where
+// that is nil. On a mounted filesystem it fails with EBUSY, since the kernel owns the superblock.
 func rewriteSuperblock(device string, change func(super []byte) ([]byte, error)) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -118,7 +118,7 @@ func rewriteSuperblock(device string, change func(super []byte) ([]byte, error))
 	return f.Sync()
 }
 
-// hasErrorMark tells whether the state is "with errors".
+// hasErrorMark reports whether the state "with errors" is set.
 func hasErrorMark(super []byte) bool {
 	return binary.LittleEndian.Uint16(super[extStateAt-extSuperblock:])&extHasErrors != 0
 }
@@ -141,9 +141,9 @@ func checksum(super []byte) uint32 {
 	return ^crc32.Checksum(super[:extChecksumAt], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// countError has the superblock count an error where it counts none. e2fsck sets the state
-// "with errors" as resize2fs does, where it does not correct what it found, and counts none;
-// where it finds or leaves all well it forgets the count.
+// countError sets the superblock's error count to one where it is zero. e2fsck, like resize2fs,
+// sets the state "with errors" where it does not correct what it found, but counts no error; where
+// all is well afterwards it resets the count.
 func countError(device string) error {
 	return rewriteSuperblock(device, func(super []byte) ([]byte, error) {
 		if binary.LittleEndian.Uint32(super[extErrorCountAt:]) != 0 || hasChecksumFeature(super) && !hasValidChecksum(super) {
@@ -157,7 +157,7 @@ func countError(device string) error {
 	})
 }
 
-// secondSuperblock is the copy at the beginning of the second group.
+// secondSuperblock reads the copy at the beginning of the second group.
 func secondSuperblock(device string, super []byte) ([]byte, error) {
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Of linux/ext4.h and fs/xfs/libxfs/xfs_fs.h; x/sys does not name them.
+// Constants of linux/ext4.h and fs/xfs/libxfs/xfs_fs.h that x/sys does not have.
 const (
 	ioctlExt4Resize  = 0x40086610 // EXT4_IOC_RESIZE_FS
 	ioctlXFSGeometry = 0x80705864 // XFS_IOC_FSGEOMETRY_V1
@@ -46,7 +46,7 @@ func xfsGeometry(root *os.File) (xfsGeom, error) {
 	return g, nil
 }
 
-// Where the superblocks keep their sizes.
+// Where the superblocks store their sizes.
 const (
 	extBlocksAt   = extSuperblock + 0x04
 	extLogSizeAt  = extSuperblock + 0x18
@@ -62,31 +62,32 @@ const (
 	superblockLen = 4096
 )
 
-// fsSize is what the superblock of an ext4 says of its size.
+// fsSize is what an ext4's superblock says of its size.
 type fsSize struct {
 	blockBytes, blocks int64
-	// growthInterrupted: resize2fs sets the state "with errors" while it works. The kernel
-	// counts the errors for which it does so, so without any it was resize2fs.
+	// growthInterrupted: the state is "with errors", but no error is counted. resize2fs sets that
+	// state while it works; the kernel counts the errors for which it sets it.
 	growthInterrupted bool
-	// torn: resize2fs was killed while it wrote the superblock, which it does word by word.
-	// What is mounted is never torn: the kernel changes its copy before it sums it up.
+	// superblockTorn: resize2fs was killed while it wrote the superblock, which it does word by
+	// word. A mounted filesystem's superblock is never torn: the kernel changes its copy before it
+	// computes the checksum.
 	superblockTorn bool
 }
 
-// growthUnfinished: a growth was killed.
+// growthUnfinished reports whether a growth was killed.
 func (s fsSize) growthUnfinished() bool { return s.growthInterrupted || s.superblockTorn }
 
 func (s fsSize) bytes() int64 { return s.blockBytes * s.blocks }
 
-// fillsDevice tells whether no whole block of the device is left over.
+// fillsDevice reports whether the device has no complete block beyond the filesystem.
 func (s fsSize) fillsDevice(device string) bool {
 	size, err := devicePathSize(device)
 	return err == nil && size-s.bytes() < s.blockBytes
 }
 
-// FilesystemSize reads the superblock, or asks the kernel where the filesystem is
-// mounted: xfs keeps its superblock to itself then. An ext4 whose growth was killed
-// may name its new size before it has it, so it counts as one block smaller.
+// FilesystemSize returns the filesystem's size in bytes: from the superblock, or from the kernel
+// where an xfs is mounted, since its superblock on disk is not current then. An ext4 whose growth
+// was killed may state its new size before it has it, so it is reported as one block smaller.
 func (m *Mounter) FilesystemSize(ctx context.Context, device executor.Device, fsType string) (int64, error) {
 	switch fsType {
 	case "ext4":
@@ -135,7 +136,7 @@ func (m *Mounter) xfsBytes(ctx context.Context, device executor.Device) (int64, 
 	return int64(binary.BigEndian.Uint32(head[xfsBlockAt:])) * int64(binary.BigEndian.Uint64(head[xfsBlocksAt:])), nil
 }
 
-// mountedXFS asks the kernel; false when the path leads elsewhere by now.
+// mountedXFS queries the kernel; false when another filesystem is mounted at the path by now.
 func mountedXFS(at executor.Mount, device executor.Device) (int64, bool) {
 	if at.DeviceNode {
 		return 0, false

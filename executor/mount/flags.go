@@ -6,18 +6,18 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// options are mount flags that were allowed.
+// options are validated mount flags.
 type options struct {
 	readOnly   bool
-	perMount   uint64 // MOUNT_ATTR_* that are set
+	perMount   uint64 // MOUNT_ATTR_* to set
 	suid, dev  bool
-	fsSettings []fsSetting // for fsconfig
+	fsSettings []fsSetting // options for fsconfig
 }
 
-// fsSetting is an option of a filesystem; without a value it is a flag.
+// fsSetting is an option of a filesystem; one without a value is a flag.
 type fsSetting struct{ key, value string }
 
-// perMount are the flags of one mount.
+// perMount are the flags that apply to one mount.
 var perMount = map[string]uint64{
 	"noatime":    unix.MOUNT_ATTR_NOATIME,
 	"relatime":   unix.MOUNT_ATTR_RELATIME,
@@ -30,7 +30,8 @@ var perMount = map[string]uint64{
 	"async":      0,
 }
 
-// parseFlags allows the flags that the policy serves; without a type, those of any.
+// parseFlags accepts the flags that the policy allows; without a filesystem type, those of any
+// type.
 func parseFlags(policy fsm.MountPolicy, fsType string, flags []string) (options, error) {
 	var o options
 	if rej := policy.Check(fsType, flags); rej != nil {
@@ -59,8 +60,8 @@ func parseFlags(policy fsm.MountPolicy, fsType string, flags []string) (options,
 	return o, nil
 }
 
-// mountAttributes are the attributes of every mount whose flags do not ask for the contrary:
-// what is on a volume is not ours to trust.
+// mountAttributes are the attributes that every mount gets unless its flags ask for the opposite:
+// the content of a volume is not trusted.
 func (o options) mountAttributes() uint64 {
 	attributes := o.perMount
 	if !o.suid {

@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// formatTimeout bounds one mkfs.
+// formatTimeout bounds one run of mkfs.
 const formatTimeout = 5 * time.Minute
 
-// Format makes the filesystem with the identity that the log chose, so that it
-// is recognised whatever happens to this process (S15). Without again, mkfs
-// itself refuses a device that carries anything it knows.
+// Format creates the filesystem with the UUID that the log chose, so that it is recognised even if
+// this process dies meanwhile (S15). Unless again is set, mkfs itself also refuses a device with
+// any content that it knows.
 func (m *Mounter) Format(ctx context.Context, device string, format executor.Filesystem, again bool) error {
 	command, err := formatCommand(device, format, again)
 	if err != nil {
@@ -30,8 +30,8 @@ func (m *Mounter) Format(ctx context.Context, device string, format executor.Fil
 	return err
 }
 
-// formatCommand leaves to the kernel what it does lazily anyway, and does not
-// discard: the image is a hole. No blocks are reserved for root: there is one user.
+// formatCommand lets the kernel do lazily what it can, and does not discard: the image is a hole.
+// No blocks are reserved for root: a volume has one user.
 func formatCommand(device string, format executor.Filesystem, again bool) (run.Command, error) {
 	c := run.Command{Timeout: formatTimeout}
 	var force string

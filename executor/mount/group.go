@@ -14,15 +14,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// mountGroup is CSI's volume_mount_group; none is -1.
+// mountGroup is CSI's volume_mount_group; -1: none.
 //
-// ext4 and xfs have no group for all of a mount, so every file of the filesystem is
-// given to the group, which may read and write it, and every folder hands the group
-// on to what is made in it. A default ACL has what is made there be the group's to
-// read and write whatever the writer's umask is, and gives nothing to others, whose
-// rights the umask no longer takes away. Nobody else gains anything: entries of an
-// ACL that its mask held down stay down, programs lose their set-user-id bit, and
-// device nodes are left alone.
+// ext4 and xfs have no group for a complete mount, so every file of the filesystem gets the group,
+// with rights to read and write, and every directory the set-group-id bit, so that new files
+// inherit the group. A default ACL lets the group read and write new files whatever the writer's
+// umask is, and gives nothing to others, whom the umask no longer restricts. Nobody else gains
+// rights: ACL entries that the mask restricted stay restricted, programs lose their set-user-id
+// bit, and device nodes are left alone.
 type mountGroup int64
 
 const noGroup mountGroup = -1
@@ -32,7 +31,7 @@ func parseGroup(text string) (mountGroup, error) {
 		return noGroup, nil
 	}
 	id, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || id == math.MaxUint32 { // the last one means "as it is" to the kernel
+	if err != nil || id == math.MaxUint32 { // the kernel takes the last one as "unchanged"
 		return noGroup, fsm.Reject(fsm.Invalid, "the volume mount group is not a group's number")
 	}
 	return mountGroup(id), nil
@@ -41,15 +40,15 @@ func parseGroup(text string) (mountGroup, error) {
 const (
 	fileBits   = 0o060
 	folderBits = unix.S_ISGID | 0o070
-	// maxDepth bounds the folders that are open at once.
+	// maxDepth bounds how many directories are open at once.
 	maxDepth = 1000
-	// readdirBatch are read of a folder.
+	// readdirBatch is how many entries of a directory are read at once.
 	readdirBatch = 1024
 )
 
-// chownTree gives all of a filesystem to the group, through a mount that is attached
-// nowhere, so that no other filesystem is below it. It may be repeated, and touches
-// only what is not as it should be. A filesystem that is read-only stays as it is.
+// chownTree gives all files of a filesystem to the group, through a detached mount, so that no
+// other filesystem is mounted below it. It may be repeated, and changes only what is not yet as it
+// should be. A read-only filesystem stays as it is.
 func (g mountGroup) chownTree(ctx context.Context, tree int) error {
 	if g == noGroup {
 		return nil
@@ -72,8 +71,8 @@ func openFolder(at int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "folder"), nil
 }
 
-// chownFolder labels a folder, then what is in it: what is made there meanwhile is the
-// group's already. It closes the folder.
+// chownFolder changes a directory, then its entries: new entries made meanwhile inherit the group.
+// It closes the directory.
 func (g mountGroup) chownFolder(ctx context.Context, dir *os.File, depth int) error {
 	defer dir.Close()
 	if depth > maxDepth {
@@ -98,7 +97,7 @@ func (g mountGroup) chownFolder(ctx context.Context, dir *os.File, depth int) er
 	}
 }
 
-// chownEntry labels what is in a folder. Links are not followed.
+// chownEntry changes one entry of a directory. Symbolic links are not followed.
 func (g mountGroup) chownEntry(ctx context.Context, dir *os.File, name string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -118,8 +117,8 @@ func (g mountGroup) chownEntry(ctx context.Context, dir *os.File, name string, d
 	return g.chownFile(fd)
 }
 
-// chownFile gives one file to the group. The file is open, so nobody can put another in
-// its place between the look at it and the change.
+// chownFile gives one file to the group. The file is open, so it cannot be replaced by another
+// between the check and the change.
 func (g mountGroup) chownFile(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -127,7 +126,7 @@ func (g mountGroup) chownFile(fd int) error {
 	}
 	kind := st.Mode & unix.S_IFMT
 	if kind == unix.S_IFBLK || kind == unix.S_IFCHR {
-		return nil // it stands for something outside of the volume
+		return nil // a device node: it refers to something outside of the volume
 	}
 	if st.Gid != uint32(g) {
 		if err := unix.Fchownat(fd, "", -1, int(g), unix.AT_EMPTY_PATH); err != nil {
@@ -144,7 +143,7 @@ func (g mountGroup) chownFile(fd int) error {
 	return errors.Join(addGroupBits(path, folderBits), setDefaultACL(path))
 }
 
-// addGroupBits adds bits of the group to a file's mode, also where its ACL says more.
+// addGroupBits adds group rights to a file's mode, and to its ACL if it has one.
 func addGroupBits(path string, bits uint32) error {
 	acl, err := readACL(path, accessACL)
 	if err != nil {
@@ -155,18 +154,18 @@ func addGroupBits(path string, bits uint32) error {
 			return err
 		}
 	}
-	var st unix.Stat_t // after the change of the group, which took set-user-id away
+	var st unix.Stat_t // read after the change of the group, which cleared set-user-id
 	if err := unix.Stat(path, &st); err != nil || st.Mode&bits == bits {
 		return err
 	}
 	return unix.Chmod(path, st.Mode&0o7777|bits)
 }
 
-// setDefaultACL has what is made in a folder be the group's to read and write.
+// setDefaultACL makes new entries of a directory readable and writable by the group.
 func setDefaultACL(path string) error {
 	acl, err := readACL(path, defaultACL)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil // the filesystem was made without ACLs: the umask decides
+		return nil // created without ACL support: the umask decides
 	}
 	if err != nil {
 		return err

@@ -17,24 +17,24 @@ import (
 
 var _ executor.Mounter = (*Mounter)(nil)
 
-// maxConcurrentFormats bounds how many mkfs run side by side.
+// maxConcurrentFormats bounds how many mkfs run concurrently.
 const maxConcurrentFormats = 16
 
 // Config says what a Mounter may touch.
 type Config struct {
-	// Roots are the folders below which paths are allowed. They are resolved,
-	// symbolic links and all, once.
+	// Roots are the directories below which paths are allowed. Symbolic links in them are resolved
+	// once, by New.
 	Roots []string
 	// Runner runs mkfs.
 	Runner *run.Runner
-	// Mounts is which mount flags are served beside the usual ones.
+	// Mounts says which mount flags are allowed beside the usual ones.
 	Mounts fsm.MountPolicy
-	// Program does the work of EndFilesystem with a path and a device's number behind
-	// its own arguments.
+	// Program is the command that runs EndFilesystem in a process of its own; a path and a device
+	// number are appended to its arguments.
 	Program []string
 }
 
-// Mounter implements executor.Mounter with the kernel's calls.
+// Mounter implements executor.Mounter with the kernel's calls. It is safe for concurrent use.
 type Mounter struct {
 	roots       []allowedRoot
 	policy      fsm.MountPolicy
@@ -44,11 +44,11 @@ type Mounter struct {
 	tableCache  *tableCache
 
 	shutdownMu  sync.Mutex
-	shutdowns   map[uint64]pendingShutdown // by device: what was asked to shut down, and has not answered
+	shutdowns   map[uint64]pendingShutdown // by device: shutdowns that have not answered yet
 	mountCounts mountCount
 }
 
-// New opens the roots. Close it to let them be unmounted.
+// New opens the roots. Until Close they cannot be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
 		runner: cfg.Runner, policy: cfg.Mounts, program: slices.Clip(cfg.Program), formatSlots: make(chan struct{}, maxConcurrentFormats), shutdowns: map[uint64]pendingShutdown{}, tableCache: newTableCache(),
@@ -76,8 +76,8 @@ func (m *Mounter) Close() error {
 	return err
 }
 
-// Mount mounts the device's filesystem on a folder that exists. Set-user-id programs and
-// device nodes count for nothing there, unless flags that were allowed ask for them.
+// Mount mounts the device's filesystem on an existing directory. It is mounted nosuid and nodev,
+// unless allowed flags say otherwise. An identical existing mount is no error.
 func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
 	opts, err := parseFlags(m.policy, o.FSType, o.Flags)
 	if err != nil {
@@ -105,8 +105,8 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 	return m.attach(device, tree, dir, p, false, opts.readOnly)
 }
 
-// attach moves a mount that is nowhere yet onto an opened file, then looks in
-// the table that it is there.
+// attach moves a detached mount onto an opened file, then checks in the mount table that it is
+// there.
 func (m *Mounter) attach(device executor.Device, tree, onto int, p rootedPath, node, readOnly bool) error {
 	if err := unix.MoveMount(tree, "", onto, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", device.Path, p, err)
@@ -120,8 +120,8 @@ func (m *Mounter) attach(device executor.Device, tree, onto int, p rootedPath, n
 	return nil
 }
 
-// isMountedAs tells whether the device is mounted on top at the path, as it should
-// be. Anything else that is mounted there is a refusal: mounts are not stacked.
+// isMountedAs reports whether the device is the topmost mount at the path, with the right
+// attributes. Any other mount there is refused: mounts are not stacked.
 func (m *Mounter) isMountedAs(device executor.Device, p rootedPath, node, readOnly bool) (bool, error) {
 	lines, err := readTable()
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *Mounter) isMountedAs(device executor.Device, p rootedPath, node, readOn
 	return true, nil
 }
 
-// newMount is a mount of the device's filesystem that is attached nowhere.
+// newMount returns a detached mount of the device's filesystem.
 func newMount(device, fsType string, o options) (int, error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -175,7 +175,7 @@ func newMount(device, fsType string, o options) (int, error) {
 	return tree, nil
 }
 
-// fsContextLog is what the filesystem said about a failure.
+// fsContextLog returns the filesystem's own message about a failure.
 func fsContextLog(fs int) string {
 	var all strings.Builder
 	buf := make([]byte, 512)

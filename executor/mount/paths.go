@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxPathBytes is the kernel's own, with the zero at the end.
+// maxPathBytes is the kernel's PATH_MAX, which includes the terminating zero.
 const maxPathBytes = 4096
 
-// root is one allowed folder.
+// allowedRoot is a directory below which paths are allowed.
 type allowedRoot struct {
-	configured string // as configured, cleaned
-	real       string // as the kernel names it
+	configured string // the configured path, cleaned
+	real       string // the resolved path
 	fd         int
 }
 
@@ -37,7 +37,7 @@ func openAllowedRoot(dir string) (allowedRoot, error) {
 	return allowedRoot{configured: abs, real: real, fd: fd}, nil
 }
 
-// below is the path relative to the root, by either of its names.
+// below returns the path relative to the root, given by either of the root's paths.
 func (r allowedRoot) below(path string) (string, bool) {
 	for _, name := range []string{r.configured, r.real} {
 		rel, ok := strings.CutPrefix(path, strings.TrimSuffix(name, "/")+"/")
@@ -48,7 +48,7 @@ func (r allowedRoot) below(path string) (string, bool) {
 	return "", false
 }
 
-// rootedPath is a path below an allowed root. It is resolved anew at each use.
+// rootedPath is a path below an allowed root. It is resolved again at each use.
 type rootedPath struct {
 	root allowedRoot
 	rel  string
@@ -56,7 +56,7 @@ type rootedPath struct {
 
 func (p rootedPath) String() string { return p.real() }
 
-// real is the path as the kernel's table names it.
+// real is the path as the kernel's mount table has it.
 func (p rootedPath) real() string { return filepath.Join(p.root.real, p.rel) }
 
 // resolveRoot finds the root that a path is below; Invalid when there is none.
@@ -82,7 +82,7 @@ func (m *Mounter) resolveRoot(path string) (rootedPath, error) {
 	return best, nil
 }
 
-// CheckMount tells whether a path, and flags for a filesystem, may be used at all.
+// CheckMount reports by an error whether a path, and flags for a filesystem type, may be used.
 func (m *Mounter) CheckMount(path, fsType string, flags []string) error {
 	if _, err := m.resolveRoot(path); err != nil {
 		return err
@@ -91,7 +91,8 @@ func (m *Mounter) CheckMount(path, fsType string, flags []string) error {
 	return err
 }
 
-// RealPath is the path as the kernel's table names it.
+// RealPath returns the path as the kernel's mount table has it; Invalid when it is not below an
+// allowed root.
 func (m *Mounter) RealPath(path string) (string, error) {
 	p, err := m.resolveRoot(path)
 	if err != nil {
@@ -100,14 +101,13 @@ func (m *Mounter) RealPath(path string) (string, error) {
 	return p.real(), nil
 }
 
-// open opens the file itself, without following a symbolic link anywhere, and
-// without looking inside it.
+// open opens the path without following any symbolic link, as an O_PATH descriptor.
 func (p rootedPath) open(flags uint64) (int, error) {
 	fd, err := openBelow(p.root.fd, p.rel, flags|unix.O_PATH)
 	return fd, p.pathRejection(err)
 }
 
-// parent opens the folder that the path is in and returns the last part's name.
+// parent opens the path's parent directory and returns the name of the last element.
 func (p rootedPath) parent() (int, string, error) {
 	dir, base := filepath.Split(p.rel)
 	if dir == "" {
@@ -124,7 +124,7 @@ func openBelow(dir int, rel string, flags uint64) (int, error) {
 	})
 }
 
-// pathRejection turns what is wrong with a path into a refusal that says it.
+// pathRejection turns an error of a path lookup into a rejection that explains it.
 func (p rootedPath) pathRejection(err error) error {
 	switch {
 	case err == nil:

@@ -17,8 +17,8 @@ import (
 // probeBytes is how much of each end is read.
 const probeBytes = 1 << 20
 
-// Probe reads the ends of a device. Its own reading of superblocks is used
-// rather than blkid, whose exit code 2 means "empty" and "unreadable" alike (S15).
+// Probe reads both ends of a device and returns what they contain. It parses superblocks itself
+// instead of running blkid, whose exit code 2 means both "empty" and "unreadable" (S15).
 func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.Content, error) {
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -33,8 +33,7 @@ func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.
 	return readEnds(f, size)
 }
 
-// readEnds reads the first MiB and the last. Where a superblock is found the rest
-// says nothing more.
+// readEnds reads the first and the last MiB. Once a superblock is found, the rest is not read.
 func readEnds(f *os.File, size int64) (executor.Content, error) {
 	buf := make([]byte, min(probeBytes, size))
 	if _, err := f.ReadAt(buf, 0); err != nil {
@@ -70,8 +69,8 @@ func isZero(b []byte) bool {
 	return bytes.Equal(b, zeroes[:len(b)])
 }
 
-// Where superblocks keep what is looked for: ext4 in Documentation/filesystems/ext4,
-// xfs in fs/xfs/libxfs/xfs_format.h. The ext family is little-endian.
+// Offsets of fields in superblocks: ext4 in Documentation/filesystems/ext4, xfs in
+// fs/xfs/libxfs/xfs_format.h. The ext family is little-endian.
 const (
 	extSuperblock = 1024
 	extMagicAt    = extSuperblock + 0x38
@@ -83,7 +82,8 @@ const (
 	xfsUUIDAt     = 32
 )
 
-// detectFilesystem reads which filesystem a device begins with; empty when neither is there.
+// detectFilesystem returns the filesystem whose superblock a device begins with; empty when there
+// is none.
 func detectFilesystem(head []byte) executor.Filesystem {
 	if len(head) < 2*extSuperblock {
 		return executor.Filesystem{}

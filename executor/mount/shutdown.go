@@ -19,15 +19,15 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// shutdownTimeout is how long a filesystem may take to be shut down, on a device that
-// answers nothing.
+// shutdownTimeout is how long shutting down a filesystem may take, on a device that does not
+// answer.
 const shutdownTimeout = 5 * time.Second
 
-// Shutdown ends the device's filesystem at once, without writing. Whoever waits for it
-// to be synced gets an error, also when the device says later that the write that he
-// waits for was done. The device may be frozen, and whoever tells the filesystem waits
-// for it then: that is a process of its own, so that this one can end before the freeze
-// does. Not mounted, or shut down already: done.
+// Shutdown shuts the device's filesystem down at once, without writing. A process that waits for a
+// sync gets an error, even if the device later reports that write as done. I/O of the device may
+// be suspended, and the call that shuts the filesystem down then blocks: it is made by a process
+// of its own, so that this one can exit before I/O is resumed. Not mounted, or shut down already:
+// done.
 func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 	lines, err := readTable()
 	if err != nil {
@@ -41,19 +41,19 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 		if err = m.shutDownAt(ctx, l.Mountpoint, device.Number); err == nil {
 			return nil
 		}
-		failed = append(failed, err) // it may be covered there; the next may do
+		failed = append(failed, err) // the path may be covered by another mount; the next one may not be
 	}
 	return errors.Join(failed...)
 }
 
-// pendingShutdown is a shutdown that was asked for. Its answer is of what was mounted then: a
-// filesystem that was mounted since, perhaps another volume's, goes on.
+// pendingShutdown is a shutdown that was started. Its result applies to what was mounted then: a
+// filesystem mounted since, perhaps another volume's, is not shut down.
 type pendingShutdown struct {
 	result     <-chan string
-	mountCount uint64 // how often the device had been mounted
+	mountCount uint64 // how often the device had been mounted when it started
 }
 
-// mountCount is how often each device was mounted. It has a lock of its own: Mount must not
+// mountCount counts how often each device was mounted. It has a lock of its own: Mount must not
 // wait for a shutdown, which may take seconds.
 type mountCount struct {
 	mu     sync.Mutex
@@ -82,7 +82,7 @@ func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) er
 	defer cancel()
 	mountCount := m.mountCounts.get(device)
 	pending, started := m.shutdowns[device]
-	if !started || pending.mountCount != mountCount { // one that was too slow is waited for again: it may hang until the freeze ends
+	if !started || pending.mountCount != mountCount { // one that timed out is awaited again: it may block until I/O is resumed
 		result, err := m.startShutdown(path, device)
 		if err != nil {
 			return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
@@ -102,8 +102,8 @@ func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) er
 	}
 }
 
-// startShutdown starts the process that tells the filesystem, and answers what that
-// says; empty when it ends without a word.
+// startShutdown starts the process that shuts the filesystem down, and returns a channel with the
+// line that it prints; empty when it exits without printing.
 func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, error) {
 	if len(m.program) == 0 {
 		return nil, errors.New("no program is configured that does it")
@@ -120,7 +120,7 @@ func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, erro
 	}
 	result := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(out).ReadString('\n') // the line says it, or its lack does
+		line, _ := bufio.NewReader(out).ReadString('\n') // the line, or an empty one, is the result
 		result <- strings.TrimSpace(line)
 		_ = cmd.Wait() // as above
 	}()
@@ -128,19 +128,19 @@ func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, erro
 }
 
 const (
-	// ioctlShutdown is XFS_IOC_GOINGDOWN, which ext4 calls EXT4_IOC_SHUTDOWN.
+	// ioctlShutdown is XFS_IOC_GOINGDOWN, equal to EXT4_IOC_SHUTDOWN.
 	ioctlShutdown = 0x8004587D
-	// withoutLog has nothing written before: ..._GOING_FLAGS_NOLOGFLUSH.
+	// withoutLog is ..._GOING_FLAGS_NOLOGFLUSH: nothing is written before.
 	withoutLog = 2
-	// shutdownDone is what EndFilesystem says when that is so.
+	// shutdownDone is what EndFilesystem prints when the filesystem is shut down.
 	shutdownDone     = "shut down"
 	markPollInterval = 10 * time.Millisecond
 )
 
-// EndFilesystem is the work of `holdfast end-filesystem`: it shuts down the filesystem
-// of the device, by its number, that is mounted on a path, and says so or why not in a
-// line. ext4 marks itself first and then writes its journal's superblock, for which it
-// waits while the device is frozen: so it is looked for the mark as well.
+// EndFilesystem is the command `holdfast end-filesystem`: it shuts down the filesystem of the
+// device, given by its number, that is mounted on a path, and prints that or the reason why not on
+// one line. ext4 first sets its shutdown flag and then writes its journal's superblock, which
+// blocks while the device's I/O is suspended: so the flag is checked for as well.
 func EndFilesystem(path string, device uint64, out io.Writer) error {
 	err := endFilesystem(path, device)
 	answer := shutdownDone
@@ -176,8 +176,8 @@ func endFilesystem(path string, device uint64) error {
 	}
 }
 
-// openForShutdown opens the root of the device's filesystem. An xfs that is shut down cannot
-// be opened: nil.
+// openForShutdown opens the root of the device's filesystem. An xfs that is shut down cannot be
+// opened: nil.
 func openForShutdown(path string, device uint64) (*os.File, error) {
 	place, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -195,8 +195,8 @@ func openForShutdown(path string, device uint64) (*os.File, error) {
 	return root, err
 }
 
-// deviceAt is the device of the mount that a descriptor is on. The mount is asked, as a
-// filesystem that is shut down may answer nothing.
+// deviceAt returns the device of the mount that a descriptor is on. It is read from the mount,
+// since a filesystem that is shut down may not answer stat.
 func deviceAt(fd int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
@@ -220,13 +220,13 @@ func deviceAt(fd int) (uint64, error) {
 }
 
 // awaitShutdownMark asks the filesystem to sync its root, which one that is shut down refuses
-// before it looks at the device. One that is not shut down yet keeps the asker waiting.
+// before it accesses the device. On one that is not shut down yet the call blocks.
 func awaitShutdownMark(root *os.File, marked chan<- struct{}) {
 	if !errors.Is(unix.Fsync(int(root.Fd())), unix.EIO) {
 		return
 	}
 	select {
 	case marked <- struct{}{}:
-	default: // it is known
+	default: // reported already
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Stats measures a filesystem at a path where it is mounted, or a raw device.
+// Stats measures the filesystem mounted at a path, or a raw device; in bytes and inodes.
 func (m *Mounter) Stats(_ context.Context, device executor.Device, path string, block bool) (executor.VolumeStats, error) {
 	if block {
 		return blockStats(device)
@@ -51,7 +51,7 @@ func fileStats(fs *unix.Statfs_t, condition fsm.Condition) executor.VolumeStats 
 	}
 }
 
-// condition is abnormal when the filesystem gave up writing by itself.
+// condition is abnormal when the filesystem stopped writing by itself after an error.
 func (m *Mounter) condition(p rootedPath) (fsm.Condition, error) {
 	lines, err := readTable()
 	if err != nil {

@@ -30,7 +30,7 @@ func readTable() (mountTable, error) {
 	return lines, nil
 }
 
-// top is the mount that a path leads to when it is a mount's root.
+// top returns the topmost mount at a path, if the path is a mount point.
 func (t mountTable) top(path string) (mountEntry, bool) {
 	var at []mountEntry
 	covered := map[int]bool{}
@@ -48,8 +48,8 @@ func (t mountTable) top(path string) (mountEntry, bool) {
 	return mountEntry{}, false
 }
 
-// of tells whether the line is a mount of the device: of its filesystem, by
-// number, or of its node, by name and number.
+// mountOf reports whether the entry is a mount of the device: of its filesystem, by number, or of
+// its node, by name and number.
 func (l mountEntry) mountOf(device executor.Device) (executor.Mount, bool) {
 	if !device.Active() {
 		return executor.Mount{}, false
@@ -62,20 +62,20 @@ func (l mountEntry) mountOf(device executor.Device) (executor.Mount, bool) {
 	return m, l.Root == nodeRoot(device) && (l.FSType == "devtmpfs" || isNode(l.Mountpoint, device.Number))
 }
 
-// nodeRoot is what the root of a mount of the device's node is called.
+// nodeRoot is the root field of a mount of the device's node.
 func nodeRoot(device executor.Device) string { return "/" + filepath.Base(device.Path) }
 
 func (l mountEntry) hasOption(option string) bool {
 	return slices.Contains(strings.Split(l.Options, ","), option)
 }
 
-// isNode tells whether a path leads to the device's node.
+// isNode reports whether the path is the device's node.
 func isNode(path string, number uint64) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev == number
 }
 
-// Mounts lists every mount of the device.
+// Mounts returns every mount of the device.
 func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.Mount, error) {
 	if !device.Active() {
 		return nil, nil
@@ -87,8 +87,8 @@ func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.
 	return index.mountsOf(device), nil
 }
 
-// SelfTest tells whether mounts made below the roots are seen by the rest of
-// the host: the roots must lie on mounts with shared propagation (S125).
+// SelfTest returns an error unless mounts below the roots propagate to the rest of the host: the
+// roots must lie on mounts with shared propagation (S125).
 func (m *Mounter) SelfTest() error {
 	lines, err := readTable()
 	if err != nil {
@@ -102,7 +102,7 @@ func (m *Mounter) SelfTest() error {
 	return nil
 }
 
-// containingMount is the mount that a path lies on.
+// containingMount returns the mount that a path lies on.
 func (t mountTable) containingMount(path string) mountEntry {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if l, ok := t.top(dir); ok {

@@ -12,36 +12,35 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// maxTableAge bounds how long a table of mounts is looked at again. The kernel says when
-// a mount comes, goes or changes its flags, but not when a folder above one is renamed.
+// maxTableAge bounds how long a cached mount table is used. The kernel signals when a mount is
+// added, removed or changed, but not when a directory above one is renamed.
 const maxTableAge = time.Second
 
-// tableCache keeps the kernel's table of mounts, indexed by device, until it changes: to
-// read the whole table for each device that is looked at would cost the number of
-// devices times the number of mounts. It is for looking only; who mounts or unmounts
-// reads the table itself.
+// tableCache caches the kernel's mount table, indexed by device, until it changes: reading the
+// complete table for each observed device would cost the number of devices times the number of
+// mounts. It is for observations only; code that mounts or unmounts reads the table itself.
 type tableCache struct {
 	mu     sync.Mutex
-	fd     int // says when the table changed; -1: nobody does
+	fd     int // signals changes of the table; -1: no descriptor
 	readAt time.Time
 	index  *tableIndex
 }
 
-// newTableCache opens the table without os.File: the runtime's own poller would be told
-// of a change, and the kernel tells each only once.
+// newTableCache opens the table without os.File: the runtime's poller would consume the change
+// notification, which the kernel delivers only once.
 func newTableCache() *tableCache {
 	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		fd = -1 // the table is read each time, and says why it cannot be
+		fd = -1 // the table is read each time, which returns the error
 	}
 	return &tableCache{fd: fd}
 }
 
-// get is the index of the table as it is.
+// get returns the index of the current table.
 func (c *tableCache) get() (*tableIndex, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed, err := c.changed() // before the table is read: what changes then is told next time
+	changed, err := c.changed() // before the table is read, so that a later change is signalled next time
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,7 @@ func (c *tableCache) get() (*tableIndex, error) {
 	return c.index, nil
 }
 
-// changed asks the kernel whether the table is another one than when it was asked last.
+// changed reports whether the kernel signalled a change since the last call.
 func (c *tableCache) changed() (bool, error) {
 	if c.fd < 0 {
 		return true, nil
@@ -86,11 +85,11 @@ func (c *tableCache) close() error {
 	return unix.Close(fd)
 }
 
-// tableIndex finds the lines that can be of a device, in the table's order.
+// tableIndex finds the entries that may be mounts of a device, in the table's order.
 type tableIndex struct {
 	entries  mountTable
-	byDevice map[uint64][]int // of its filesystem
-	byRoot   map[string][]int // of a node: what is mounted is a file of the device's name
+	byDevice map[uint64][]int // mounts of its filesystem
+	byRoot   map[string][]int // mounts of a node: the root is a file with the device's name
 }
 
 func newTableIndex(lines mountTable) *tableIndex {
@@ -105,7 +104,7 @@ func newTableIndex(lines mountTable) *tableIndex {
 	return x
 }
 
-// of is every mount of the device.
+// mountsOf returns every mount of the device.
 func (x *tableIndex) mountsOf(device executor.Device) (found []executor.Mount) {
 	at := slices.Concat(x.byDevice[device.Number], x.byRoot[nodeRoot(device)])
 	slices.Sort(at)

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// CheckTarget tells whether something may be bound to the path: nothing is there, or an
-// empty folder for a filesystem, an empty file for a node, and no mount. What is bound to
-// anything else would be left there when it is unbound.
+// CheckTarget returns an error unless something may be bound to the path: it does not exist, or is
+// an empty directory for a filesystem or an empty file for a node, and no mount. Anything else
+// would remain after the unbind.
 func (m *Mounter) CheckTarget(path string, node bool) error {
 	p, err := m.resolveRoot(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func (m *Mounter) CheckTarget(path string, node bool) error {
 	defer closeFD(parent)
 	fd, err := openBelow(parent, base, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
-		return nil // Bind makes it
+		return nil // Bind creates it
 	}
 	if err != nil {
 		return p.pathRejection(err)
@@ -42,7 +42,7 @@ func (m *Mounter) CheckTarget(path string, node bool) error {
 	return p.checkBindable(fd, node)
 }
 
-// checkBindable looks at the opened path itself: it holds nothing that a bind would hide.
+// checkBindable checks the opened path: a bind must not hide any content.
 func (p rootedPath) checkBindable(fd int, node bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

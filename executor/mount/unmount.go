@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxStackedMounts bounds how many mounts of one device are taken off one path; more
-// than one is the work of somebody else.
+// maxStackedMounts bounds how many mounts of one device are unmounted from one path; more than one
+// come from another program.
 const maxStackedMounts = 16
 
-// Unmount ends the device's mounts at the path, and none of anything else. It
-// is never lazy: a mount that is in use stays, and is Busy.
+// Unmount unmounts the device's mounts at the path, and none of any other device. It is never
+// lazy: a mount that is in use stays, and is Busy.
 func (m *Mounter) Unmount(_ context.Context, device executor.Device, path string) error {
 	p, err := m.resolveRoot(path)
 	if err != nil {
@@ -57,14 +57,14 @@ func (t mountTable) isMountedAt(device executor.Device, path string) bool {
 }
 
 const (
-	// unmountTries and unmountRetryDelay are how long a mount may be busy in passing.
+	// unmountTries and unmountRetryDelay bound how long a temporarily busy mount is retried.
 	unmountTries      = 10
 	unmountRetryDelay = 10 * time.Millisecond
 )
 
-// unmount is patient with what is busy for no reason. A child that this process
-// forks holds all of its files until it runs its program: a second try is made
-// when no child is on its way.
+// unmount retries a mount that is busy for a short time. A child that this process forks holds all
+// of its open files until it executes its program: a second attempt is made while no fork is in
+// progress.
 func unmount(path string) error {
 	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 	for range unmountTries {
@@ -81,8 +81,8 @@ func unmount(path string) error {
 	return err
 }
 
-// unmountTop names the path through its opened folder: holding the mount itself
-// open would keep it busy.
+// unmountTop unmounts by a path through the opened parent directory: an open descriptor of the
+// mount itself would keep it busy.
 func (p rootedPath) unmountTop() error {
 	parent, base, err := p.parent()
 	if err != nil {
@@ -99,8 +99,8 @@ func (p rootedPath) unmountTop() error {
 	return nil
 }
 
-// RemoveTarget removes what Bind made: only an empty folder, or an empty file,
-// that is no mount and lies on its folder's own filesystem (S123).
+// RemoveTarget removes what Bind created: only an empty directory or an empty file that is not a
+// mount and lies on its parent's own filesystem (S123).
 func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
 	p, err := m.resolveRoot(path)
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
 	return err
 }
 
-// unlinkFlags gives the flags to remove the path with.
+// unlinkFlags returns the flags for unlinkat of the path.
 func (p rootedPath) unlinkFlags(parent int, base string) (int, error) {
 	var dir, st unix.Stat_t
 	if err := unix.Fstat(parent, &dir); err != nil {

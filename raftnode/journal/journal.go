@@ -158,8 +158,8 @@ func (j *Journal) Sync(index uint64) error {
 }
 
 // flush waits until the writer has processed everything appended so far, and returns up to which
-// index. No command between the last one appended and index follows: entries there are Raft's own
-// and never appended.
+// index that is. The caller asserts that no further command follows up to index: entries between are
+// Raft's own and are never appended.
 func (j *Journal) flush(index uint64, job writeJob) (covered uint64, err error) {
 	job.done = make(chan struct{})
 	j.mu.Lock()
