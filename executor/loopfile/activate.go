@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Activate makes the image a loop device, or adopts the one it is; afterwards
-// there is exactly one.
+// Activate sets up a loop device over the image, or adopts the existing one; afterwards there is
+// exactly one.
 func (p *Pool) Activate(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
 	var d executor.Device
 	if err := checkID(id); err != nil {
@@ -60,8 +60,8 @@ func (p *Pool) activateImage(root *os.Root, id fsm.VolumeID, file *inode, readOn
 	return dev, nil
 }
 
-// adopt takes over a device that is there already. A device that was set up
-// read-only can never be written to, so it is replaced when writing is asked for.
+// adopt takes over an existing device. A device that was set up read-only can never become
+// writable, so it is replaced when writing is asked for.
 func (p *Pool) adopt(id fsm.VolumeID, file *inode, readOnly bool) (loop, bool, error) {
 	found, err := p.loops.devicesOf(id, file, p.dir)
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *Pool) adopt(id fsm.VolumeID, file *inode, readOnly bool) (loop, bool, e
 	return adopted, true, err
 }
 
-// Deactivate ends the volume's loop device and every duplicate.
+// Deactivate removes the volume's loop device and every duplicate; Busy while one is in use.
 func (p *Pool) Deactivate(_ context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (p *Pool) deactivateAll(id fsm.VolumeID, found []loop) error {
 	return nil
 }
 
-// inUse tells whether somebody holds the device for itself, as a mount does.
+// inUse reports whether the device is held exclusively, as by a mount.
 func inUse(l loop) bool {
 	fd, err := openLoop(l.number, unix.O_RDONLY|unix.O_EXCL)
 	if err != nil {

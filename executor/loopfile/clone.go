@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// fileSpec says what a file becomes once it is whole.
+// fileSpec describes a file that is created in tmp/ and then renamed.
 type fileSpec struct {
 	folder, name string
 	mode         fs.FileMode
-	sourceBytes  int64 // so many bytes of the source are taken; zero: all
-	size         int64 // zero: as the source
+	sourceBytes  int64 // how many bytes of the source are copied; zero: all
+	size         int64 // bytes; zero: as the source
 }
 
-// CreateFrom makes the image out of a source's content. A source that is a volume
-// is taken as it is now: the caller has frozen what must be frozen (S19).
+// CreateFrom creates the image from a source's content. A source that is a volume is copied as it
+// is now: the caller has frozen what must be frozen (S19).
 func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
 	current, err := p.Observe(ctx, id)
 	switch {
@@ -63,7 +63,7 @@ func (p *Pool) openSource(source fsm.Source) (*os.File, error) {
 	return f, nil
 }
 
-// checkFits refuses a source of which more is to be taken than the volume has.
+// checkFits refuses a source of which more is to be copied than the volume has room for.
 func checkFits(from *os.File, content, size int64) error {
 	toCopy, err := bytesToCopy(from, content)
 	if err != nil {
@@ -75,7 +75,7 @@ func checkFits(from *os.File, content, size int64) error {
 	return nil
 }
 
-// bytesToCopy is how many bytes of a file are taken: content, or all that it has.
+// bytesToCopy is how many bytes of a file are copied: content, or its whole size.
 func bytesToCopy(from *os.File, content int64) (int64, error) {
 	info, err := from.Stat()
 	if err != nil {
@@ -87,8 +87,8 @@ func bytesToCopy(from *os.File, content int64) (int64, error) {
 	return info.Size(), nil
 }
 
-// copyFrom makes a file with the content of another: whole and synced in tmp/,
-// then renamed. What fails leaves nothing, what crashes leaves a file in tmp/.
+// copyFrom creates a file with the content of another: completely written and synced in tmp/, then
+// renamed. A failure leaves nothing, a crash may leave a file in tmp/.
 func (p *Pool) copyFrom(ctx context.Context, from *os.File, m fileSpec, progress executor.Progress) error {
 	root, err := p.open()
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *Pool) copyFrom(ctx context.Context, from *os.File, m fileSpec, progress
 	}
 	err = writeCopy(ctx, from, to, m, progress)
 	if err = errors.Join(err, to.Close()); err == nil {
-		err = ctx.Err() // a cut that was given up must not appear after all
+		err = ctx.Err() // a snapshot that was cancelled must not appear afterwards
 	}
 	if err != nil {
 		return errors.Join(err, root.Remove(name))
@@ -128,9 +128,9 @@ func writeCopy(ctx context.Context, from, to *os.File, m fileSpec, progress exec
 	return errors.Join(to.Chmod(m.mode), to.Sync())
 }
 
-// cloneOrCopy lets the new file share the blocks of the other's first content bytes (0: all),
-// or copies where the filesystem cannot. The file ends there: what is put behind by
-// making it longer reads as zero.
+// cloneOrCopy makes the new file share the blocks of the other's first content bytes (0: all), or
+// copies them where the filesystem cannot share. The new file ends there: what it is extended by
+// reads as zero.
 func cloneOrCopy(ctx context.Context, from, to *os.File, content int64, progress executor.Progress) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -153,7 +153,7 @@ func cannotClone(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENOSYS)
 }
 
-// Grow makes the file larger, and tells its loop device.
+// Expand extends the file, and its loop device if it has one.
 func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 	current, err := p.Observe(ctx, id)
 	switch {
@@ -189,7 +189,7 @@ func (p *Pool) extendImage(id fsm.VolumeID, size int64) error {
 	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
 }
 
-// setCapacity makes the loop device as large as its file and looks that it is.
+// setCapacity makes the loop device as large as its file and checks the result.
 func setCapacity(path string, want int64) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -209,7 +209,7 @@ func setCapacity(path string, want int64) error {
 	return err
 }
 
-// deviceSize asks a block device for its size in bytes.
+// deviceSize returns a block device's size in bytes.
 func deviceSize(f *os.File) (int64, error) {
 	var size uint64
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&size))); errno != 0 { // #nosec G103

@@ -16,10 +16,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// copyChunk is how much is copied between two looks at the context.
+// copyChunk is how many bytes are copied between two checks of the context.
 const copyChunk = 8 << 20
 
-// copySparse copies the data of a file's first size bytes and leaves its holes out.
+// copySparse copies the data of a file's first size bytes, without its holes.
 func copySparse(ctx context.Context, from, to *os.File, size int64, progress executor.Progress) error {
 	if err := to.Truncate(size); err != nil {
 		return err
@@ -60,7 +60,7 @@ func inChunks(ctx context.Context, e executor.Extent, fn func(executor.Extent) e
 	return nil
 }
 
-// dataExtents lists where a file holds data, from an offset on, and how many bytes.
+// dataExtents lists where a file holds data from an offset on, and returns the total in bytes.
 func dataExtents(f *os.File, from, size int64) (segments []executor.Extent, total int64, err error) {
 	for at := from; at < size; {
 		start, err := nextData(f, at)
@@ -81,7 +81,8 @@ func dataExtents(f *os.File, from, size int64) (segments []executor.Extent, tota
 	return segments, total, nil
 }
 
-// nextData is the first offset from at on where the file holds data, or beyond any size.
+// nextData is the first offset at or after at where the file holds data; beyond any size if there
+// is none.
 func nextData(f *os.File, at int64) (int64, error) {
 	start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {
@@ -93,7 +94,7 @@ func nextData(f *os.File, at int64) (int64, error) {
 	return start, nil
 }
 
-// copyRange lets the kernel copy, or does it by hand where the kernel does not.
+// copyRange lets the kernel copy, or copies in user space where the kernel cannot.
 func copyRange(from, to *os.File, e executor.Extent) error {
 	in, out := e.Offset, e.Offset
 	for end := e.Offset + e.Length; in < end; {
@@ -123,14 +124,14 @@ func copyInUserspace(from, to *os.File, e executor.Extent) error {
 	return nil
 }
 
-// What is measured once, and for how long it is believed.
+// How measurements are made, and for how long they are used.
 const (
 	rateBytes = 32 << 20
 	rateAge   = 10 * time.Minute
 	rateName  = tmpDir + "/rate"
 )
 
-// abilities is what the pool was found able to do.
+// abilities are the measured properties of the pool.
 type abilities struct {
 	mu            sync.Mutex
 	sharingTested bool
@@ -139,7 +140,8 @@ type abilities struct {
 	measuredAt    time.Time
 }
 
-// SharesBlocks tries to share one block. An absent pool does not share, for now.
+// SharesBlocks tries to share one block, and caches the result. An absent pool does not share, for
+// now.
 func (p *Pool) SharesBlocks() bool {
 	p.abilities.mu.Lock()
 	defer p.abilities.mu.Unlock()
@@ -162,7 +164,7 @@ func (p *Pool) testReflink() (bool, error) {
 	return cloned == nil, err
 }
 
-// CopyRate copies a file within the pool, synced, and remembers how fast that was.
+// CopyRate measures a synced copy within the pool, in bytes a second, and caches the result.
 func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	p.abilities.mu.Lock()
 	defer p.abilities.mu.Unlock()
@@ -184,7 +186,7 @@ func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	return p.abilities.copyRate, nil
 }
 
-// incompressible is data that no filesystem takes for a hole or makes small.
+// incompressible returns data that no filesystem stores as a hole or compresses.
 func incompressible(size int) []byte {
 	b := make([]byte, size)
 	state := uint64(0x9E3779B97F4A7C15)
@@ -197,7 +199,8 @@ func incompressible(size int) []byte {
 	return b
 }
 
-// withUnnamedFiles gives two files without a lasting name, the first of them filled and synced.
+// withUnnamedFiles calls do with two temporary files without a name, the first of them filled and
+// synced.
 func (p *Pool) withUnnamedFiles(content []byte, do func(from, to *os.File) error) error {
 	root, err := p.open()
 	if err != nil {
@@ -220,7 +223,7 @@ func (p *Pool) withUnnamedFiles(content []byte, do func(from, to *os.File) error
 	if err := from.Sync(); err != nil {
 		return err
 	}
-	// What is copied for real was not just written: it is read from the disk.
+	// A real copy reads data that was not just written: drop it from the page cache.
 	_ = unix.Fadvise(int(from.Fd()), 0, 0, unix.FADV_DONTNEED)
 	return do(from, to)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Map yields where the snapshot holds data, as the filesystem under the pool maps it.
+// Map yields where the snapshot holds data, as the extent map of the filesystem under the pool
+// says.
 func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	f, size, err := p.openSized(target)
 	if err != nil {
@@ -41,8 +42,8 @@ func (p *Pool) openSized(id fsm.SnapshotID) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Delta yields where two snapshots differ. Where the pool shares blocks, two
-// ranges are equal when they lie in one place; where it copies, the bytes are compared.
+// Delta yields where two snapshots differ. Where the pool shares blocks, ranges with the same
+// physical extents are equal; where it copies, the bytes are compared.
 func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	baseFile, oldSize, err := p.openSized(base)
 	if err != nil {
@@ -71,7 +72,7 @@ func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int6
 	return nil
 }
 
-// deltaByExtents walks both maps at once.
+// deltaByExtents compares the extent maps of both files side by side.
 func deltaByExtents(ctx context.Context, base, target *os.File, from, size int64, yield func(executor.Extent) bool) error {
 	old, stopOld := extentIterator(ctx, base, from, size)
 	defer stopOld()
@@ -91,7 +92,7 @@ func deltaByExtents(ctx context.Context, base, target *os.File, from, size int64
 	return nil
 }
 
-// checkInterrupted is an *executor.InterruptedError at a byte when the context is done.
+// checkInterrupted returns an *executor.InterruptedError for an offset when the context is done.
 func checkInterrupted(ctx context.Context, at int64) error {
 	if err := ctx.Err(); err != nil {
 		return &executor.InterruptedError{Offset: at, Cause: err}
@@ -99,17 +100,17 @@ func checkInterrupted(ctx context.Context, at int64) error {
 	return nil
 }
 
-// extentIterator turns the mapping of a file into a cursor's source.
+// extentIterator returns the extents of a file one by one, as a cursor's source.
 func extentIterator(ctx context.Context, f *os.File, from, size int64) (next func() (extent, error, bool), stop func()) {
 	return iter.Pull2(func(yield func(extent, error) bool) {
-		// Whoever pulls looks at the context: he knows how far he is.
+		// The caller of next checks the context: it knows the offset that was reached.
 		if err := fileExtents(context.WithoutCancel(ctx), f, from, size, func(e extent) bool { return yield(e, nil) }); err != nil {
 			yield(extent{}, err)
 		}
 	})
 }
 
-// cursor is a place in a file's map.
+// cursor is a position in a file's extent map.
 type cursor struct {
 	next    func() (extent, error, bool)
 	current extent
@@ -130,7 +131,7 @@ func (c *cursor) advance(at int64) error {
 
 func (c *cursor) holds(at int64) bool { return !c.done && c.current.Offset <= at }
 
-// until is where what the file has at an offset ends.
+// until is the end of the extent, or of the hole, in which an offset lies.
 func (c *cursor) until(at, size int64) int64 {
 	switch {
 	case c.done:
@@ -141,7 +142,7 @@ func (c *cursor) until(at, size int64) int64 {
 	return min(c.current.Offset, size)
 }
 
-// same tells whether two files surely have the same bytes from an offset on.
+// sameBlocks reports whether two files certainly have the same bytes from an offset on.
 func sameBlocks(a, b cursor, at int64) bool {
 	if !a.holds(at) || !b.holds(at) {
 		return a.holds(at) == b.holds(at)
@@ -154,7 +155,7 @@ const (
 	compareBlock = 4096
 )
 
-// deltaByContent compares the bytes wherever either file holds data.
+// deltaByContent compares the bytes wherever one of the files holds data.
 func deltaByContent(ctx context.Context, base, target *os.File, from, size int64, yield func(executor.Extent) bool) error {
 	from -= from % compareBlock
 	a, b := make([]byte, compareStep), make([]byte, compareStep)
@@ -179,7 +180,7 @@ func deltaByContent(ctx context.Context, base, target *os.File, from, size int64
 	return nil
 }
 
-// firstData is the first offset from at on where either file holds data.
+// firstData is the first offset at or after at where one of the files holds data.
 func firstData(a, b *os.File, at, size int64) (int64, error) {
 	first := size
 	for _, f := range []*os.File{a, b} {
@@ -202,7 +203,7 @@ func yieldDifferences(a, b []byte, at int64, yield func(executor.Extent) bool) b
 	return true
 }
 
-// readZeroFilled reads a range; what is beyond the file's end is zero.
+// readZeroFilled reads a range; bytes beyond the file's end are zero.
 func readZeroFilled(f *os.File, b []byte, at int64) error {
 	n, err := f.ReadAt(b, at)
 	if errors.Is(err, io.EOF) {

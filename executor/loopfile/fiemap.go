@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// Of linux/fs.h and linux/fiemap.h; x/sys does not name them.
+// Constants of linux/fs.h and linux/fiemap.h that x/sys does not have.
 const (
 	ioctlFiemap = 0xC020660B
 
@@ -28,7 +28,7 @@ const (
 	extentUnwritten = 0x800
 	extentShared    = 0x2000
 
-	// extentOpaque are the flags of an extent whose physical place says nothing.
+	// extentOpaque are the flags of an extent whose physical address must not be compared.
 	extentOpaque = extentUnknown | extentDelalloc | extentEncoded | extentEncrypted | extentUnaligned | extentInline | extentTail
 )
 
@@ -40,28 +40,28 @@ type fiemapExtent struct {
 	_                         [3]uint32
 }
 
-// fiemapBatch is how many extents are asked for at once.
+// fiemapBatch is how many extents one request returns at most.
 const fiemapBatch = 512
 
-// fiemapRequest is struct fiemap with room for the answer.
+// fiemapRequest is struct fiemap with room for the returned extents.
 type fiemapRequest struct {
 	Start, Length          uint64
 	Flags, Mapped, Room, _ uint32
 	Extents                [fiemapBatch]fiemapExtent
 }
 
-// extent is a range of a file and where it lies. Ranges that read as zero
-// without a block being read are not among them.
+// extent is a range of a file and its physical address. Ranges that read as zero without reading a
+// block are left out.
 type extent struct {
 	executor.Extent
 	physical int64
-	shared   bool // and its place is known: equal places are equal bytes
+	shared   bool // and its address is known: equal addresses mean equal bytes
 }
 
 func (e extent) end() int64 { return e.Offset + e.Length }
 
-// fileExtents yields a file's extents from an offset on, in order, clipped to the
-// offset and the size. Yield answers false to end it.
+// fileExtents yields a file's extents from an offset on, in order, clipped to the offset and the
+// size, until yield returns false.
 func fileExtents(ctx context.Context, f *os.File, from, size int64, yield func(extent) bool) error {
 	request := &fiemapRequest{}
 	for at := from; at < size; {
@@ -92,7 +92,7 @@ func fileExtents(ctx context.Context, f *os.File, from, size int64, yield func(e
 	return nil
 }
 
-// dataSegments yields where a file holds data, on a filesystem that does not say in what place.
+// dataSegments yields where a file holds data, on a filesystem without an extent map.
 func dataSegments(f *os.File, from, size int64, yield func(extent) bool) error {
 	found, _, err := dataExtents(f, from, size)
 	if err != nil {
@@ -106,7 +106,7 @@ func dataSegments(f *os.File, from, size int64, yield func(extent) bool) error {
 	return nil
 }
 
-// clip cuts an extent to a range; false when nothing that could be data is left.
+// clip clips an extent to a range; false when no data is left of it.
 func (r fiemapExtent) clip(from, size int64) (extent, bool) {
 	e := extent{physical: int64(r.Physical), shared: r.Flags&extentShared != 0 && r.Flags&extentOpaque == 0}
 	e.Offset, e.Length = int64(r.Logical), int64(r.Length)
@@ -117,8 +117,8 @@ func (r fiemapExtent) clip(from, size int64) (extent, bool) {
 	return e, e.Length > 0 && r.Flags&extentUnwritten == 0
 }
 
-// extentMerger joins ranges that touch before they are passed on, and leaves out what
-// lies before an offset.
+// extentMerger merges adjacent ranges before it passes them on, and leaves out what lies before an
+// offset.
 type extentMerger struct {
 	yield   func(executor.Extent) bool
 	from    int64

@@ -15,28 +15,29 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// FilesystemImage is the file, in a pool's folder, of a filesystem that is mounted over
-// that folder: an xfs that shares blocks, where the filesystem below does not.
+// FilesystemImage is the name, in a pool's directory, of the image of a filesystem that is mounted
+// over that directory: an xfs, which shares blocks, where the filesystem below does not.
 const FilesystemImage = ".holdfast-pool.xfs"
 
-// Runner runs host commands; a *run.Runner does.
+// Runner runs host commands, as *run.Runner does.
 type Runner interface {
 	Run(ctx context.Context, c run.Command) ([]byte, error)
 }
 
-// Filesystem is a pool's own. Its image is allocated, not sparse: what the filesystem
-// calls free is there, so that no write through it fails for want of space below. It
-// grows (see Grow) while the filesystem below has room, and never shrinks.
+// Filesystem is a pool's own filesystem. Its image is allocated, not sparse: the space that the
+// filesystem reports as free exists, so that no write through it fails for lack of space below. It
+// grows (see Grow) while the filesystem below has space, and never shrinks.
 type Filesystem struct {
 	dir   string
 	image *os.File
 	loop  loop
 }
 
-// OpenFilesystem mounts the filesystem that a pool's folder has of its own, or finds it
-// mounted; nil when the folder has none. A folder that is to become a pool is given one
-// when make is set, it is empty, and what it lies on shares no blocks; one that holds
-// anything is never mounted over.
+// OpenFilesystem mounts the filesystem image of a pool's directory, or finds it mounted; nil when
+// the directory has none. With make set, a directory that is to become a pool gets an image if it
+// is empty and the filesystem that it lies on does not share blocks. A directory with any other
+// content is never mounted over. The error is a *FilesystemError when the image could not be
+// created.
 func OpenFilesystem(ctx context.Context, dir string, runner Runner, make bool) (*Filesystem, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) && make {
@@ -63,18 +64,18 @@ func OpenFilesystem(ctx context.Context, dir string, runner Runner, make bool) (
 	return f, nil
 }
 
-// FilesystemError says why a new pool has no filesystem of its own after all: it copies.
-// Nothing is left of the attempt.
+// FilesystemError is why a new pool has no filesystem of its own: it copies instead of sharing
+// blocks. Nothing is left of the attempt.
 type FilesystemError struct{ Cause error }
 
 func (e *FilesystemError) Error() string {
 	return fmt.Sprintf("make a filesystem that shares blocks: %v", e.Cause)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *FilesystemError) Unwrap() error { return e.Cause }
 
-// Close lets the image go. The filesystem stays mounted.
+// Close closes the image. The filesystem stays mounted.
 func (f *Filesystem) Close() error {
 	if f.image == nil {
 		return nil
@@ -102,7 +103,7 @@ func (f *Filesystem) open(ctx context.Context, runner Runner, make bool) error {
 		case !made:
 			return nil
 		}
-		if err := f.openAndMount(path); err != nil { // as on a kernel without xfs
+		if err := f.openAndMount(path); err != nil { // for instance, on a kernel without xfs
 			return &FilesystemError{errors.Join(err, os.Remove(path))}
 		}
 		return nil
@@ -117,7 +118,7 @@ func (f *Filesystem) openAndMount(path string) (err error) {
 	return f.mount()
 }
 
-// mounted tells whether the image is mounted over its folder.
+// mounted reports whether the image is mounted over its directory.
 func (f *Filesystem) mounted() (bool, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(f.dir))
 	if err != nil {
@@ -136,8 +137,8 @@ func (f *Filesystem) mounted() (bool, error) {
 	return err == nil, err
 }
 
-// adopt finds the image below its own mount: a copy of the mount that the folder's
-// parent is on, without what is mounted on that, shows it.
+// adopt opens the image below its own mount: it is visible through a copy of the mount that
+// contains the parent directory, without the mounts on top of it.
 func (f *Filesystem) adopt() error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, filepath.Dir(f.dir), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -158,7 +159,7 @@ func openImage(at int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// checkLoopBacking refuses another file than the one that the device has.
+// checkLoopBacking refuses a loop device with another backing file than the image.
 func (f *Filesystem) checkLoopBacking() error {
 	info, err := f.image.Stat()
 	if err != nil {
@@ -170,8 +171,8 @@ func (f *Filesystem) checkLoopBacking() error {
 	return nil
 }
 
-// mount mounts the image over its folder, through the loop device that it has already,
-// of an earlier process, or a new one, which goes when it is unmounted.
+// mount mounts the image over its directory, through its loop device of an earlier process or a
+// new one; the device is removed by the unmount.
 func (f *Filesystem) mount() (err error) {
 	if f.loop, err = f.device(); err != nil {
 		return err
@@ -206,7 +207,7 @@ func (f *Filesystem) device() (loop, error) {
 	return (&loopTable{}).setUp(f.image, false)
 }
 
-// clearWhenUnused has the kernel take the device down when it is unmounted.
+// clearWhenUnused makes the kernel remove the loop device when it is unmounted.
 func clearWhenUnused(l loop) error {
 	fd, err := openLoop(l.number, unix.O_RDONLY)
 	if err != nil {

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// minFreeBytes is how much is kept free in a pool's own filesystem while there is room
-	// below: more than writers fill between two looks.
+	// minFreeBytes is the minimum free space of a pool's own filesystem while there is space
+	// below: more than writers fill within growInterval.
 	minFreeBytes = 2 << 30
-	// growInterval is how often it is looked at: it costs two calls of the kernel.
+	// growInterval is how often the free space is checked: a check costs two system calls.
 	growInterval = 200 * time.Millisecond
-	// growStep is the least that it grows by, and growDivisor of its size.
+	// growStep is the minimum growth in bytes, and growDivisor the divisor of the size for larger
+	// ones.
 	growStep    = 1 << 30
 	growDivisor = 4
 
 	ioctlXFSGrow = 0x4010586E // XFS_IOC_FSGROWFSDATA
-	// xfsInodePercent is how much of it inodes may take, as mkfs.xfs sets it.
+	// xfsInodePercent limits the space that inodes may take, as mkfs.xfs sets it.
 	xfsInodePercent = 25
 )
 
@@ -31,8 +32,8 @@ type xfsGrow struct {
 	_          uint32
 }
 
-// KeepGrown grows the filesystem whenever it has little room, until ctx ends. What it tells
-// failed is tried again.
+// KeepGrown calls Grow every growInterval until ctx ends. Errors are passed to failed, and growth
+// is tried again.
 func (f *Filesystem) KeepGrown(ctx context.Context, failed func(error)) {
 	ticker := time.NewTicker(growInterval)
 	defer ticker.Stop()
@@ -48,8 +49,8 @@ func (f *Filesystem) KeepGrown(ctx context.Context, failed func(error)) {
 	}
 }
 
-// Grow makes the filesystem larger when it has little room, by blocks that are allocated
-// before it is told of them. Where there is none below, it stays.
+// Grow extends the filesystem when it has little free space, by blocks that are allocated in the
+// image before the filesystem is extended. When there is no space below, it does nothing.
 func (f *Filesystem) Grow() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(f.dir, &st); err != nil {
@@ -68,7 +69,7 @@ func (f *Filesystem) Grow() error {
 	}
 	step := min(max(growStep, info.Size()/growDivisor), room)
 	if step -= step % (1 << 20); step < 64<<20 {
-		return f.growTo(info.Size()) // what an earlier process did not finish
+		return f.growTo(info.Size()) // a growth that an earlier process did not complete
 	}
 	if err := unix.Fallocate(int(f.image.Fd()), 0, info.Size(), step); err != nil {
 		return fmt.Errorf("allocate %d bytes more for %s: %w", step, f.image.Name(), err)
@@ -76,7 +77,7 @@ func (f *Filesystem) Grow() error {
 	return f.growTo(info.Size() + step)
 }
 
-// growTo has the device and the filesystem take the image's size.
+// growTo extends the loop device and the filesystem to the image's size.
 func (f *Filesystem) growTo(size int64) error {
 	fd, err := openLoop(f.loop.number, unix.O_RDONLY)
 	if err != nil {

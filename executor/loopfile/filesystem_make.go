@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// initialSize is what a pool's own filesystem begins with, and minSize the least
-	// that it is made with: half of what is free, if that is less.
+	// initialSize is the initial size of a pool's own filesystem, and minSize the smallest with
+	// which one is created: half of the free space, if that is less.
 	initialSize = 4 << 30
 	minSize     = 512 << 20
-	// reserveBelow is left to the filesystem below for whatever else is on it.
+	// reserveBelow is the space left to the filesystem below for other uses.
 	reserveBelow = 1 << 30
-	// groupSize is that of xfs's allocation groups, of which it will have many when it
-	// has grown; one is never larger than the first size.
+	// groupSize is the size of xfs's allocation groups, of which a grown filesystem has many. A
+	// group cannot be larger than the initial filesystem.
 	groupSize = 2 << 30
 
 	mkfsTimeout = 5 * time.Minute
 )
 
-// make makes the image, if the folder may have one. It has its name when it is whole.
+// make creates the image, if the directory may have one. It gets its name when it is complete.
 func (f *Filesystem) make(ctx context.Context, path string, runner Runner) (bool, error) {
 	size, err := f.plannedSize()
 	if err != nil || size == 0 {
@@ -48,9 +48,9 @@ func (f *Filesystem) make(ctx context.Context, path string, runner Runner) (bool
 	return true, renameFinished(unfinished, path)
 }
 
-// plannedSize is how large the folder's filesystem is to be; 0: it needs none, or there is no
-// room, or it cannot be found again below its mount, as that of a folder that is itself
-// where something is mounted could not.
+// plannedSize is the size of the directory's filesystem in bytes; 0: it needs none, or there is no
+// space, or it could not be found again below its mount, as when the directory is itself a mount
+// point.
 func (f *Filesystem) plannedSize() (int64, error) {
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
@@ -67,7 +67,7 @@ func (f *Filesystem) plannedSize() (int64, error) {
 		return 0, err
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(f.dir, &st); err != nil || st.Type == unix.TMPFS_MAGIC { // a file in memory is for no pool
+	if err := unix.Statfs(f.dir, &st); err != nil || st.Type == unix.TMPFS_MAGIC { // no pool lies in memory
 		return 0, err
 	}
 	free, err := f.spaceBelow()
@@ -77,7 +77,7 @@ func (f *Filesystem) plannedSize() (int64, error) {
 	return 0, err
 }
 
-// testReflink tries to share one block in a folder.
+// testReflink tries to share one block in a directory.
 func testReflink(root *os.Root) (bool, error) {
 	from, err := openUnnamed(root, ".holdfast-try-from")
 	if err != nil {
@@ -99,7 +99,7 @@ func testReflink(root *os.Root) (bool, error) {
 	return err == nil, err
 }
 
-// allocate makes a file whose blocks are all there.
+// allocate creates a file with all of its blocks allocated.
 func allocate(path string, size int64) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -129,7 +129,7 @@ func renameFinished(unfinished, path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// spaceBelow is how many bytes more the image may take of the filesystem that it lies on.
+// spaceBelow is how many more bytes the image may take of the filesystem that it lies on.
 func (f *Filesystem) spaceBelow() (int64, error) {
 	var st unix.Statfs_t
 	var err error

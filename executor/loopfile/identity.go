@@ -23,10 +23,9 @@ const (
 
 var poolPattern = regexp.MustCompile(`^hp-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-// Init makes a folder a pool and returns its id. The folder is made when it is
-// missing; one that has an id keeps it; one that holds anything else is refused.
-// Call it only for a pool that was never known: an unmounted pool is an empty
-// folder too (S12).
+// Init makes a directory a pool and returns its id. A missing directory is created; one that has
+// an id keeps it; one with any other content is refused. Call it only for a pool that this host
+// has never known: the mount point of an unmounted pool is an empty directory too (S12).
 func Init(dir string) (fsm.PoolID, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make pool folder %s: %w", dir, err)
@@ -48,7 +47,8 @@ func Init(dir string) (fsm.PoolID, error) {
 	return newID(root)
 }
 
-// checkEmpty refuses a folder in which anything but a fresh filesystem's own folder lies.
+// checkEmpty refuses a directory with any content but what a new filesystem or an interrupted Init
+// left.
 func checkEmpty(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -66,7 +66,7 @@ func checkEmpty(root *os.Root) error {
 	return nil
 }
 
-// newID writes the id last: a pool with an id is whole.
+// newID writes the id last: a pool with an id is complete.
 func newID(root *os.Root) (fsm.PoolID, error) {
 	if err := makeFolders(root); err != nil {
 		return "", err

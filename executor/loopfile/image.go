@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Observe looks at the image and its loop device. With the pool absent it still
-// tells the loop device, so that tearing down works.
+// Observe returns the state of the image and its loop device. With the pool absent it still
+// reports the loop device, so that teardown works.
 func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, error) {
 	if err := checkID(id); err != nil {
 		return executor.Device{}, err
@@ -39,7 +39,7 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 	return d, nil
 }
 
-// fillImage fills in what lies in the pool and returns the image's inode, nil without one.
+// fillImage fills in the image's state and returns its inode, nil without an image.
 func fillImage(root *os.Root, id fsm.VolumeID, d *executor.Device) (*inode, error) {
 	if _, err := root.Lstat(image(tmpDir, id)); err == nil {
 		d.Unfinished = true
@@ -58,8 +58,8 @@ func fillImage(root *os.Root, id fsm.VolumeID, d *executor.Device) (*inode, erro
 	return &file, nil
 }
 
-// Create makes the image: whole in tmp/, synced, then renamed; the folder is
-// synced before it is called done. The bytes are a hole, so they read as zero.
+// Create creates the image: completely in tmp/, synced, then renamed; the directory is synced
+// before Create returns. The image is a hole, so it reads as zero.
 func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	}
 	switch {
 	case d.Exists && d.Size == size:
-		return syncDir(root, volumesDir) // a crash may have come before the first sync
+		return syncDir(root, volumesDir) // an earlier attempt may have crashed before the sync
 	case d.Exists:
 		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, d.Size, size)
 	}
@@ -99,7 +99,7 @@ func makeFile(root *os.Root, name string, size int64) error {
 	return nil
 }
 
-// moveIntoPlace moves the finished file out of tmp/. It never replaces one that is there.
+// moveIntoPlace moves the finished file out of tmp/. It never replaces an existing one.
 func moveIntoPlace(root *os.Root, folder, name string) error {
 	from, err := root.Open(tmpDir)
 	if err != nil {
@@ -117,8 +117,8 @@ func moveIntoPlace(root *os.Root, folder, name string) error {
 	return errors.Join(to.Sync(), from.Sync())
 }
 
-// Remove unlinks the image and what an interrupted Create left. An image with a
-// loop device stays: the device would live on without a name.
+// Remove unlinks the image and what an interrupted Create left. An image with a loop device is
+// kept: the device would survive without a name.
 func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err

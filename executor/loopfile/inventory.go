@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Inventory lists the files below volumes/, snapshots/ and tmp/ and the loop devices over
-// files below the pool, without that of the pool's own filesystem. An absent pool is an error: nothing can be said of it.
+// Inventory lists the files below volumes/, snapshots/ and tmp/ and the loop devices over files
+// below the pool, except that of the pool's own filesystem. An absent pool is an error: its
+// content is unknown.
 func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	root, err := p.open()
 	if err != nil {

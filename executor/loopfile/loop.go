@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// Flags of struct loop_info64, linux/loop.h; x/sys does not name them.
+// Flags of struct loop_info64, linux/loop.h, that x/sys does not have.
 const (
 	flagReadOnly  = 1
 	flagAutoclear = 4
 	flagDirectIO  = 16
 )
 
-// loop is one loop device that is set up.
+// loop is a loop device with a backing file.
 type loop struct {
 	number   int
 	device   uint64 // as in stat's st_rdev
@@ -38,10 +38,10 @@ func (l loop) describe(d *executor.Device) {
 	d.Path, d.Number, d.ReadOnly = l.path(), l.device, l.readOnly
 }
 
-// errNotBound says that a loop device is not set up.
+// errNotBound: a loop device has no backing file.
 var errNotBound = errors.New("the loop device is free")
 
-// loopStatus asks the kernel what a loop device is; errNotBound when it is none.
+// loopStatus reads a loop device's state from the kernel; errNotBound when it has no backing file.
 func loopStatus(number int) (loop, error) {
 	fd, err := openLoop(number, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) {
@@ -73,7 +73,7 @@ func loopStatusFD(fd, number int) (loop, error) {
 	return loop{number: number, device: st.Rdev, file: inode{info.Device, info.Inode}, flags: info.Flags, readOnly: ro != 0}, nil
 }
 
-// openLoop opens a loop device's node, and makes it where no devtmpfs does.
+// openLoop opens a loop device's node, and creates the node where there is no devtmpfs.
 func openLoop(number, mode int) (int, error) {
 	fd, err := unix.Open(devicePath(number), mode|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if !errors.Is(err, unix.ENOENT) {
@@ -94,17 +94,17 @@ func openLoop(number, mode int) (int, error) {
 	return unix.Open(devicePath(number), mode|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }
 
-// loopSetupTries bounds the race for a free number with other programs.
+// loopSetupTries bounds the retries when other programs take the same free number.
 const loopSetupTries = 64
 
-// setUp makes a loop device of an open image.
+// setUp sets up a loop device over an open image.
 func (l *loopTable) setUp(image *os.File, readOnly bool) (loop, error) {
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return loop{}, fmt.Errorf("open /dev/loop-control: %w", err)
 	}
 	defer closeFD(control)
-	l.setupLock.Lock() // of this process's own calls one at a time: each would be given the same number
+	l.setupLock.Lock() // serialises this process's calls: concurrent ones would get the same free number
 	defer l.setupLock.Unlock()
 	for range loopSetupTries {
 		number, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
@@ -115,7 +115,7 @@ func (l *loopTable) setUp(image *os.File, readOnly bool) (loop, error) {
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO) {
 			continue
 		}
-		if err == nil { // BLKROSET outlives the device it was meant for
+		if err == nil { // BLKROSET may be left over from the number's previous device
 			made, err = setWritable(made, readOnly)
 		}
 		return made, err
@@ -123,9 +123,9 @@ func (l *loopTable) setUp(image *os.File, readOnly bool) (loop, error) {
 	return loop{}, errors.New("find a free loop device: others took each one first")
 }
 
-// configure sets one device up in one call. Direct I/O is asked for, and left
-// where the filesystem under the pool does not do it. Logical blocks are always
-// 512 bytes: a raw volume must look the same wherever it is attached.
+// configure sets one device up in one call. Direct I/O is requested, and the device is used
+// without it where the filesystem under the pool does not support it. Logical blocks are always
+// 512 bytes: a raw volume must look the same wherever it is activated.
 func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	mode := unix.O_RDWR
 	flags := uint32(flagDirectIO)
@@ -149,12 +149,12 @@ func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	}
 	made, err := loopStatusFD(fd, number)
 	if err != nil {
-		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) // nobody would know of it
+		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) // it would be in no table
 	}
 	return made, err
 }
 
-// setWritable sets whether a new device refuses writes; one that cannot be set is taken down.
+// setWritable sets whether a new device refuses writes; if that fails, the device is removed.
 func setWritable(dev loop, readOnly bool) (loop, error) {
 	ok, err := clearAutoclear(dev, readOnly)
 	if err != nil {
@@ -163,7 +163,7 @@ func setWritable(dev loop, readOnly bool) (loop, error) {
 	return ok, nil
 }
 
-// clearAutoclear takes the autoclear flag off a device that is adopted: it would vanish
+// clearAutoclear removes the autoclear flag of an adopted device, which would otherwise vanish
 // with its last user. It also sets whether writes are refused.
 func clearAutoclear(l loop, readOnly bool) (loop, error) {
 	if l.flags&flagAutoclear == 0 && l.readOnly == readOnly {
@@ -199,20 +199,19 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// errInUse says that a loop device is open elsewhere.
+// errInUse: a loop device is open elsewhere.
 var errInUse = errors.New("the loop device is in use")
 
 const (
-	// detachTries and detachRetryDelay are how long a device may be in use in passing: udev
-	// looks at devices that changed, and an unmounted filesystem is let go of a
-	// moment later.
+	// detachTries and detachRetryDelay bound how long a temporarily busy device is retried: udev
+	// opens devices that changed, and an unmounted filesystem releases its device a moment later.
 	detachTries      = 40
 	detachRetryDelay = 10 * time.Millisecond
 )
 
-// detachLoop clears a device, with a little patience. A child that this process
-// forks holds all of its files until it runs its program: a second try is made
-// when no child is on its way.
+// detachLoop clears a device, and retries while it is busy for a short time. A child that this
+// process forks holds all of its open files until it executes its program: a second attempt is
+// made while no fork is in progress.
 func detachLoop(l loop) error {
 	err := clearDevice(l)
 	for range detachTries {
@@ -229,8 +228,8 @@ func detachLoop(l loop) error {
 	return err
 }
 
-// clearDevice clears a device that is still the loop it was, and looks that it is
-// gone: the kernel only marks a device that somebody else has open.
+// clearDevice clears a device if it still has the same backing file, and checks that it is free:
+// the kernel defers the clear while another process has the device open.
 func clearDevice(l loop) error {
 	fd, err := openLoop(l.number, unix.O_RDONLY|unix.O_EXCL)
 	switch {
@@ -243,7 +242,7 @@ func clearDevice(l loop) error {
 	}
 	current, err := loopStatusFD(fd, l.number)
 	if err == nil && current.file == l.file {
-		_ = unix.IoctlSetPointerInt(fd, unix.BLKROSET, 0) // the number's next user finds it writable
+		_ = unix.IoctlSetPointerInt(fd, unix.BLKROSET, 0) // so that the number's next device is writable
 		err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
 	}
 	closeFD(fd)
@@ -258,8 +257,8 @@ func clearDevice(l loop) error {
 	return checkFree(l)
 }
 
-// checkFree tells whether the device is free now. The clear takes effect with our
-// own close; it does not while somebody has the device open.
+// checkFree returns nil when the device is free. The clear takes effect when our own descriptor is
+// closed, unless another process has the device open.
 func checkFree(l loop) error {
 	current, err := loopStatus(l.number)
 	switch {
@@ -267,13 +266,13 @@ func checkFree(l loop) error {
 		return nil
 	case err != nil:
 		return err
-	case current.file != l.file: // another process was given the number
+	case current.file != l.file: // another process has been given the number
 		return nil
 	}
 	return errInUse
 }
 
-// backingFile is what sysfs calls the backing file of a device; false when it is not set up.
+// backingFile is the path of a device's backing file in sysfs; false when it has none.
 func backingFile(number int) (path string, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", number))
 	return strings.TrimSuffix(string(text), "\n"), err == nil
@@ -282,5 +281,5 @@ func backingFile(number int) (path string, ok bool) {
 // closeFD closes a descriptor that nothing was written through.
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// closeRoot closes a folder.
+// closeRoot closes a directory.
 func closeRoot(root *os.Root) { _ = root.Close() }

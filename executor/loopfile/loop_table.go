@@ -14,19 +14,19 @@ import (
 // deletedSuffix is what the kernel appends to the name of an unlinked file.
 const deletedSuffix = " (deleted)"
 
-// loops knows which loop devices belong to which volume. The kernel is asked
-// before anything that is remembered is believed.
+// loopTable caches which loop devices belong to which volume. Cached entries are verified with the
+// kernel before they are used.
 type loopTable struct {
 	setupLock sync.Mutex
 
 	mu       sync.Mutex
-	scanned  bool // the kernel's whole list was read once
+	scanned  bool // the kernel's complete list was read once
 	byVolume map[fsm.VolumeID][]loop
-	updates  uint64 // how often somebody said what a volume has
+	updates  uint64 // counts the calls of store
 }
 
-// devicesOf is the volume's loop devices, the one to keep first. The whole list is
-// read once per process; after that this process made every other one.
+// devicesOf returns the volume's loop devices, the one to keep first. The kernel's complete list
+// is read once per process; later devices were all set up by this process.
 func (l *loopTable) devicesOf(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
 	l.mu.Lock()
 	scanned, known, updates := l.scanned, l.byVolume[id], l.updates
@@ -52,9 +52,9 @@ func (l *loopTable) devicesOf(id fsm.VolumeID, file *inode, dir string) ([]loop,
 	return current, nil
 }
 
-// storeIfUnchanged remembers what became of what was known, unless somebody set up or took down a
-// device meanwhile: who only looks waits for nobody. What is known then may be the same as
-// before, as the kernel gives the lowest free number.
+// storeIfUnchanged stores what an observation found, unless a device was set up or removed since
+// updates was read: observations take no lock. Comparing the devices would not suffice, as the
+// kernel reuses the lowest free number.
 func (l *loopTable) storeIfUnchanged(id fsm.VolumeID, updates uint64, current []loop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *loopTable) store(id fsm.VolumeID, found []loop) {
 	l.setLocked(id, found)
 }
 
-// setLocked is for whoever holds mu.
+// setLocked stores a volume's devices; the caller holds mu.
 func (l *loopTable) setLocked(id fsm.VolumeID, found []loop) {
 	if l.byVolume == nil {
 		l.byVolume = map[fsm.VolumeID][]loop{}
@@ -82,7 +82,7 @@ func (l *loopTable) setLocked(id fsm.VolumeID, found []loop) {
 	l.byVolume[id] = found
 }
 
-// scanAll reads the kernel's list and adopts what belongs to this pool.
+// scanAll reads the kernel's list and adopts the devices of this pool.
 func (l *loopTable) scanAll(dir string) error {
 	all, err := listBound()
 	if err != nil {
@@ -114,9 +114,9 @@ func (l *loopTable) scanAll(dir string) error {
 	return nil
 }
 
-// dropDuplicates puts the device to keep first, the one in use or else the first, and
-// takes down the others of the same file that nobody uses: two devices on one
-// file do not see each other's writes. Those in use stay in the list.
+// dropDuplicates puts the device to keep first, the one in use or else the first, and removes the
+// others of the same file that are unused: two devices over one file do not see each other's
+// writes. Those in use stay in the list.
 func dropDuplicates(found []loop) []loop {
 	if len(found) < 2 {
 		return found
@@ -137,7 +137,7 @@ func dropDuplicates(found []loop) []loop {
 	return remaining
 }
 
-// scan reads the kernel's list for one volume, also what others set up.
+// scan searches the kernel's list for one volume's devices, including those of other programs.
 func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
 	all, err := listBound()
 	if err != nil {
@@ -163,13 +163,13 @@ func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, erro
 	return found, nil
 }
 
-// boundLoop is one line of the kernel's list.
+// boundLoop is one entry of the kernel's list.
 type boundLoop struct {
 	number int
-	file   string // as the kernel names it, with its suffix when unlinked
+	file   string // the kernel's path, with deletedSuffix when unlinked
 }
 
-// listBound is every loop device that is set up.
+// listBound returns every loop device with a backing file.
 func listBound() ([]boundLoop, error) {
 	dir, err := os.Open("/sys/block")
 	if err != nil {
@@ -193,7 +193,7 @@ func listBound() ([]boundLoop, error) {
 	return all, nil
 }
 
-// volumeIn is the volume whose image in the pool's folder backs the device.
+// volumeIn returns the volume whose image in the pool's directory backs the device.
 func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool) {
 	name, ok := strings.CutPrefix(strings.TrimSuffix(b.file, deletedSuffix), dir+"/"+volumesDir+"/")
 	id, isImage := strings.CutSuffix(name, ".img")

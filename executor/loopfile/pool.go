@@ -21,35 +21,35 @@ var _ executor.Backend = (*Pool)(nil)
 // Kind is the backend's name in the log.
 const Kind = "loopfile"
 
-// Config says which folder is the pool.
+// Config says which directory is the pool.
 type Config struct {
-	// Dir is the pool's folder.
+	// Dir is the pool's directory.
 	Dir string
-	// KnownID is the id that the host remembers of this folder, empty when it never
-	// saw it. Then the folder must have an id by now: see Init.
+	// KnownID is the pool id that the host recorded for this directory, empty when the host has
+	// never used it. Then the directory must have an id by now: see Init.
 	KnownID fsm.PoolID
-	// OwnFilesystem is the filesystem that is mounted over the folder, if it has one of its own.
+	// OwnFilesystem is the filesystem that is mounted over the directory; nil without one.
 	OwnFilesystem *Filesystem
 }
 
-// Pool is one folder of images. It keeps no file open between calls, so it
-// never keeps its filesystem from being unmounted.
+// Pool is one directory of images. It keeps no file open between calls, so it does not prevent its
+// filesystem from being unmounted. It is safe for concurrent use.
 type Pool struct {
-	dir           string // as the kernel names it
+	dir           string // the resolved path
 	id            fsm.PoolID
 	ownFilesystem *Filesystem
 	loops         loopTable
 	abilities     abilities
 
 	mu         sync.Mutex
-	firstInode *inode // of the pool's folder when it was first opened
+	firstInode *inode // of the pool's directory when it was first opened
 }
 
 // inode identifies a file on this host.
 type inode struct{ dev, ino uint64 }
 
-// Open returns the pool. A pool that the host remembers may be absent now; all
-// it does then is say so.
+// Open returns the pool. A pool that the host has recorded may be absent now; then its operations
+// report that.
 func Open(cfg Config) (*Pool, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -76,19 +76,19 @@ func Open(cfg Config) (*Pool, error) {
 // ID is the pool's identity, also while it is absent.
 func (p *Pool) ID() fsm.PoolID { return p.id }
 
-// Kind is "loopfile".
+// Kind returns the constant Kind.
 func (p *Pool) Kind() string { return Kind }
 
-// Dir is the pool's folder as the kernel names it.
+// Dir returns the resolved path of the pool's directory.
 func (p *Pool) Dir() string { return p.dir }
 
-// absentError says why a pool cannot be used now (S12). It may come back.
+// absentError is why a pool cannot be used now (S12). It may come back.
 type absentError struct{ detail string }
 
 func (e *absentError) Error() string { return e.detail }
 
-// open gives the pool's folder, or an *absentError: another folder, one without
-// the id, or one whose parts are missing holds nothing that may be believed (S12).
+// open opens the pool's directory, or returns an *absentError: another directory, one without the
+// id, or an incomplete one holds nothing that may be trusted (S12).
 func (p *Pool) open() (*os.Root, error) {
 	root, err := os.OpenRoot(p.dir)
 	if err != nil {
@@ -123,8 +123,8 @@ func (p *Pool) verify(root *os.Root) error {
 	return nil
 }
 
-// same remembers the folder that was seen first: a copy of a pool that shows up
-// under a mount that went away carries the same id.
+// isFirstSeen records the directory that was opened first, and reports whether this is it: a copy
+// of a pool that becomes visible after an unmount has the same id.
 func (p *Pool) isFirstSeen(info fs.FileInfo) bool {
 	current := inodeOf(info)
 	p.mu.Lock()
@@ -159,7 +159,7 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 	}
 	facts.Free = int64(st.Bavail) * st.Bsize
 	facts.Capacity = int64(st.Blocks) * st.Bsize
-	if p.ownFilesystem != nil { // it grows into what is free below
+	if p.ownFilesystem != nil { // it can grow into the space that is free below
 		more, err := p.ownFilesystem.spaceBelow()
 		if err != nil {
 			facts.Absent, facts.Detail = true, err.Error()
@@ -170,7 +170,7 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 	return facts
 }
 
-// image is a volume's file below the pool's folder; only for ids that are valid.
+// image is the path of a volume's file within the pool; only for valid ids.
 func image(folder string, id fsm.VolumeID) string { return folder + "/" + string(id) + ".img" }
 
 func checkID(id fsm.VolumeID) error {

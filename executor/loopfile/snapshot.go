@@ -16,7 +16,7 @@ import (
 
 var _ executor.SnapshotBackend = (*Pool)(nil)
 
-// snapshotMode keeps anybody but root's carelessness from writing to a snapshot.
+// snapshotMode protects a snapshot against accidental writes by all but root.
 const snapshotMode = 0o400
 
 func checkSnapshotID(id fsm.SnapshotID) error {
@@ -26,10 +26,10 @@ func checkSnapshotID(id fsm.SnapshotID) error {
 	return nil
 }
 
-// snapshotFile is a snapshot's file below the pool's folder; only for ids that are valid.
+// snapshotFile is the path of a snapshot's file within the pool; only for valid ids.
 func snapshotFile(folder string, id fsm.SnapshotID) string { return folder + "/" + string(id) + ".img" }
 
-// ObserveSnapshot looks at the snapshot's file.
+// ObserveSnapshot returns whether the snapshot's file exists.
 func (p *Pool) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (executor.Device, error) {
 	var d executor.Device
 	if err := checkSnapshotID(id); err != nil {
@@ -61,7 +61,7 @@ func fillSnapshot(root *os.Root, id fsm.SnapshotID, d *executor.Device) error {
 	return nil
 }
 
-// Allocated is what the image occupies; blocks that it shares with snapshots count.
+// Allocated returns how many bytes the image occupies, including blocks shared with snapshots.
 func (p *Pool) Allocated(_ context.Context, id fsm.VolumeID) (int64, error) {
 	f, err := p.openImage(id)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Pool) Allocated(_ context.Context, id fsm.VolumeID) (int64, error) {
 }
 
 func allocatedBytes(info fs.FileInfo) int64 {
-	const sector = 512 // the unit of st_blocks, whatever the filesystem's is
+	const sector = 512 // the unit of st_blocks on every filesystem
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return info.Size()
@@ -84,7 +84,7 @@ func allocatedBytes(info fs.FileInfo) int64 {
 	return min(st.Blocks*sector, info.Size())
 }
 
-// openImage opens a volume's image to read it; Precondition when there is none.
+// openImage opens a volume's image for reading; Precondition when there is none.
 func (p *Pool) openImage(id fsm.VolumeID) (*os.File, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -119,15 +119,15 @@ func (p *Pool) openFile(name, what string) (*os.File, error) {
 	return f, nil
 }
 
-// TakeSnapshot makes the snapshot whole in tmp/ and then gives it its name. What the block
-// device still holds back is written to the image first.
+// TakeSnapshot creates the snapshot completely in tmp/ and then renames it. Data that the loop
+// device still caches is written to the image first.
 func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
 	current, err := p.ObserveSnapshot(ctx, id)
 	if err != nil {
 		return err
 	}
 	from, err := p.openImage(source)
-	if current.Exists { // a crash may have come before the folder was synced; the source may be gone
+	if current.Exists { // an earlier attempt may have crashed before the sync; the source may be removed
 		if err == nil {
 			from.Close()
 		}
@@ -147,8 +147,8 @@ func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.Sna
 	return nil
 }
 
-// flushImage makes the image's file hold all that was written to its device.
-// The device has a page cache of its own above the file's.
+// flushImage writes all data of the loop device to the image's file. The device has a page cache
+// of its own above the file's.
 func (p *Pool) flushImage(id fsm.VolumeID, file *os.File) error {
 	found, err := p.loops.devicesOf(id, nil, p.dir)
 	if err != nil {
@@ -177,7 +177,7 @@ func syncDevice(l loop) error {
 	return nil
 }
 
-// RemoveSnapshot unlinks the file and what an interrupted cut left.
+// RemoveSnapshot unlinks the file and what an interrupted TakeSnapshot left.
 func (p *Pool) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error {
 	if err := checkSnapshotID(id); err != nil {
 		return err
