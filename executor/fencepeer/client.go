@@ -14,22 +14,21 @@ import (
 	"time"
 )
 
-// How long the handler waits before it asks again.
+// How long the handler waits before it retries.
 const (
 	minRetryDelay = 50 * time.Millisecond
 	maxRetryDelay = time.Second
 )
 
-// Client is the handler's side.
+// Client is the handler's end of the socket.
 type Client struct {
 	Socket  string    // empty: DefaultSocket
-	Out     io.Writer // what happens, for people; it may fail
+	Out     io.Writer // messages for people; writing may fail
 	peerUID func(*net.UnixConn) (uint32, error)
 }
 
-// FencePeer asks for a verdict about the resource that the kernel named in the
-// environment until there is one, and returns the exit code for it: 4, 6 or 1. It
-// has no deadline, and signals do not end it (S6).
+// FencePeer requests a verdict for the resource that the kernel named in the environment until it
+// gets one, and returns its exit code: 4, 6 or 1. It has no deadline, and ignores signals (S6).
 func (c *Client) FencePeer(environment func(string) string) int {
 	ignoreSignals()
 	q := request{Resource: environment("DRBD_RESOURCE"), Minor: environment("DRBD_MINOR")}
@@ -56,7 +55,7 @@ func (c *Client) FencePeer(environment func(string) string) int {
 	}
 }
 
-// SelfTest asks the node process whether it is there.
+// SelfTest checks that the node process responds.
 func (c *Client) SelfTest(ctx context.Context) error {
 	a, err := c.request(ctx, request{SelfTest: true})
 	if err == nil && !a.Alive {
@@ -68,8 +67,8 @@ func (c *Client) SelfTest(ctx context.Context) error {
 	return nil
 }
 
-// ask puts one question and waits for the answer as long as the node process lives:
-// its end of the connection closes with it.
+// request sends one request and waits for the response as long as the node process lives: when it
+// dies, its end of the connection is closed.
 func (c *Client) request(ctx context.Context, q request) (response, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", cmp.Or(c.Socket, DefaultSocket))
@@ -77,7 +76,7 @@ func (c *Client) request(ctx context.Context, q request) (response, error) {
 		return response{}, err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // it ends what waits for the answer
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // it ends the read of the response
 	defer stop()
 	user := c.peerUID
 	if user == nil {
@@ -98,14 +97,14 @@ func (c *Client) request(ctx context.Context, q request) (response, error) {
 	return a, nil
 }
 
-// printf must not fail: nobody may be listening.
+// printf ignores errors: the reader of the output may have exited.
 func (c *Client) printf(format string, args ...any) {
 	if c.Out != nil {
 		_, _ = fmt.Fprintf(c.Out, format+"\n", args...)
 	}
 }
 
-// ignoreSignals keeps the handler from ending without a verdict.
+// ignoreSignals keeps signals from ending the handler without a verdict.
 func ignoreSignals() {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGUSR2)
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// DecideFunc has the log decide about a replica that lost its peer. It may take as long as
-// the log has no quorum. An error is no verdict: the handler asks again.
+// DecideFunc has the log decide about a replica that lost its peer. It may block as long as the
+// log has no quorum. An error is no verdict: the handler retries.
 type DecideFunc func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error)
 
-// requestTimeout bounds how long a peer may take to say what it asks.
+// requestTimeout bounds how long a client may take to send its request.
 const requestTimeout = 5 * time.Second
 
-// Server answers handlers.
+// Server responds to handlers. It is safe for concurrent use.
 type Server struct {
 	listener *net.UnixListener
 	decide   DecideFunc
@@ -32,8 +32,8 @@ type Server struct {
 	peerUID  func(*net.UnixConn) (uint32, error)
 }
 
-// Listen makes the socket at path, DefaultSocket when empty, in a folder that only
-// root may enter. What a process before left there is replaced.
+// Listen creates the socket at path, DefaultSocket when empty, in a directory that only root may
+// enter. The socket of an earlier process is replaced.
 func Listen(path string, ask DecideFunc, log *slog.Logger) (*Server, error) {
 	path = cmp.Or(path, DefaultSocket)
 	dir := filepath.Dir(path)
@@ -47,13 +47,13 @@ func Listen(path string, ask DecideFunc, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
 	}
-	// A successor may have made its own socket there before this one is closed.
+	// The next process may have created its own socket there before this one is closed.
 	listener.SetUnlinkOnClose(false)
 	return &Server{listener: listener, decide: ask, log: log, peerUID: peerUID}, nil
 }
 
-// makeRootOnlyFolder makes a folder that only root may enter. One that is there is not
-// changed: it may be others' too.
+// makeRootOnlyFolder creates a directory that only root may enter. An existing one is not changed:
+// others may use it too.
 func makeRootOnlyFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -68,8 +68,8 @@ func makeRootOnlyFolder(dir string) error {
 	return nil
 }
 
-// Serve answers until ctx ends, and then waits for the questions under way, whose
-// handlers will ask the next process.
+// Serve responds until ctx ends, and then waits for the requests in progress, whose handlers will
+// retry with the next process.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,13 +94,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 }
 
-// answer takes one question. The answer of a handler that is gone is lost, which is
-// safe: what the log recorded stays, and the node process watches the device itself.
+// handle processes one request. The response to a disconnected handler is lost, which is safe:
+// what the log recorded stays, and the node process watches the device itself.
 func (s *Server) handle(ctx context.Context, conn *net.UnixConn) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // it ends what waits for the handler
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // it ends the read of the request
 	defer stop()
 	if err := checkPeer(conn, s.peerUID); err != nil {
 		s.log.Warn("a question about a replica was not taken", "error", err)
@@ -124,12 +124,12 @@ func (s *Server) handle(ctx context.Context, conn *net.UnixConn) {
 	}
 }
 
-// cancelOnHangup ends a question whose handler is gone: nobody would use its answer, and
-// the node process is to know that no handler waits for it.
+// cancelOnHangup cancels a request whose handler has disconnected: its response would be lost, and
+// the node process must know that no handler waits for it.
 func cancelOnHangup(conn *net.UnixConn, cancel context.CancelFunc) {
 	defer cancel()
 	if conn.SetReadDeadline(time.Time{}) == nil {
-		_, _ = conn.Read(make([]byte, 1)) // a handler says nothing more
+		_, _ = conn.Read(make([]byte, 1)) // a handler sends one request only
 	}
 }
 

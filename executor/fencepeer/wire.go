@@ -12,38 +12,38 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// DefaultSocket is where node process and handler meet.
+// DefaultSocket is the path of the node process's socket.
 const DefaultSocket = "/run/holdfast/fence.sock"
 
-// The exit codes of the handler, as drbd.conf(5) has them. There are no others.
+// The exit codes of the handler, as defined in drbd.conf(5). It has no others.
 const (
-	ExitPeerOutdated = 4 // the kernel goes on
-	ExitSelfOutdated = 6 // the kernel stays frozen, or does not promote
+	ExitPeerOutdated = 4 // the kernel resumes I/O
+	ExitSelfOutdated = 6 // I/O stays suspended, or the replica is not promoted
 	ExitRefused      = 1 // likewise
 )
 
-// exitCodes are the verdicts that end the handler. Every other verdict is none.
+// exitCodes are the verdicts with which the handler exits. Any other verdict makes it retry.
 var exitCodes = map[fsmpb.Verdict]int{
 	fsmpb.Verdict_VERDICT_PEER_OUTDATED: ExitPeerOutdated,
 	fsmpb.Verdict_VERDICT_SELF_OUTDATED: ExitSelfOutdated,
 	fsmpb.Verdict_VERDICT_REFUSED:       ExitRefused,
 }
 
-// request is what the handler asks.
+// request is what the handler sends.
 type request struct {
 	Resource string `json:"resource"`
-	Minor    string `json:"minor,omitempty"` // for the log only: the node maps by its own record (S13)
+	Minor    string `json:"minor,omitempty"` // only logged: the node process finds the minor in its own records (S13)
 	SelfTest bool   `json:"self_test,omitempty"`
 }
 
-// answer is what the node process says. Exit 0 is no verdict: ask again.
+// response is what the node process sends. Exit 0 is no verdict: the handler retries.
 type response struct {
 	Exit   int    `json:"exit"`
 	Reason string `json:"reason,omitempty"`
 	Alive  bool   `json:"alive,omitempty"` // of a self-test
 }
 
-// maxLineBytes bounds a question and an answer.
+// maxLineBytes bounds a request and a response.
 const maxLineBytes = 4 << 10
 
 func writeLine(w io.Writer, message any) error {
@@ -63,7 +63,7 @@ func readLine(r io.Reader, message any) error {
 	return json.Unmarshal(line, message)
 }
 
-// peerUID is who is at the other end.
+// peerUID returns the user id of the process at the other end.
 func peerUID(conn *net.UnixConn) (uint32, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -80,7 +80,7 @@ func peerUID(conn *net.UnixConn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// checkPeer refuses anybody but root.
+// checkPeer refuses any user but root.
 func checkPeer(conn *net.UnixConn, user func(*net.UnixConn) (uint32, error)) error {
 	uid, err := user(conn)
 	if err != nil {

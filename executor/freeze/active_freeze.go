@@ -16,23 +16,23 @@ import (
 
 var _ executor.Freeze = (*activeFreeze)(nil)
 
-// held is one freeze of this process.
+// activeFreeze is one freeze by this process.
 type activeFreeze struct {
 	freezer  *Freezer
 	lease    *recordFile
 	target   *os.File
 	child    *exec.Cmd
 	frozenAt time.Duration // since boot
-	duration atomic.Int64  // nanoseconds; 0 while it lasts
-	exited   chan struct{} // closed when the child is gone and all is closed
+	duration atomic.Int64  // nanoseconds; 0 while it is frozen
+	exited   chan struct{} // closed when the thaw process has exited and all files are closed
 
-	mu    sync.Mutex // of this process's calls; the lease's lock is for both processes
+	mu    sync.Mutex // for calls within this process; the record's lock is for both processes
 	ended bool
 }
 
-// begin starts the process that thaws, then freezes. It has the lock: a freeze
-// that comes late is thawed here, or by the other process as soon as this one
-// gives the lock up, be it by dying.
+// begin starts the thaw process, then freezes. It holds the record's lock: if the freeze completes
+// late, it is thawed here, or by the thaw process as soon as this process releases the lock, even
+// by dying.
 func (h *activeFreeze) begin(ctx context.Context) error {
 	defer h.lease.unlock()
 	err := h.freeze(ctx)
@@ -42,7 +42,7 @@ func (h *activeFreeze) begin(ctx context.Context) error {
 	frozen := h.child != nil && h.frozenAt != 0
 	if frozen {
 		if thawed := thawNow(h.target); thawed != nil {
-			go func() { _ = h.child.Wait() }() // the record stays, and the child tries again
+			go func() { _ = h.child.Wait() }() // the record is kept, and the thaw process retries
 			return errors.Join(err, thawed)
 		}
 	}
@@ -54,7 +54,7 @@ func (h *activeFreeze) begin(ctx context.Context) error {
 	return err
 }
 
-// freeze sets began once the kernel froze.
+// freeze freezes the filesystem and sets frozenAt.
 func (h *activeFreeze) freeze(ctx context.Context) (err error) {
 	if h.child, err = h.freezer.startThawer(ctx, h.lease); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (h *activeFreeze) checkDeadline() error {
 	return fsm.Reject(fsm.Busy, "the freeze of %s has ended", h.lease.Volume)
 }
 
-// Run runs cut under the lock. What cut made counts only when this returns nil:
-// the caller removes it otherwise.
+// Run calls fn, which takes the snapshot, under the record's lock. What fn created counts only
+// when Run returns nil: otherwise the caller removes it.
 func (h *activeFreeze) Run(ctx context.Context, fn func(context.Context) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +93,7 @@ func (h *activeFreeze) Run(ctx context.Context, fn func(context.Context) error) 
 	defer cancel()
 	err := fn(ctx)
 	if ended := h.checkFrozen(); ended != nil {
-		return ended // whatever cut said: a retry is what helps
+		return ended // whatever fn returned: a retry can succeed
 	}
 	if err != nil {
 		return fmt.Errorf("cut under the freeze of %s: %w", h.lease.Volume, err)
@@ -101,7 +101,7 @@ func (h *activeFreeze) Run(ctx context.Context, fn func(context.Context) error) 
 	return nil
 }
 
-// checkFrozen fails when the freeze has ended, by whomever.
+// checkFrozen fails when the filesystem has been thawed, by any process.
 func (h *activeFreeze) checkFrozen() error {
 	if !h.lease.isLinked() || h.lease.remaining() <= 0 {
 		return h.checkDeadline()
@@ -116,8 +116,8 @@ func (h *activeFreeze) checkFrozen() error {
 	return nil
 }
 
-// Thaw ends the freeze and waits until its process is gone. After an error the
-// freeze lasts until its deadline at most, and Thaw may be called again.
+// Thaw thaws the filesystem and waits until the thaw process has exited. After an error the freeze
+// lasts until its deadline at most, and Thaw may be called again.
 func (h *activeFreeze) Thaw(ctx context.Context) error {
 	if err := h.thaw(ctx); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (h *activeFreeze) thaw(ctx context.Context) error {
 		}
 	}
 	h.close()
-	_ = h.child.Process.Kill() // the record is gone, so it has nothing to do
+	_ = h.child.Process.Kill() // the record is removed, so it has nothing left to do
 	return nil
 }
 
@@ -155,12 +155,12 @@ func (h *activeFreeze) close() {
 	h.setDuration()
 }
 
-// setDuration notes how long it lasted.
+// setDuration records how long the freeze lasted.
 func (h *activeFreeze) setDuration() {
 	h.duration.CompareAndSwap(0, int64(max(sinceBoot()-h.frozenAt, 1)))
 }
 
-// Elapsed is how long it has been frozen, or was.
+// Elapsed returns how long the filesystem has been frozen, or was.
 func (h *activeFreeze) Elapsed() time.Duration {
 	if d := h.duration.Load(); d != 0 {
 		return time.Duration(d)
@@ -168,8 +168,8 @@ func (h *activeFreeze) Elapsed() time.Duration {
 	return sinceBoot() - h.frozenAt
 }
 
-// watch awaits the process that thaws. When that is gone before its work is done,
-// nobody guards the freeze, so it ends now.
+// watch waits for the thaw process. If that exits before the thaw, no process guarantees the
+// deadline any more, so the filesystem is thawed now.
 func (h *activeFreeze) watch() {
 	_ = h.child.Wait()
 	if h.lease.isLinked() {
@@ -184,11 +184,11 @@ func (h *activeFreeze) watch() {
 	close(h.exited)
 }
 
-// thawAtDeadline ends the freeze as the process would have, with a lock of its own.
+// thawAtDeadline thaws as the thaw process would have, with a lock of its own.
 func (h *activeFreeze) thawAtDeadline() {
 	l, err := open(recordPath(h.freezer.dir, h.lease.Volume))
 	if err != nil {
-		return // it is gone by now
+		return // the freeze has ended already
 	}
 	defer l.file.Close()
 	if l.Token == h.lease.Token {

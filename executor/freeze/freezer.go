@@ -23,16 +23,16 @@ import (
 
 var _ executor.Freezer = (*Freezer)(nil)
 
-// startTimeout is how long the process that thaws may take to be ready.
+// startTimeout is how long the thaw process may take until it is ready.
 const startTimeout = 5 * time.Second
 
 // Config says where records are kept and which program thaws.
 type Config struct {
-	// Dir is the folder of the records, of this node process alone; it is made when
-	// it is missing. It must be on no filesystem that is ever frozen.
+	// Dir is the directory of the records, used by this node process alone; it is created when it
+	// is missing. It must not be on a filesystem that is ever frozen.
 	Dir string
-	// Program is what thaws, such as {"/usr/bin/holdfast", "thaw", "--record"}; the
-	// record's path is put at its end.
+	// Program is the command of the thaw process, such as {"/usr/bin/holdfast", "thaw",
+	// "--record"}; the record's path is appended.
 	Program []string
 }
 
@@ -45,7 +45,7 @@ type Freezer struct {
 	active map[fsm.VolumeID]bool // being frozen by this process
 }
 
-// New makes the folder. Call Recover before anything else is done to any volume.
+// New creates the directory. Call Recover before any other operation on a volume.
 func New(cfg Config) (*Freezer, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -60,15 +60,15 @@ func New(cfg Config) (*Freezer, error) {
 	return &Freezer{dir: dir, program: cfg.Program, active: map[fsm.VolumeID]bool{}}, nil
 }
 
-// Frozen tells whether the volume's filesystem is, or may be, frozen now. Nothing
-// of it may be unmounted meanwhile.
+// Frozen reports whether the volume's filesystem is, or may be, frozen now. It must not be
+// unmounted meanwhile.
 func (f *Freezer) Frozen(id fsm.VolumeID) bool {
 	_, err := os.Lstat(recordPath(f.dir, id))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Recover thaws what the records name. A record that cannot be dealt with stays,
-// and is in the error.
+// Recover thaws the filesystems that leftover records name. A record whose filesystem cannot be
+// thawed is kept, and named in the error.
 func (f *Freezer) Recover(ctx context.Context) error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *Freezer) Recover(ctx context.Context) error {
 	for _, e := range entries {
 		path := filepath.Join(f.dir, e.Name())
 		switch filepath.Ext(e.Name()) {
-		case tempSuffix: // nothing was frozen under it yet
+		case tempSuffix: // nothing was frozen yet when it was written
 			errs = append(errs, os.Remove(path))
 		case recordSuffix:
 			errs = append(errs, recoverRecord(ctx, path))
@@ -87,8 +87,8 @@ func (f *Freezer) Recover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Freeze freezes the filesystem whose mount's root is the path. What is dirty is
-// written before, so that the freeze itself is short. Busy: it is frozen already.
+// Freeze freezes the filesystem that is mounted at the path, until the given time at the latest.
+// Dirty data is written before, so that the freeze itself is short. Busy: it is frozen already.
 func (f *Freezer) Freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
 	if !id.Valid() {
 		return nil, fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
@@ -164,7 +164,7 @@ func syncDirty(ctx context.Context, target *os.File) error {
 	return ctx.Err()
 }
 
-// write writes the record; it comes back locked.
+// writeRecord writes the record and returns it locked.
 func (f *Freezer) writeRecord(id fsm.VolumeID, location fsLocation, until time.Time) (*recordFile, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -177,8 +177,8 @@ func (f *Freezer) writeRecord(id fsm.VolumeID, location fsLocation, until time.T
 	return create(f.dir, record{Version: recordVersion, Volume: id, fsLocation: location, Boot: boot, Deadline: sinceBoot() + left, Token: uuid.NewString()})
 }
 
-// startThawer starts the process that thaws and waits until it says that it is ready.
-// It is in a session of its own and is not ended with this process.
+// startThawer starts the thaw process and waits until it is ready. It runs in a session of its own
+// and is not killed with this process.
 func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Of linux/fs.h; x/sys does not name them.
+// Constants of linux/fs.h that x/sys does not have.
 const (
 	ioctlFreeze  = 0xC0045877 // FIFREEZE
 	ioctlThaw    = 0xC0045878 // FITHAW
@@ -36,7 +36,7 @@ func ioctl(f *os.File, request uintptr) error {
 	}
 }
 
-// freezeNow waits until the kernel let no write pass any more.
+// freezeNow returns once the filesystem is frozen: no write passes any more.
 func freezeNow(f *os.File) error {
 	err := ioctl(f, ioctlFreeze)
 	switch {
@@ -50,7 +50,7 @@ func freezeNow(f *os.File) error {
 	return nil
 }
 
-// thawNow ends a freeze. Not frozen: done.
+// thawNow thaws the filesystem. One that is not frozen is no error.
 func thawNow(f *os.File) error {
 	if err := ioctl(f, ioctlThaw); err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("thaw the filesystem on %s: %w", f.Name(), err)
@@ -58,8 +58,8 @@ func thawNow(f *os.File) error {
 	return nil
 }
 
-// isFrozen asks the kernel to freeze again, which it refuses with EBUSY. A freeze
-// that was ended by an operator's hand is noticed that way.
+// isFrozen tries to freeze again, which the kernel refuses with EBUSY on a frozen filesystem. It
+// detects that an operator thawed the filesystem by hand.
 func isFrozen(f *os.File) (bool, error) {
 	err := ioctl(f, ioctlFreeze)
 	switch {
@@ -71,7 +71,7 @@ func isFrozen(f *os.File) (bool, error) {
 	return false, thawNow(f)
 }
 
-// sinceBoot is CLOCK_BOOTTIME.
+// sinceBoot is the time of CLOCK_BOOTTIME.
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -88,21 +88,21 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// fsLocation is where a filesystem is, by all of its names.
+// fsLocation identifies a filesystem by its path, its device and its type.
 type fsLocation struct {
-	// Path is where it was mounted.
+	// Path is where it was mounted when it was frozen.
 	Path string `json:"path"`
-	// Device is its number, as in stat's st_dev, and DevPath its node.
+	// Device is the device's number, as in stat's st_dev, and DevPath its node.
 	Device  uint64 `json:"device"`
 	DevPath string `json:"dev_path"`
-	// DiskSeq tells apart two disks that get one number in one boot; 0: not known.
+	// DiskSeq distinguishes disks that get the same number within one boot; 0: unknown.
 	DiskSeq uint64 `json:"disk_seq"`
 	// FSType is "ext4" or "xfs".
 	FSType string `json:"fs_type"`
 }
 
-// openRoot opens the root of a mount. Anything else is refused: freezing it would
-// freeze the filesystem that a volume is missing from.
+// openRoot opens the root of a mount. Any other directory is refused: freezing it would freeze the
+// filesystem that the volume should be mounted on.
 func openRoot(path string) (*os.File, fsLocation, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -136,7 +136,7 @@ func locate(f *os.File) (fsLocation, error) {
 	return p, nil
 }
 
-// blockDeviceOf is a block device's node and sequence, as far as they are known.
+// blockDeviceOf returns a block device's node and disk sequence number, as far as they are known.
 func blockDeviceOf(device uint64) (path string, seq uint64) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(device), unix.Minor(device)))
 	if err != nil {

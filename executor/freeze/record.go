@@ -22,21 +22,21 @@ const (
 	recordVersion = 1
 )
 
-// record is what is known of a freeze before it begins. It holds no secret.
+// record is what is known of a freeze before it starts, as it is stored. It holds no secret.
 type record struct {
 	Version int          `json:"version"`
 	Volume  fsm.VolumeID `json:"volume"`
 	fsLocation
 	Boot string `json:"boot"`
-	// Deadline is on CLOCK_BOOTTIME, in nanoseconds.
+	// Deadline is the time of CLOCK_BOOTTIME at which to thaw, in nanoseconds.
 	Deadline time.Duration `json:"deadline_ns"`
-	// Token tells apart two freezes of one volume.
+	// Token distinguishes two freezes of one volume.
 	Token string `json:"token"`
 }
 
 func (r record) remaining() time.Duration { return r.Deadline - sinceBoot() }
 
-// lease is an open record. The flock of its file is the freeze's one lock.
+// recordFile is an open record. The flock of its file is the freeze's one lock.
 type recordFile struct {
 	record
 	file *os.File
@@ -46,7 +46,7 @@ func recordPath(dir string, id fsm.VolumeID) string {
 	return filepath.Join(dir, string(id)+recordSuffix)
 }
 
-// create writes a record, synced with its folder, and returns it locked.
+// create writes a record, synced with its directory, and returns it locked.
 func create(dir string, r record) (*recordFile, error) {
 	path := recordPath(dir, r.Volume)
 	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
@@ -72,7 +72,7 @@ func create(dir string, r record) (*recordFile, error) {
 	return &recordFile{r, f}, nil
 }
 
-// open reads a record that is there; fs.ErrNotExist when it is gone.
+// open reads an existing record; fs.ErrNotExist when it was removed.
 func open(path string) (*recordFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -88,15 +88,15 @@ func open(path string) (*recordFile, error) {
 	return l, nil
 }
 
-// isLinked tells whether the record has its name still. Names are never reused
-// while a record has one.
+// isLinked reports whether the record's file still has its name. While a record exists, no other
+// takes its name.
 func (l *recordFile) isLinked() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(l.file.Fd()), &st) == nil && st.Nlink > 0
 }
 
-// lock waits for the lock until the context ends. Two leases of one process
-// exclude each other too.
+// lock waits for the lock until the context ends. Two recordFiles of one process exclude each
+// other too.
 func (l *recordFile) lock(ctx context.Context) error {
 	for {
 		err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -114,7 +114,7 @@ func (l *recordFile) lock(ctx context.Context) error {
 
 func (l *recordFile) unlock() { _ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN) }
 
-// remove ends the record. The caller holds the lock and has thawed.
+// remove unlinks the record. The caller holds the lock and has thawed.
 func (l *recordFile) remove() error {
 	if !l.isLinked() {
 		return nil
@@ -137,7 +137,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// sleep returns the context's error when it ends before the time is over.
+// sleep returns the context's error when it ends before the duration.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// lockGrace is how long after the deadline the lock is waited for.
+// lockGrace is how long after the deadline the thaw waits for the lock.
 const lockGrace = time.Second
 
-// thawRetryInterval is how often a thaw that failed is tried again.
+// thawRetryInterval is how often a failed thaw is retried.
 const thawRetryInterval = 500 * time.Millisecond
 
-// Thaw is the work of `holdfast thaw`: it opens what the record names, says so to
-// the one that started it, and thaws at the deadline, or when the context ends.
-// It returns earlier when the record is removed, for then the freeze has ended.
+// Thaw is the command `holdfast thaw`: it opens the filesystem that the record names, prints the
+// ready line for its parent process, and thaws at the deadline, or when the context ends. It
+// returns earlier when the record is removed, since the freeze has ended then.
 func Thaw(ctx context.Context, path string, ready io.Writer) error {
 	l, err := open(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func Thaw(ctx context.Context, path string, ready io.Writer) error {
 		return reportReady(ready, err)
 	}
 	defer target.Close()
-	// When memory is short this process is the last that should be ended.
+	// When memory is short this process should be the last one to be killed.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	if _, err := fmt.Fprintln(ready, readyLine(l.record)); err != nil {
 		return fmt.Errorf("say that the thaw of %s is ready: %w", l.Volume, err)
@@ -47,7 +47,7 @@ func reportReady(ready io.Writer, err error) error {
 	return err
 }
 
-// reopen opens the filesystem that the record names, where it was mounted.
+// reopen opens the filesystem that the record names, at the path where it was mounted.
 func (l *recordFile) reopen() (*os.File, error) {
 	target, found, err := openRoot(l.Path)
 	if err != nil {
@@ -59,15 +59,15 @@ func (l *recordFile) reopen() (*os.File, error) {
 	return target, nil
 }
 
-// finish thaws and ends the record. It takes the lock; who holds it for longer
-// than the grace is not waited for, but the record ends under the lock only, so
-// that a freeze which is under way is thawed after all.
+// finish thaws and removes the record. It waits for the lock up to lockGrace after the deadline
+// and then thaws without it, but removes the record only under the lock, so that a freeze which is
+// still in progress is thawed as well.
 func (l *recordFile) finish(ctx context.Context, target *os.File) error {
 	patience, cancel := context.WithTimeout(ctx, lockGrace)
 	err := l.lock(patience)
 	cancel()
 	if err != nil && l.isLinked() {
-		_ = thawNow(target) // tried again below, under the lock
+		_ = thawNow(target) // repeated below, under the lock
 		err = l.lock(ctx)
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *recordFile) finish(ctx context.Context, target *os.File) error {
 	return nil
 }
 
-// recoverRecord thaws what a record names, wherever that is by now.
+// recoverRecord thaws the filesystem that a record names, wherever it is mounted now.
 func recoverRecord(ctx context.Context, path string) error {
 	l, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,13 +100,13 @@ func recoverRecord(ctx context.Context, path string) error {
 	}
 	defer l.unlock()
 	if !l.isLinked() {
-		return nil // its own process was faster
+		return nil // its own thaw process was faster
 	}
 	boot, err := bootID()
 	if err != nil {
 		return err
 	}
-	if l.Boot == boot { // a freeze does not outlive the kernel
+	if l.Boot == boot { // no freeze survives a reboot
 		if err := thawAnywhere(l.fsLocation); err != nil {
 			return fmt.Errorf("thaw %s, which was left frozen: %w", l.Volume, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thawAnywhere thaws a filesystem by what is known of it: where it was mounted,
-// where else it is, and when it is mounted nowhere, through a mount that nobody
-// sees. A frozen filesystem outlives its last mount.
+// thawAnywhere thaws a filesystem through any mount of it: at the path where it was mounted, at
+// another path, or, when it is not mounted, through a detached mount. A frozen filesystem outlives
+// its last mount.
 func thawAnywhere(p fsLocation) error {
 	mounts, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
 		return unix.Mkdev(uint32(i.Major), uint32(i.Minor)) != p.Device, false
@@ -27,7 +27,7 @@ func thawAnywhere(p fsLocation) error {
 	return thawUnmounted(p)
 }
 
-// thawAt thaws through a path, when that leads to the filesystem.
+// thawAt thaws through a path, if the filesystem is mounted there.
 func thawAt(path string, device uint64) (bool, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,11 +41,11 @@ func thawAt(path string, device uint64) (bool, error) {
 	return true, thawNow(f)
 }
 
-// thawUnmounted thaws a filesystem that is mounted nowhere but still in the
-// kernel. The kernel gives the frozen one to whoever mounts its device.
+// thawUnmounted thaws a filesystem that is not mounted but still in the kernel: mounting its
+// device again returns the frozen one.
 func thawUnmounted(p fsLocation) error {
 	if p.DevPath == "" || p.DiskSeq != 0 && diskSeq(p.DevPath) != p.DiskSeq {
-		return nil // the disk is gone, so is what was frozen on it
+		return nil // the disk is removed, and with it the frozen filesystem
 	}
 	if used, err := inUse(p); err != nil || !used {
 		return err
@@ -62,7 +62,7 @@ func thawUnmounted(p fsLocation) error {
 	return errors.Join(errs...)
 }
 
-// inUse tells whether a filesystem, or somebody else, holds the device for itself.
+// inUse reports whether a filesystem or a process holds the device exclusively.
 func inUse(p fsLocation) (bool, error) {
 	fd, err := unix.Open(p.DevPath, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	switch {
@@ -76,7 +76,7 @@ func inUse(p fsLocation) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// detachedMount mounts the filesystem without attaching it anywhere.
+// detachedMount mounts the filesystem without attaching it to a path.
 func detachedMount(p fsLocation, readOnly bool) (*os.File, error) {
 	fs, err := unix.Fsopen(p.FSType, unix.FSOPEN_CLOEXEC)
 	if err != nil {

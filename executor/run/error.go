@@ -2,11 +2,11 @@ package run
 
 import "fmt"
 
-// Error says how a command failed.
+// Error is how a command failed.
 type Error struct {
 	Tool     string
-	Code     int    // exit code; -1 when a signal ended it or it has not ended
-	Output   string // the end of stderr on one line
+	Code     int    // exit code; -1 when a signal killed it or it has not exited
+	Output   string // the end of stderr, on one line
 	TimedOut bool
 
 	exited <-chan struct{}
@@ -27,14 +27,14 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s ended with code %d: %s", e.Tool, e.Code, e.Output)
 }
 
-// Unwrap is the context's error when the command was killed for it.
+// Unwrap returns the context's error when the command was killed because of it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Stuck is closed when the child is gone; nil when it is gone already. Nothing
-// may be done to the child's device before.
+// Stuck returns a channel that is closed when the child has exited; nil when it has exited
+// already. The child's device must not be changed before.
 func (e *Error) Stuck() <-chan struct{} { return e.exited }
 
-// MissingError is a tool that is not installed.
+// MissingError is returned for a tool that is not installed.
 type MissingError struct{ Tool, Package string }
 
 func (e *MissingError) Error() string {

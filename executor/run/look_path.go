@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// systemDirs are the only folders that tools are taken from.
+// systemDirs are the only directories in which tools are looked up.
 var systemDirs = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// packages name what to install, as Debian calls it.
+// packages name the package of each tool, as Debian calls it.
 var packages = map[string]string{
 	"e2fsck":    "e2fsprogs",
 	"mkfs.ext4": "e2fsprogs",
@@ -32,7 +32,7 @@ var packages = map[string]string{
 	"drbdsetup": "drbd-utils",
 }
 
-// finder remembers where each tool was first found.
+// finder caches where each tool was found.
 type finder struct {
 	dirs  []string
 	mu    sync.Mutex

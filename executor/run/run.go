@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// DefaultTimeout bounds a command that names none.
+// DefaultTimeout bounds a command whose Timeout is zero.
 const DefaultTimeout = 60 * time.Second
 
-// killGrace is how long a killed child may take to be gone before it counts as stuck.
+// killGrace is how long a killed child may take to exit before it counts as stuck.
 const killGrace = 2 * time.Second
 
-// environment is the whole environment of every command: messages in English, nothing of ours.
+// environment is the complete environment of every command: messages in English, nothing
+// inherited.
 var environment = []string{"LC_ALL=C", "LANG=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
 
 // Command is one call of a tool.
 type Command struct {
-	Tool    string        // a bare name, such as "mkfs.ext4"
+	Tool    string        // a name without a path, such as "mkfs.ext4"
 	Args    []string      // without the tool's name; they hold no secret
 	Timeout time.Duration // zero: DefaultTimeout
-	// Stdout takes what is printed, all of it, instead of what Run returns. It is
-	// written to until Run returns, or until the child of an Error is no longer Parked.
+	// Stdout receives the complete output, which Run then does not return. It is written to until
+	// Run returns, or, if that returns an Error, until its Stuck channel is closed.
 	Stdout io.Writer
-	// OutlivesParent lets the command go on when this process is killed. It is for tools
-	// that must not be stopped half way and that keep a lock of their own, on which
-	// their successors wait.
+	// OutlivesParent keeps the command running when this process is killed. It is for tools that
+	// must not be interrupted and that hold a lock of their own, on which a later run waits.
 	OutlivesParent bool
 }
 
@@ -42,15 +42,15 @@ type Runner struct {
 	grace  time.Duration
 }
 
-// New is a runner that finds tools in the system's folders only.
+// New returns a runner that finds tools in the system's directories only.
 func New() *Runner {
 	return &Runner{finder: finder{dirs: systemDirs}, grace: killGrace}
 }
 
-// Stuck is how many children survived their SIGKILL and are still there.
+// Stuck returns how many children survived SIGKILL and have not exited yet.
 func (r *Runner) Stuck() int { return int(r.stuck.Load()) }
 
-// LookPath is the absolute path of a tool; the error names the package that has it.
+// LookPath returns the absolute path of a tool; a *MissingError names the package to install.
 func (r *Runner) LookPath(tool string) (string, error) { return r.finder.lookPath(tool) }
 
 // Run waits for the command and returns what it printed to stdout, at most
@@ -73,13 +73,13 @@ func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
 	return r.waitChild(ctx, child, c.Tool)
 }
 
-// waitChild is what the child printed once it has ended, and kills it when the context does.
+// waitChild returns what the child printed once it has exited, and kills it when the context ends.
 func (r *Runner) waitChild(ctx context.Context, child *child, tool string) ([]byte, error) {
 	select {
 	case <-child.done:
 	case <-ctx.Done():
 		select {
-		case <-child.done: // it was faster, and its pid may be another's by now
+		case <-child.done: // it exited before; another process may have its pid by now
 		default:
 			return nil, r.kill(child, tool, ctx.Err())
 		}
@@ -87,7 +87,8 @@ func (r *Runner) waitChild(ctx context.Context, child *child, tool string) ([]by
 	return child.stdout.bytes(), child.exitError(tool, nil)
 }
 
-// kill ends the child's process group and says whether it was gone in time.
+// kill kills the child's process group and returns the error, which says whether the child exited
+// in time.
 func (r *Runner) kill(child *child, tool string, cause error) error {
 	// The child leads its own group, so its pid is the group's id.
 	_ = syscall.Kill(-child.cmd.Process.Pid, syscall.SIGKILL)
@@ -113,14 +114,14 @@ func timeoutOrDefault(d time.Duration) time.Duration {
 	return d
 }
 
-// child is one started command.
+// child is one running command.
 type child struct {
 	cmd            *exec.Cmd
 	stdout, stderr tailBuffer
 	files          []outputFile // of a child that may outlive this process
 	started        chan error
 	done           chan struct{}
-	err            error // of Wait; valid after done is closed
+	err            error // of Wait; valid once done is closed
 }
 
 func newChild(path string, command Command) *child {
@@ -136,14 +137,14 @@ func newChild(path string, command Command) *child {
 		c.openOutputFiles()
 		return c
 	}
-	// A child must not go on when the node process is killed: its successor may
-	// start the same tool on the same device.
+	// A child must not continue when the node process is killed: the next process may start the
+	// same tool on the same device.
 	c.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	return c
 }
 
-// run starts and awaits the child on one thread: Pdeathsig is sent when the
-// thread that forked ends, not the process.
+// run starts the child and waits for it on one thread: Pdeathsig is sent when the thread that
+// forked exits, not the process.
 func (c *child) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -158,7 +159,7 @@ func (c *child) run() {
 	close(c.done)
 }
 
-// exitError is nil when the child exited with 0 by itself.
+// exitError is nil when the child exited with 0 and was not killed.
 func (c *child) exitError(tool string, cause error) error {
 	if c.err == nil && cause == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOutputBytes is how many bytes of each stream are kept; the rest is read and dropped.
+// maxOutputBytes is how many bytes of each stream are kept: the last ones; the rest is discarded.
 const maxOutputBytes = 64 << 10
 
 // maxErrorBytes is how much of stderr goes into an error.
@@ -39,27 +39,27 @@ func (b *tailBuffer) bytes() []byte {
 	return append([]byte(nil), b.buf...)
 }
 
-// lastLine is the end of the output in one line, fit for an error: what a tool writes need
-// not be UTF-8, and what goes into the log must be.
+// lastLine returns the end of the output as one line of valid UTF-8, for an error: a tool may
+// write any bytes, and records in the log must be UTF-8.
 func (b *tailBuffer) lastLine() string {
 	text := strings.Join(strings.Fields(string(b.bytes())), " ")
 	if over := len(text) - maxErrorBytes; over > 0 {
 		text = text[over:]
 		for len(text) > 0 && !utf8.RuneStart(text[0]) {
-			text = text[1:] // the rest of a character that was cut
+			text = text[1:] // the rest of a truncated character
 		}
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// outputFile is a stream of a child that may outlive this process. A pipe would end with its
-// reader, and the child with the first word that it says then.
+// outputFile is an output stream of a child that may outlive this process. A pipe would break with
+// its reader, and SIGPIPE would kill the child at its next write.
 type outputFile struct {
 	file   *os.File
 	buffer io.Writer
 }
 
-// openOutputFiles gives the child files in memory to write to. Without them it has pipes.
+// openOutputFiles lets the child write to files in memory; if that fails, to pipes.
 func (c *child) openOutputFiles() {
 	for _, stream := range []*io.Writer{&c.cmd.Stdout, &c.cmd.Stderr} {
 		fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
@@ -72,10 +72,10 @@ func (c *child) openOutputFiles() {
 	}
 }
 
-// readOutputFiles reads what the child wrote, when it has ended.
+// readOutputFiles reads what the child wrote, once it has exited.
 func (c *child) readOutputFiles() {
 	for _, k := range c.files {
-		_, _ = io.Copy(k.buffer, io.NewSectionReader(k.file, 0, 1<<62)) // output is for errors
+		_, _ = io.Copy(k.buffer, io.NewSectionReader(k.file, 0, 1<<62)) // best effort: the output is for errors
 		k.file.Close()
 	}
 	c.files = nil

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// maxDepth is how far below the root a kubelet's pods can be: those of a kubelet
-	// that runs in a container are below the container's own group.
+	// maxDepth is how many levels below the root a kubelet's pods can be: those of a kubelet that
+	// runs in a container are below the container's own group.
 	maxDepth = 5
-	// maxDirsScanned bounds the groups that are looked at.
+	// maxDirsScanned bounds how many groups are scanned.
 	maxDirsScanned = 10_000
 )
 
-// isKubepodsGroup tells whether a group holds a kubelet's pods: kubepods.slice with the systemd
-// driver, kubepods with cgroupfs, and NAME-kubepods.slice where the kubelet has a root
-// of its own, as in kind.
+// isKubepodsGroup reports whether a group contains a kubelet's pods: kubepods.slice with the
+// systemd driver, kubepods with cgroupfs, and NAME-kubepods.slice where the kubelet has a cgroup
+// root of its own, as in kind.
 func isKubepodsGroup(name string) bool {
 	return name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice")
 }
 
-// groupDirs are the folders of the named group, or of all kubelets' pods. It looks anew
-// each time: a kubelet makes its groups when it likes.
+// groupDirs returns the directories of the configured group, or of all kubelets' pods. It scans
+// each time: a kubelet may create its groups later.
 func (t *Throttle) groupDirs() ([]string, error) {
 	switch {
 	case t.group != "":
@@ -40,7 +40,7 @@ func (t *Throttle) groupDirs() ([]string, error) {
 			if looked++; looked > maxDirsScanned {
 				break
 			}
-			entries, _ := os.ReadDir(dir) // one that is gone meanwhile has none
+			entries, _ := os.ReadDir(dir) // a group that was removed meanwhile has none
 			for _, e := range entries {
 				switch path := filepath.Join(dir, e.Name()); {
 				case !e.IsDir():

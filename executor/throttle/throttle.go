@@ -1,17 +1,17 @@
-// Package throttle puts a volume's I/O limits in force (ControllerModifyVolume):
-// it writes them, for the volume's block device, into the control group in which
-// the writers run.
+// Package throttle applies a volume's I/O limits (ControllerModifyVolume): it writes
+// them, for the volume's block device, into the control group in which the writers
+// run.
 //
 // With cgroup v2 that is io.max of one group: pods are below it, and a limit of a group
-// bounds all groups below it together. A group that is not named is found, wherever the
-// kubelet keeps its pods. With cgroup v1 it is blkio.throttle.*_device of one group, and
-// bounds the processes of that very group only, not of those below it: there the group
-// that the writers themselves are in must be named.
+// bounds all groups below it together. If no group is configured, the groups of the
+// kubelets' pods are found automatically. With cgroup v1 it is blkio.throttle.*_device
+// of one group, and bounds the processes of that very group only, not of those below
+// it: there the group that the writers themselves are in must be configured.
 //
-// A limit is kept by the kernel with the device's number, not with what is
-// attached to it: it outlives a loop device's image and would bound the next one.
-// So limits are applied at every staging, zero ones too, and ended before a device
-// is detached.
+// The kernel keeps a limit by the device's number, independently of the device's
+// content: it outlives a loop device's image and would bound the next one. So limits
+// are applied at every staging, zero ones too, and removed before a device is
+// deactivated.
 package throttle
 
 import (
@@ -35,7 +35,7 @@ var _ executor.Throttle = (*Throttle)(nil)
 
 // Config says where limits are written.
 type Config struct {
-	// Group is the control group, relative to the hierarchy's root; empty: those of the
+	// Group is the control group, relative to the hierarchy's root; empty: the groups of the
 	// kubelets' pods.
 	Group string
 }
@@ -43,12 +43,12 @@ type Config struct {
 // Throttle implements executor.Throttle.
 type Throttle struct {
 	root    string // of the hierarchy
-	group   string // below it; empty: to be found
+	group   string // below it; empty: found automatically
 	version int    // of the hierarchy: 1 or 2
 }
 
-// New finds the hierarchy that bounds I/O: v2 where it has the controller, else
-// v1's blkio. That the group is there is looked at by Apply: pods may come later.
+// New finds the hierarchy that controls I/O: v2 where it has the io controller, else v1's blkio.
+// The group itself is looked up by Apply: pods may be created later.
 func New(cfg Config) (*Throttle, error) {
 	if cfg.Group != "" && !filepath.IsLocal(cfg.Group) {
 		return nil, fmt.Errorf("the control group %q is not a path below the hierarchy's root", cfg.Group)
@@ -91,10 +91,10 @@ func hasWord(path, word string) bool {
 	return false
 }
 
-// NeedsGroup tells whether limits are put in force only where a group is named.
+// NeedsGroup reports whether limits can be applied only when a group is configured.
 func (t *Throttle) NeedsGroup() bool { return t.version == 1 && t.group == "" }
 
-// Check tells whether limits can be put in force now.
+// Check returns why limits cannot be applied now; nil when they can.
 func (t *Throttle) Check() error {
 	groups, err := t.groupDirs()
 	if err != nil {
@@ -110,8 +110,8 @@ func (t *Throttle) Check() error {
 	return nil
 }
 
-// Apply writes the limits for the device and reads them back. Where the group is
-// missing there is nothing to end; limits that are not zero are then Precondition.
+// Apply writes the limits for the device and reads them back. Without the group there is nothing
+// to remove, so zero limits succeed; other limits are then Precondition.
 func (t *Throttle) Apply(ctx context.Context, device executor.Device, limits fsm.Limits) error {
 	if !device.Active() {
 		return fsm.Reject(fsm.Precondition, "limits need an attached device")
@@ -140,7 +140,7 @@ func (t *Throttle) Apply(ctx context.Context, device executor.Device, limits fsm
 	return nil
 }
 
-// missingGroupError says what is missing on the host.
+// missingGroupError is Precondition, with the remedy, when the control group is missing.
 func missingGroupError(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fsm.Reject(fsm.Precondition, "the control group %s is missing, or does not bound I/O: name the writers' group with --io-cgroup, and enable the io controller in the groups above it", dir)
@@ -148,17 +148,17 @@ func missingGroupError(dir string, err error) error {
 	return fmt.Errorf("limit I/O in %s: %w", dir, err)
 }
 
-// deviceNumber is the device as control groups name it.
+// deviceNumber is the device's number in the form of control group files.
 func deviceNumber(d executor.Device) string {
 	return fmt.Sprintf("%d:%d", unix.Major(d.Number), unix.Minor(d.Number))
 }
 
-// limitLine is one file and what a device's line in it must be.
+// limitLine is a file and the line in it for one device.
 type limitLine struct {
 	file string
-	// value is written behind the device's number.
+	// value is written after the device's number.
 	value string
-	// expected is what the line then says; empty: there is none.
+	// expected is the line afterwards; empty: none.
 	expected string
 }
 
@@ -172,7 +172,7 @@ func (t *Throttle) limitLines(dir string, l fsm.Limits) []limitLine {
 	}
 }
 
-// iops leaves out what the kernel takes for no limit.
+// iops omits values that the kernel treats as no limit.
 func iops(n uint64) uint64 {
 	if n >= math.MaxUint32 {
 		return 0
@@ -188,7 +188,7 @@ func v1Line(dir, kind string, limit uint64) limitLine {
 	return s
 }
 
-// v2Line is a line of io.max; a device without limits has none.
+// v2Line is the line of io.max; a device without limits has none.
 func v2Line(file string, l fsm.Limits) limitLine {
 	s := limitLine{file: file, value: fmt.Sprintf("rbps=%s wbps=%s riops=%s wiops=%s",
 		limitOrMax(l.ReadBPS), limitOrMax(l.WriteBPS), limitOrMax(iops(l.ReadIOPS)), limitOrMax(iops(l.WriteIOPS)))}
@@ -205,7 +205,7 @@ func limitOrMax(limit uint64) string {
 	return fmt.Sprint(limit)
 }
 
-// apply writes the device's line, unless it is as it should be, and reads it back.
+// apply writes the device's line, unless it is already as expected, and reads it back.
 func (s limitLine) apply(device string) error {
 	have, err := s.current(device)
 	if err != nil || have == s.expected {
@@ -225,7 +225,7 @@ func (s limitLine) apply(device string) error {
 	return err
 }
 
-// current is what the file says of the device; empty when nothing.
+// current returns the device's line; empty when there is none.
 func (s limitLine) current(device string) (string, error) {
 	text, err := os.ReadFile(s.file)
 	if err != nil {
