@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// FakeBackend is a pool in memory. It outlives the executors that use it, as a disk does.
+// FakeBackend is a pool in memory. It survives the executors that use it, as a disk does.
 type FakeBackend struct {
 	mu         sync.Mutex
 	fail       func(countEffect string, id fsm.VolumeID) error
 	fullCopies bool  // it cannot share blocks
-	rate       int64 // bytes a second; 0: 1 GiB
+	rate       int64 // bytes a second; 0: 1 GiB/s
 	absent     bool
 	images     map[fsm.VolumeID]int64
 	unfinished map[fsm.VolumeID]bool
@@ -28,7 +28,7 @@ type FakeBackend struct {
 	unfinishedSnapshots map[fsm.SnapshotID]bool
 }
 
-// NewFakeBackend is an empty pool.
+// NewFakeBackend returns an empty pool.
 func NewFakeBackend() *FakeBackend {
 	return &FakeBackend{
 		images: map[fsm.VolumeID]int64{}, unfinished: map[fsm.VolumeID]bool{}, active: map[fsm.VolumeID]executor.Device{}, effects: map[string]int{},
@@ -40,74 +40,75 @@ var _ executor.Backend = (*FakeBackend)(nil)
 
 var errAbsent = errors.New("the pool is absent")
 
-// ID is always the same.
+// ID returns always the same id.
 func (f *FakeBackend) ID() fsm.PoolID { return "hp-fake" }
 
-// Kind is "loopfile", for which it stands in.
+// Kind returns "loopfile", the backend that it stands in for.
 func (f *FakeBackend) Kind() string { return "loopfile" }
 
-// SetFail has fail asked before each effect ("create", "remove", "attach", "detach",
-// "create-from", "grow"; by the snapshot's id "cut" and "remove-snapshot"), which it may fail.
+// SetFail sets a function that is called before each effect, which fails with the error it
+// returns. Effects are "create", "remove", "attach", "detach", "create-from", "grow", and with the
+// snapshot's id "cut" and "remove-snapshot".
 func (f *FakeBackend) SetFail(fail func(effect string, id fsm.VolumeID) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fail = fail
 }
 
-// SetFullCopies makes it a pool that cannot share blocks, or one that can.
+// SetFullCopies sets whether the pool cannot share blocks.
 func (f *FakeBackend) SetFullCopies(full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fullCopies = full
 }
 
-// SetRate is for what CopyRate says, in bytes a second.
+// SetRate sets what CopyRate returns, in bytes a second.
 func (f *FakeBackend) SetRate(rate int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rate = rate
 }
 
-// SetAbsent takes the pool away or brings it back.
+// SetAbsent makes the pool absent or present.
 func (f *FakeBackend) SetAbsent(absent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.absent = absent
 }
 
-// InterruptCreate leaves what a crash in the middle of Create leaves.
+// InterruptCreate leaves what a crash during Create leaves.
 func (f *FakeBackend) InterruptCreate(id fsm.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unfinished[id] = true
 }
 
-// LoseImage makes the image vanish, as a careless operator does.
+// LoseImage removes the image, as a careless operator does.
 func (f *FakeBackend) LoseImage(id fsm.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.images, id)
 }
 
-// Effects is how often an effect was brought about on a volume, or it was looked
-// at ("observe").
+// Effects returns how often an effect was carried out on a volume, or how often the volume was
+// observed ("observe").
 func (f *FakeBackend) Effects(effect string, id fsm.VolumeID) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.effects[effect+string(id)]
 }
 
-// Images and Attached count what is there.
+// Images returns how many images there are.
 func (f *FakeBackend) Images() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.images) + len(f.unfinished)
 }
 
-// ActiveDevices is how many devices there are.
+// ActiveDevices returns how many volumes are activated.
 func (f *FakeBackend) ActiveDevices() int { f.mu.Lock(); defer f.mu.Unlock(); return len(f.active) }
 
-// Facts are made up.
+// Facts returns invented facts.
 func (f *FakeBackend) Facts(context.Context) executor.PoolFacts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +118,7 @@ func (f *FakeBackend) Facts(context.Context) executor.PoolFacts {
 	return executor.PoolFacts{ID: f.ID(), Free: 1 << 40, Capacity: 1 << 40}
 }
 
-// Observe looks at one volume.
+// Observe returns the state of one volume.
 func (f *FakeBackend) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, error) {
 	if err := checkID(id); err != nil {
 		return executor.Device{}, err
@@ -140,7 +141,8 @@ func (f *FakeBackend) observe(id fsm.VolumeID) executor.Device {
 	return d
 }
 
-// countEffect counts, after asking whether it fails. Called without the lock.
+// countEffect counts an effect, unless the function of SetFail fails it. The lock must not be
+// held.
 func (f *FakeBackend) countEffect(name string, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -165,7 +167,7 @@ func (f *FakeBackend) injectFailure(name string, id fsm.VolumeID) error {
 	return nil
 }
 
-// Create makes an image.
+// Create creates an image.
 func (f *FakeBackend) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err := f.countEffect("create", id); err != nil {
 		return err
@@ -181,7 +183,7 @@ func (f *FakeBackend) Create(_ context.Context, id fsm.VolumeID, size int64) err
 	return nil
 }
 
-// Remove removes it.
+// Remove removes the image.
 func (f *FakeBackend) Remove(_ context.Context, id fsm.VolumeID) error {
 	if err := f.countEffect("remove", id); err != nil {
 		return err
@@ -200,7 +202,7 @@ func (f *FakeBackend) Remove(_ context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
-// Attach makes a device.
+// Activate creates the volume's device.
 func (f *FakeBackend) Activate(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
 	if err := f.countEffect("attach", id); err != nil {
 		return executor.Device{}, err
@@ -221,7 +223,7 @@ func (f *FakeBackend) Activate(_ context.Context, id fsm.VolumeID, readOnly bool
 	return f.observe(id), nil
 }
 
-// Detach ends it.
+// Deactivate removes the volume's device.
 func (f *FakeBackend) Deactivate(_ context.Context, id fsm.VolumeID) error {
 	if err := f.countEffect("detach", id); err != nil {
 		return err
@@ -235,7 +237,7 @@ func (f *FakeBackend) Deactivate(_ context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
-// Inventory lists it all.
+// Inventory lists all images and devices.
 func (f *FakeBackend) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,7 +270,7 @@ func checkID(id fsm.VolumeID) error {
 	return nil
 }
 
-// Owner is the volume whose device has the path now.
+// Owner returns the volume whose device has the path now.
 func (f *FakeBackend) Owner(path string) (fsm.VolumeID, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,7 +282,7 @@ func (f *FakeBackend) Owner(path string) (fsm.VolumeID, bool) {
 	return "", false
 }
 
-// Reboot ends all devices, as a restart of the host does.
+// Reboot removes all devices, as a restart of the host does.
 func (f *FakeBackend) Reboot() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 
 var _ executor.SnapshotBackend = (*FakeBackend)(nil)
 
-// BlockBytes is the block that the fake keeps content in, in bytes.
+// BlockBytes is the size of the blocks in which the fake stores content, in bytes.
 const BlockBytes = 4096
 
-// blocks is content by block number; what is not there reads as zero. A block is
-// replaced whole, so copies of the map share blocks.
+// blocks is content by block number; a missing block reads as zero. Blocks are replaced, never
+// changed, so copies of the map share them.
 type blocks map[int64]*[BlockBytes]byte
 
-// fakeSnapshot is a cut that is kept.
+// fakeSnapshot is a snapshot of a volume's content.
 type fakeSnapshot struct {
 	size    int64
 	content blocks
 }
 
-// Write puts bytes into a volume, as a writer on its device does.
+// Write writes bytes into a volume, as a writer on its device does.
 func (f *FakeBackend) Write(id fsm.VolumeID, at int64, data []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,14 +44,14 @@ func (f *FakeBackend) Write(id fsm.VolumeID, at int64, data []byte) {
 	}
 }
 
-// Read is a volume's whole content.
+// Read returns a volume's complete content.
 func (f *FakeBackend) Read(id fsm.VolumeID) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.content[id].bytes(f.images[id])
 }
 
-// ReadSnapshot is a snapshot's whole content; nil when it is not there.
+// ReadSnapshot returns a snapshot's complete content; nil when it does not exist.
 func (f *FakeBackend) ReadSnapshot(id fsm.SnapshotID) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,35 +72,35 @@ func (b blocks) bytes(size int64) []byte {
 	return all
 }
 
-// Snapshots counts what is there, finished or not.
+// Snapshots returns how many snapshots there are, finished or not.
 func (f *FakeBackend) Snapshots() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.snapshots) + len(f.unfinishedSnapshots)
 }
 
-// InterruptSnapshot leaves what a crash in the middle of Cut leaves.
+// InterruptSnapshot leaves what a crash during TakeSnapshot leaves.
 func (f *FakeBackend) InterruptSnapshot(id fsm.SnapshotID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unfinishedSnapshots[id] = true
 }
 
-// LoseSnapshot makes a snapshot vanish, as a careless operator does.
+// LoseSnapshot removes a snapshot, as a careless operator does.
 func (f *FakeBackend) LoseSnapshot(id fsm.SnapshotID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.snapshots, id)
 }
 
-// SharesBlocks is true unless SetFullCopies said otherwise.
+// SharesBlocks returns true unless SetFullCopies was called.
 func (f *FakeBackend) SharesBlocks() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.fullCopies
 }
 
-// CopyRate is what SetRate said, or 1 GiB a second.
+// CopyRate returns what SetRate set, or 1 GiB a second.
 func (f *FakeBackend) CopyRate(context.Context) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +113,7 @@ func (f *FakeBackend) CopyRate(context.Context) (int64, error) {
 	return 1 << 30, nil
 }
 
-// ObserveSnapshot looks at one snapshot.
+// ObserveSnapshot returns the state of one snapshot.
 func (f *FakeBackend) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (executor.Device, error) {
 	if err := checkSnapshotID(id); err != nil {
 		return executor.Device{}, err
@@ -131,7 +131,7 @@ func (f *FakeBackend) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (exe
 	return d, nil
 }
 
-// Allocated counts blocks.
+// Allocated returns the bytes of the volume's blocks.
 func (f *FakeBackend) Allocated(_ context.Context, id fsm.VolumeID) (int64, error) {
 	if err := f.countEffect("", id); err != nil {
 		return 0, err
@@ -144,7 +144,7 @@ func (f *FakeBackend) Allocated(_ context.Context, id fsm.VolumeID) (int64, erro
 	return int64(len(f.content[id])) * BlockBytes, nil
 }
 
-// TakeSnapshot keeps the content as it is now.
+// TakeSnapshot stores the content as it is now.
 func (f *FakeBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
 	if err := f.countSnapshotEffect("cut", id); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (f *FakeBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id 
 	return nil
 }
 
-// reportCopyProgress tells of a copy's progress where the pool copies. Called with the lock.
+// reportCopyProgress reports the progress of a copy, if the pool copies. The lock is held.
 func (f *FakeBackend) reportCopyProgress(ctx context.Context, content blocks, progress executor.Progress) error {
 	total := int64(len(content)) * BlockBytes
 	for done := int64(0); f.fullCopies && done < total; {
@@ -181,7 +181,7 @@ func (f *FakeBackend) reportCopyProgress(ctx context.Context, content blocks, pr
 	return ctx.Err()
 }
 
-// RemoveSnapshot removes it.
+// RemoveSnapshot removes the snapshot.
 func (f *FakeBackend) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error {
 	if err := f.countSnapshotEffect("remove-snapshot", id); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (f *FakeBackend) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error
 	return nil
 }
 
-// CreateFrom makes an image with a source's content.
+// CreateFrom creates an image with a source's content.
 func (f *FakeBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
 	if err := f.countEffect("create-from", id); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (f *FakeBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int6
 	return nil
 }
 
-// truncated is the content without what is at an offset or behind it.
+// truncated is the content up to a size; the rest is dropped.
 func (b blocks) truncated(size int64) blocks {
 	kept := blocks{}
 	for number, block := range b {
@@ -263,7 +263,7 @@ func (f *FakeBackend) findSnapshot(id fsm.SnapshotID) (fakeSnapshot, error) {
 	return s, nil
 }
 
-// Expand makes an image, and its device, larger.
+// Expand extends an image, and its device.
 func (f *FakeBackend) Expand(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err := f.countEffect("grow", id); err != nil {
 		return err
@@ -281,7 +281,7 @@ func (f *FakeBackend) Expand(_ context.Context, id fsm.VolumeID, size int64) err
 	return nil
 }
 
-// Map yields the blocks that are there.
+// Map yields the allocated blocks.
 func (f *FakeBackend) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	return f.walkBlocks(ctx, target, target, from, func(_, now *[BlockBytes]byte) bool { return now != nil }, yield)
 }
@@ -345,7 +345,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// countSnapshotEffect asks whether it fails, by the snapshot's id.
+// countSnapshotEffect is countEffect by a snapshot's id.
 func (f *FakeBackend) countSnapshotEffect(name string, id fsm.SnapshotID) error {
 	if err := checkSnapshotID(id); err != nil {
 		return err

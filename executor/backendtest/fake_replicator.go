@@ -28,27 +28,27 @@ const (
 	syncSource      = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE
 	syncTarget      = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
 
-	// fakeMetadata is what the metadata take of a device below, in bytes.
+	// fakeMetadata is the size of the metadata on a backing device, in bytes.
 	fakeMetadata = 1 << 20
-	// defaultSyncTime is how long a synchronisation takes, where a test does not say it.
+	// defaultSyncTime is how long a synchronisation takes, unless a test sets another time.
 	defaultSyncTime = 20 * time.Millisecond
 )
 
-// FakeLink is the kernels of two hosts that replicate to each other, with what their
-// disks keep. It outlives the executors that use it. It is DRBD as far as order and
-// safety go: a primary that loses its peer freezes and asks its handler.
+// FakeLink is the DRBD of two hosts that replicate to each other, with the content of their disks.
+// It survives the executors that use it. It behaves like DRBD in order and safety: a primary that
+// loses its peer suspends I/O and calls its handler.
 type FakeLink struct {
 	mu           sync.Mutex
-	splitBrains  int // contents that met and did not know of each other
+	splitBrains  int // reconnections of contents with unrelated generations
 	disconnected bool
-	syncTime     time.Duration // a synchronisation
+	syncTime     time.Duration // of one synchronisation
 	nextUUID     uint64
 	sides        [2]*FakeReplicator
 }
 
-// FakeReplicator is one of the two.
+// FakeReplicator is the DRBD of one of the two hosts.
 type FakeReplicator struct {
-	// Handler is asked as the kernel's fence-peer handler is; nil: it dies each time.
+	// Handler is called like the kernel's fence-peer handler; nil: the handler dies each time.
 	Handler func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error)
 
 	link        *FakeLink
@@ -57,24 +57,24 @@ type FakeReplicator struct {
 	files       map[fsm.VolumeID]executor.ResourceConfig
 	steps       map[string]int
 	changed     func(fsm.VolumeID)
-	heldHelpers int // that run pri-on-incon-degr and are held back
+	heldHelpers int // running pri-on-incon-degr helpers that are held back
 }
 
-// fakeDisk survives the host.
+// fakeDisk is what survives a power loss of the host.
 type fakeDisk struct {
 	uuid       uint64
 	history    []uint64
 	consistent bool
 	outdated   bool
 	content    []string
-	// lostBlock: it was the target of a synchronisation before the power went, and lost a block
-	// that neither bitmap names. Marked: its bitmap names all.
+	// lostBlock: it was the target of a synchronisation when the power was lost, and lost a block
+	// that neither bitmap names. bitmapFull: its bitmap names all blocks.
 	lostBlock, bitmapFull bool
-	// fileRemoved: its file was removed, so the device below may have been as well.
+	// fileRemoved: its resource's file was removed, so the backing device may have been as well.
 	fileRemoved bool
 }
 
-// fakeResource does not.
+// fakeResource is the kernel's state, which a power loss removes.
 type fakeResource struct {
 	primary, suspended, discard bool
 	disk, peerDisk              fsmpb.DiskState
@@ -84,7 +84,7 @@ type fakeResource struct {
 
 var _ executor.Replicator = (*FakeReplicator)(nil)
 
-// NewFakeLink is two hosts' kernels without a resource.
+// NewFakeLink returns two hosts' DRBD without a resource.
 func NewFakeLink() *FakeLink {
 	l := &FakeLink{syncTime: defaultSyncTime}
 	for i := range l.sides {
@@ -94,7 +94,7 @@ func NewFakeLink() *FakeLink {
 	return l
 }
 
-// Side is the kernel of one host, 0 or 1.
+// Side returns the DRBD of one host, 0 or 1.
 func (l *FakeLink) Side(i int) *FakeReplicator { return l.sides[i] }
 
 func (r *FakeReplicator) peer() *FakeReplicator {
@@ -104,7 +104,7 @@ func (r *FakeReplicator) peer() *FakeReplicator {
 	return r.link.sides[0]
 }
 
-// SetDisconnected cuts the two hosts apart, or heals that.
+// SetDisconnected disconnects the two hosts, or reconnects them.
 func (l *FakeLink) SetDisconnected(disconnected bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,21 +118,21 @@ func (l *FakeLink) SetDisconnected(disconnected bool) {
 	}
 }
 
-// SplitBrains counts the contents that met and did not know of each other.
+// SplitBrains returns how often contents with unrelated generations were connected.
 func (l *FakeLink) SplitBrains() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.splitBrains
 }
 
-// SetSyncTime says how long the synchronisations take that begin from now on.
+// SetSyncTime sets how long the synchronisations take that start from now on.
 func (l *FakeLink) SetSyncTime(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.syncTime = d
 }
 
-// PowerLoss ends the host's kernel; its disks stay.
+// PowerLoss removes the host's kernel state; its disks stay.
 func (r *FakeReplicator) PowerLoss() {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -145,9 +145,9 @@ func (r *FakeReplicator) PowerLoss() {
 	clear(r.kernel)
 }
 
-// FailDisk makes the kernel give up a disk that has errors, and that lost a block it took
-// before, which neither bitmap names. It gives up none of a resource that it does not have:
-// the host may take it down meanwhile.
+// FailDisk makes the kernel detach a disk with I/O errors that also lost a block it had
+// acknowledged, which neither bitmap names. It does nothing for a resource that is not in the
+// kernel: the host may have taken it down meanwhile.
 func (r *FakeReplicator) FailDisk(id fsm.VolumeID) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *FakeReplicator) FailDisk(id fsm.VolumeID) {
 		return
 	}
 	if k.connection >= connected && p != nil && p.disk == upToDate && (k.primary || p.primary) {
-		r.link.nextUUID += 2 // the other one goes on in a generation of its own
+		r.link.nextUUID += 2 // the other replica continues with a generation of its own
 		d := r.peer().disks[id]
 		d.history, d.uuid = append(d.history, d.uuid), r.link.nextUUID
 	}
@@ -166,8 +166,8 @@ func (r *FakeReplicator) FailDisk(id fsm.VolumeID) {
 	r.detach(id)
 }
 
-// HoldHelper has the kernel's helper for a disk that is given up run until release is
-// called: until then that disk is Failed, and not yet Diskless.
+// HoldHelper keeps the kernel's helper for a detached disk running until release is called: until
+// then that disk is Failed, and not yet Diskless.
 func (r *FakeReplicator) HoldHelper() (release func()) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -184,15 +184,15 @@ func (r *FakeReplicator) HoldHelper() (release func()) {
 	}
 }
 
-// Steps counts how often a step was done.
+// Steps returns how often a step was done.
 func (r *FakeReplicator) Steps(step string) int {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	return r.steps[step]
 }
 
-// Write writes to the primary; acknowledged is false while it is frozen, and for good
-// when it returns an error.
+// Write writes to the primary. acknowledged is false while I/O is suspended; with an error the
+// write has failed for good.
 func (r *FakeReplicator) Write(id fsm.VolumeID, text string) (acknowledged bool, err error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *FakeReplicator) Write(id fsm.VolumeID, text string) (acknowledged bool,
 		return false, errors.New("input/output error")
 	}
 	if k.connection < connected && k.peerDisk != outdated {
-		r.startOwnGeneration(id, k) // what it writes alone is of a generation of its own
+		r.startOwnGeneration(id, k) // what it writes without its peer gets a generation of its own
 	}
 	if k.disk > failed {
 		r.disks[id].content = append(r.disks[id].content, text)
@@ -220,7 +220,7 @@ func (r *FakeReplicator) Write(id fsm.VolumeID, text string) (acknowledged bool,
 	return true, nil
 }
 
-// DiskContent is what the disk of the host holds.
+// DiskContent returns what the host's disk holds.
 func (r *FakeReplicator) DiskContent(id fsm.VolumeID) []string {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -230,7 +230,7 @@ func (r *FakeReplicator) DiskContent(id fsm.VolumeID) []string {
 	return nil
 }
 
-// Primary tells whether the host is, and whether its I/O is frozen.
+// Primary returns whether this side is primary, and whether its I/O is suspended.
 func (r *FakeReplicator) Primary(id fsm.VolumeID) (primary, frozen bool) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -256,7 +256,7 @@ func (l *FakeLink) disconnect(id fsm.VolumeID) {
 	}
 }
 
-// asynchronous: with protocol A the kernel asks without a freeze.
+// asynchronous: with protocol A the kernel calls the handler without suspending I/O.
 func (r *FakeReplicator) asynchronous(id fsm.VolumeID) bool {
 	return r.files[id].Protocol == fsmpb.Protocol_PROTOCOL_A
 }
@@ -291,14 +291,14 @@ func (r *FakeReplicator) handle(id fsm.VolumeID) fsmpb.Verdict {
 	return verdict
 }
 
-// SetHandler changes who is asked.
+// SetHandler replaces the handler.
 func (r *FakeReplicator) SetHandler(handler func(context.Context, fsm.VolumeID) (fsmpb.Verdict, error)) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	r.Handler = handler
 }
 
-// startOwnGeneration is without the peer: with a generation of its own. The caller holds mu.
+// startOwnGeneration continues without the peer, with a new generation. The caller holds mu.
 func (r *FakeReplicator) startOwnGeneration(id fsm.VolumeID, k *fakeResource) {
 	k.suspended, k.peerDisk = false, outdated
 	if d := r.disks[id]; k.disk > diskless {
@@ -308,7 +308,7 @@ func (r *FakeReplicator) startOwnGeneration(id fsm.VolumeID, k *fakeResource) {
 	}
 }
 
-// reconnect connects what waits for its peer. The caller holds mu.
+// reconnect connects both sides if both wait for their peer. The caller holds mu.
 func (l *FakeLink) reconnect(id fsm.VolumeID) {
 	a, b := l.sides[0], l.sides[1]
 	ka, kb := a.kernel[id], b.kernel[id]
@@ -344,7 +344,7 @@ func (l *FakeLink) setConnection(id fsm.VolumeID, la, lb fsmpb.ConnectionState) 
 	}
 }
 
-// synchronise copies in a while. The caller holds mu.
+// synchronise copies after syncTime. The caller holds mu.
 func (l *FakeLink) synchronise(id fsm.VolumeID, from, to *FakeReplicator) {
 	to.disks[id].consistent = false
 	to.kernel[id].disk = inconsistent
@@ -372,15 +372,15 @@ func (l *FakeLink) synchronise(id fsm.VolumeID, from, to *FakeReplicator) {
 	})
 }
 
-// notify says that something changed. The caller holds mu.
+// notify calls the function passed to Watch. The caller holds mu.
 func (r *FakeReplicator) notify(id fsm.VolumeID) {
 	if r.changed != nil {
 		go r.changed(id)
 	}
 }
 
-// begin counts a step and finds the resource, which must be in the kernel. The caller
-// unlocks.
+// begin counts a step and returns the resource, which must be in the kernel. It returns with mu
+// held; the caller unlocks.
 func (r *FakeReplicator) begin(step string, id fsm.VolumeID) (*fakeResource, error) {
 	r.link.mu.Lock()
 	r.steps[step]++

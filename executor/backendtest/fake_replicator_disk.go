@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// CreateMetadata leaves those that are there.
+// CreateMetadata creates metadata; existing ones are kept.
 func (r *FakeReplicator) CreateMetadata(_ context.Context, id fsm.VolumeID) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -18,7 +18,7 @@ func (r *FakeReplicator) CreateMetadata(_ context.Context, id fsm.VolumeID) erro
 	return nil
 }
 
-// RemakeMetadata has nothing that the disk holds count.
+// RemakeMetadata invalidates all content of the disk.
 func (r *FakeReplicator) RemakeMetadata(_ context.Context, id fsm.VolumeID) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -30,7 +30,7 @@ func (r *FakeReplicator) RemakeMetadata(_ context.Context, id fsm.VolumeID) erro
 	return nil
 }
 
-// WipeMetadata removes what a copy has of its source.
+// WipeMetadata removes metadata that were copied from the source.
 func (r *FakeReplicator) WipeMetadata(_ context.Context, id fsm.VolumeID) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -41,9 +41,9 @@ func (r *FakeReplicator) WipeMetadata(_ context.Context, id fsm.VolumeID) error 
 	return nil
 }
 
-// Attach gives the kernel the disk.
+// Attach attaches the disk.
 func (r *FakeReplicator) Attach(_ context.Context, id fsm.VolumeID) error {
-	_, _ = r.begin("attach", id) // which may make the resource known
+	_, _ = r.begin("attach", id) // an error is expected when the resource is not in the kernel yet
 	defer r.link.mu.Unlock()
 	d := r.disks[id]
 	switch {
@@ -64,7 +64,7 @@ func (r *FakeReplicator) Attach(_ context.Context, id fsm.VolumeID) error {
 	default:
 		k.disk = consistent
 	}
-	if k.connection >= connected { // it meets its peer anew
+	if k.connection >= connected { // it exchanges its state with its peer again
 		p := r.peer().kernel[id]
 		k.connection, p.connection = connecting, connecting
 		if p.primary && p.disk == upToDate {
@@ -80,7 +80,7 @@ func (r *FakeReplicator) Attach(_ context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
-// Detach takes it away.
+// Detach detaches the disk.
 func (r *FakeReplicator) Detach(_ context.Context, id fsm.VolumeID, _ bool) error {
 	_, err := r.begin("detach", id)
 	defer r.link.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *FakeReplicator) finishDetach(id fsm.VolumeID, k *fakeResource) {
 	r.notify(id)
 }
 
-// Invalidate has this replica copied from its peer.
+// Invalidate makes this replica be copied from its peer.
 func (r *FakeReplicator) Invalidate(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("invalidate", id)
 	defer r.link.mu.Unlock()
@@ -124,14 +124,14 @@ func (r *FakeReplicator) Invalidate(_ context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
-// Resize has nothing to do.
+// Resize does nothing.
 func (r *FakeReplicator) Resize(_ context.Context, id fsm.VolumeID, _ int64) error {
 	_, err := r.begin("resize", id)
 	r.link.mu.Unlock()
 	return err
 }
 
-// Verify finds nothing.
+// Verify finds no difference.
 func (r *FakeReplicator) Verify(_ context.Context, id fsm.VolumeID) error {
 	_, err := r.begin("verify", id)
 	r.link.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Check finds nothing wrong.
+// Check returns nil.
 func (r *FakeReplicator) Check(context.Context) error { return nil }
 
-// Version is that of the kernel it stands in for.
+// Version returns the version that the fake stands in for.
 func (r *FakeReplicator) Version() (version string, replicas uint32) { return "8.4.11", 2 }
 
-// BackingSize and Room differ by the metadata.
+// BackingSize adds the size of the metadata.
 func (r *FakeReplicator) BackingSize(size int64) int64 { return size + fakeMetadata }
 
-// BackingCapacity is the inverse of Backing.
+// BackingCapacity is the inverse of BackingSize.
 func (r *FakeReplicator) BackingCapacity(backing int64) int64 { return max(0, backing-fakeMetadata) }
 
-// Observe looks at the kernel and at the disk.
+// Observe returns the state of the kernel and of the disk.
 func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.ResourceStatus, error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -55,7 +55,7 @@ func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint3
 	return m, nil
 }
 
-// ListSuspended lists what is frozen.
+// ListSuspended returns the volumes whose I/O is suspended.
 func (r *FakeReplicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *FakeReplicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) 
 	return all, nil
 }
 
-// ListResources lists what is in the kernel or in files.
+// ListResources returns the volumes that are in the kernel or have a file.
 func (r *FakeReplicator) ListResources(context.Context) ([]fsm.VolumeID, error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -93,14 +93,14 @@ func (r *FakeReplicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) 
 	return ctx.Err()
 }
 
-// Resource is what the file says.
+// Resource returns the volume's configuration file.
 func (r *FakeReplicator) Resource(id fsm.VolumeID) executor.ResourceConfig {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	return r.files[id]
 }
 
-// Owner is the volume whose device has the path now.
+// Owner returns the volume whose device has the path now.
 func (r *FakeReplicator) Owner(path string) (fsm.VolumeID, bool) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Configure keeps the file.
+// Configure stores the resource's file.
 func (r *FakeReplicator) Configure(_ context.Context, f executor.ResourceConfig) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -19,15 +19,15 @@ func (r *FakeReplicator) Configure(_ context.Context, f executor.ResourceConfig)
 	return nil
 }
 
-// Adjust changes nothing here.
+// Adjust does nothing.
 func (r *FakeReplicator) Adjust(_ context.Context, id fsm.VolumeID) error {
 	_, err := r.begin("adjust", id)
 	r.link.mu.Unlock()
 	return err
 }
 
-// RemoveConfig removes the file. The metadata stay as long as the device below: the next one
-// under the same id is given its own.
+// RemoveConfig removes the file. The metadata stay as long as the backing device: the next one
+// under the same id gets its own.
 func (r *FakeReplicator) RemoveConfig(_ context.Context, id fsm.VolumeID) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *FakeReplicator) RemoveConfig(_ context.Context, id fsm.VolumeID) error 
 	return nil
 }
 
-// Connect begins to wait for the peer.
+// Connect starts waiting for the peer.
 func (r *FakeReplicator) Connect(_ context.Context, id fsm.VolumeID, discard bool) error {
 	k, err := r.begin("connect", id)
 	defer r.link.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *FakeReplicator) Connect(_ context.Context, id fsm.VolumeID, discard boo
 	return nil
 }
 
-// Disconnect is by force.
+// Disconnect ends the connection, always with force.
 func (r *FakeReplicator) Disconnect(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("disconnect", id)
 	defer r.link.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *FakeReplicator) Disconnect(_ context.Context, id fsm.VolumeID) error {
 	return err
 }
 
-// NewUUID makes the first generation of both.
+// NewUUID creates the first current UUID on both sides.
 func (r *FakeReplicator) NewUUID(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("new-uuid", id)
 	defer r.link.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *FakeReplicator) NewUUID(_ context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
-// SetPrimary asks the handler where there is no peer.
+// SetPrimary makes this side primary; it calls the handler when it has no peer.
 func (r *FakeReplicator) SetPrimary(_ context.Context, id fsm.VolumeID, force bool) error {
 	k, err := r.begin("set-primary", id)
 	switch {
@@ -125,7 +125,7 @@ func (r *FakeReplicator) SetPrimary(_ context.Context, id fsm.VolumeID, force bo
 	return nil
 }
 
-// SetSecondary ends that.
+// SetSecondary makes this side secondary.
 func (r *FakeReplicator) SetSecondary(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("set-secondary", id)
 	defer r.link.mu.Unlock()
@@ -139,7 +139,7 @@ func (r *FakeReplicator) SetSecondary(_ context.Context, id fsm.VolumeID) error 
 	return nil
 }
 
-// ResumeIO ends a freeze.
+// ResumeIO resumes suspended I/O.
 func (r *FakeReplicator) ResumeIO(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("resume-io", id)
 	defer r.link.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *FakeReplicator) ResumeIO(_ context.Context, id fsm.VolumeID) error {
 	return err
 }
 
-// Down takes the resource out of the kernel.
+// Down removes the resource from the kernel.
 func (r *FakeReplicator) Down(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("down", id)
 	defer r.link.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package backendtest is one suite for every backend: what the executor relies
-// on, said as tests. It also has the backend in memory that the executor's own
-// tests use, which the suite keeps honest.
+// Package backendtest is one test suite for every backend: what the executor relies on, as tests.
+// It also has a backend and a replicator in memory for the executor's own tests; the suite runs on
+// the backend, too.
 package backendtest
 
 import (
@@ -14,27 +14,28 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// VolumeBytes is of the volumes that the suite makes, in bytes.
+// VolumeBytes is the size of the volumes that the suite creates, in bytes.
 const VolumeBytes = 16 << 20
 
-// Harness is a backend on a new empty pool, and the means to hurt it.
+// Harness is a backend on a new empty pool, with functions that damage it.
 type Harness struct {
-	// Backend is under test.
+	// Backend is the backend under test.
 	Backend executor.Backend
-	// Reopen is the backend as a restarted process finds it.
+	// Reopen opens the pool again, as a restarted process does.
 	Reopen func() executor.Backend
-	// InterruptCreate leaves what a crash in the middle of Create leaves.
+	// InterruptCreate leaves what a crash during Create leaves.
 	InterruptCreate func(t *testing.T, id fsm.VolumeID)
-	// SetAbsent takes the pool away, as an unmount does, and brings it back.
+	// SetAbsent makes the pool absent, as an unmount does, or present again.
 	SetAbsent func(t *testing.T, absent bool)
-	// RequireUntouched fails the test when anything was made where an absent pool would be.
+	// RequireUntouched fails the test when anything was created where an absent pool would be.
 	RequireUntouched func(t *testing.T)
 }
 
-// NewID is a volume id that nobody else uses.
+// NewID returns a new, random volume id.
 func NewID() fsm.VolumeID { return fsm.VolumeID("hf-" + uuid.NewString()) }
 
-// RunBackendSuite runs the suite. Each test has a pool of its own.
+// RunBackendSuite runs the suite on the backends that start returns, each test on a pool of its
+// own.
 func RunBackendSuite(t *testing.T, start func(t *testing.T) Harness) {
 	for name, test := range map[string]func(*testing.T, Harness){
 		"an image is made once, asked twice":                       testCreate,

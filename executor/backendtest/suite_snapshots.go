@@ -12,30 +12,31 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// SnapshotHarness is a backend that has snapshots, and the means to write to its
-// volumes and to read what it keeps.
+// SnapshotHarness is a backend that has snapshots, with functions that write to its volumes and
+// read its content.
 type SnapshotHarness struct {
 	Harness
-	// Snapshots is the same backend.
+	// Snapshots is the same backend as Harness.Backend.
 	Snapshots executor.SnapshotBackend
-	// ReopenSnapshots is the backend as a restarted process finds it.
+	// ReopenSnapshots opens the pool again, as a restarted process does.
 	ReopenSnapshots func() executor.SnapshotBackend
-	// Write writes to an attached volume's device and leaves the data unsynced.
+	// Write writes to an activated volume's device and leaves the data unsynced.
 	Write func(t *testing.T, id fsm.VolumeID, at int64, data []byte)
-	// Discard makes a range of an attached volume's device read as zero.
+	// Discard makes a range of an activated volume's device read as zero.
 	Discard func(t *testing.T, id fsm.VolumeID, at, length int64)
-	// Read is the content of a volume, through its device when it is attached.
+	// Read returns the content of a volume, through its device when it is activated.
 	Read func(t *testing.T, id fsm.VolumeID) []byte
-	// ReadSnapshot is the content of a snapshot.
+	// ReadSnapshot returns the content of a snapshot.
 	ReadSnapshot func(t *testing.T, id fsm.SnapshotID) []byte
-	// InterruptSnapshot leaves what a crash in the middle of Cut leaves.
+	// InterruptSnapshot leaves what a crash during TakeSnapshot leaves.
 	InterruptSnapshot func(t *testing.T, id fsm.SnapshotID)
 }
 
-// NewSnapshotID is a snapshot id that nobody else uses.
+// NewSnapshotID returns a new, random snapshot id.
 func NewSnapshotID() fsm.SnapshotID { return fsm.SnapshotID("hs-" + uuid.NewString()) }
 
-// RunSnapshotSuite runs the suite of snapshots, sources, growth and maps.
+// RunSnapshotSuite runs the tests of snapshots, sources, growth and maps on the backends that
+// start returns.
 func RunSnapshotSuite(t *testing.T, start func(t *testing.T) SnapshotHarness) {
 	for name, test := range map[string]func(*testing.T, SnapshotHarness){
 		"a snapshot is what the volume was, and stays it":               testTakeSnapshot,
@@ -63,7 +64,7 @@ func RunSnapshotSuite(t *testing.T, start func(t *testing.T) SnapshotHarness) {
 	}
 }
 
-// pattern is data that says where it was written and when.
+// pattern returns data that identifies a write by its seed.
 func pattern(seed byte, length int) []byte {
 	b := make([]byte, length)
 	for i := range b {
@@ -73,7 +74,7 @@ func pattern(seed byte, length int) []byte {
 	return b
 }
 
-// writtenVolume is an attached volume with data at its beginning, middle and end.
+// writtenVolume returns an activated volume with data at its beginning, middle and end.
 func writtenVolume(t *testing.T, h SnapshotHarness) fsm.VolumeID {
 	t.Helper()
 	id := NewID()
@@ -224,7 +225,7 @@ func testCopyRate(t *testing.T, h SnapshotHarness) {
 	require.NoError(t, err)
 	require.Equal(t, first, again, "it is measured once")
 	source := writtenVolume(t, h)
-	takeSnapshot(t, h, source) // by now the data is in the image
+	takeSnapshot(t, h, source) // which writes the data to the image
 	allocated, err := h.Snapshots.Allocated(t.Context(), source)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, allocated, int64(372<<10))

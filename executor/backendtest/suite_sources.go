@@ -46,12 +46,12 @@ func testFromVolume(t *testing.T, h SnapshotHarness) {
 	}
 }
 
-// A replica's device has DRBD's metadata behind the content.
+// testFromContent: a replica's device has DRBD's metadata behind the content.
 func testFromContent(t *testing.T, h SnapshotHarness) {
 	source := writtenVolume(t, h)
 	all := h.Read(t, source)
 	for _, from := range []fsm.Source{{Snapshot: takeSnapshot(t, h, source)}, {Volume: source}} {
-		for _, content := range []int64{100 << 10, VolumeBytes - 4096} { // both amid data
+		for _, content := range []int64{100 << 10, VolumeBytes - 4096} { // both in the middle of data
 			for _, size := range []int64{content, content + 8192, VolumeBytes, 2 * VolumeBytes} {
 				id := NewID()
 				for range 2 {
@@ -106,7 +106,7 @@ func testExpand(t *testing.T, h SnapshotHarness) {
 	require.Equal(t, fsm.Precondition, reason(h.Snapshots.Expand(t.Context(), NewID(), VolumeBytes)))
 }
 
-// collect takes what a map or a delta yields, and looks that it is in order.
+// collect returns what a map or a delta yields, and checks that it is in order.
 func collect(t *testing.T, from int64, ask func(ctx context.Context, yield func(executor.Extent) bool) error) []executor.Extent {
 	t.Helper()
 	var all []executor.Extent
@@ -149,7 +149,7 @@ func apply(onto, from []byte, extents []executor.Extent) {
 	}
 }
 
-// changed are a base and a target with changes of every kind between them.
+// changedSnapshots returns a base and a target with changes of every kind between them.
 func changedSnapshots(t *testing.T, h SnapshotHarness) (base, target fsm.SnapshotID) {
 	t.Helper()
 	source := writtenVolume(t, h)
@@ -200,7 +200,7 @@ func testDeltaResumed(t *testing.T, h SnapshotHarness) {
 		for _, from := range []int64{e.Offset, e.Offset + 4096, e.Offset + e.Length} {
 			got := make([]byte, len(want))
 			copy(got, h.ReadSnapshot(t, base))
-			copy(got, want[:from]) // what the reader has by now
+			copy(got, want[:from]) // the reader has this part already
 			apply(got, want, ask(from))
 			requireSame(t, want, got, "resumed")
 		}
