@@ -7,8 +7,9 @@ func (m Meta) operation(kind OperationKind) *Operation {
 	return &Operation{ID: OperationID(m.Index), Kind: kind, State: OpRunning, Started: m.Now, Deadline: m.Now.Add(operationDeadline)}
 }
 
-// id is the operation's, or a new one's where there is none. A failed volume keeps its
-// operation's id when its removal begins, so that no two operations begin at one index.
+// idOrNew is the operation's id, or a new one's where there is none. A failed volume
+// keeps its operation's id when its removal begins, so that no two operations begin at
+// one index.
 func (o *Operation) idOrNew(m Meta) OperationID {
 	if o == nil {
 		return OperationID(m.Index)

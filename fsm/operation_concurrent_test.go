@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// newLostHost is a volume that n2 took over from n1, which is away and owes the end of its
-// use, as staged on n2.
+// newLostHost is a volume that n2 took over from n1, as staged on n2; n1 is unreachable
+// and has a pending teardown.
 func newLostHost(t *testing.T) *world {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -23,7 +23,7 @@ func newLostHost(t *testing.T) *world {
 	return w
 }
 
-// Limits change while a host that is away owes the end of a publication.
+// Limits change while an unreachable host has a pending teardown.
 func TestLimitsChangeDuringATeardown(t *testing.T) {
 	w := newLostHost(t)
 	c := &fsmpb.ModifyVolume{VolumeId: volumeID(1), Limits: &fsmpb.Limits{ReadIops: 100}}
@@ -46,7 +46,7 @@ func TestNewLimitsEndWithTheHost(t *testing.T) {
 	w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
 }
 
-// At feature level 1 nothing is otherwise than it was.
+// At feature level 1 a volume has one operation at a time.
 func TestAtLevel1OperationsExcludeEachOther(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.ok("node/n3", replicating("n3"))

@@ -13,8 +13,8 @@ func finalFailure(step, why string) *fsmpb.StepFailed {
 	return &fsmpb.StepFailed{Step: step, Error: why, Final: true, NoSpace: true}
 }
 
-// S74: cuts that failed for good reserve nothing once they were cleaned up, and are not
-// known any more; until then who waits finds the reason.
+// S74: snapshots that failed for good reserve nothing once they were cleaned up, and are
+// then forgotten; until then callers that wait find the reason.
 func TestS74_FailedSnapshotsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))
@@ -39,7 +39,7 @@ func TestS74_FailedSnapshotsLeaveNothing(t *testing.T) {
 	require.Zero(t, w.s.SnapshotCount())
 }
 
-// S74: volumes likewise.
+// S74: the same of volumes.
 func TestS74_FailedVolumesLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	for n := 1; n <= 10; n++ {
@@ -79,8 +79,8 @@ func TestS74_WhatWasCancelledLeavesNothing(t *testing.T) {
 	require.Nil(t, w.volume(3).CreateFailure(), "somebody deleted it")
 }
 
-// S74: a host that is lost leaves nothing of what was never made on it; what was Ready
-// is seen to be lost.
+// S74: a host that is lost leaves nothing of what was never created on it; what was Ready
+// is reported as lost.
 func TestS74_ALostHostLeavesNothingThatWasNeverMade(t *testing.T) {
 	w := newWorld(t)
 	w.ok("node/n2", replicating("n2"))
@@ -105,8 +105,9 @@ func TestS74_ALostHostLeavesNothingThatWasNeverMade(t *testing.T) {
 	}
 }
 
-// S74: what was on its way when the making was given up says nothing of the removal, which
-// has the operation's number: that goes on, with the first reason, and waits for no operator.
+// S74: a report that was under way when the create was given up says nothing of the
+// removal, which has the same operation id: the removal continues, with the first reason,
+// and waits for no operator.
 func TestS74_ALateCreateFailureDoesNotFailTheRemoval(t *testing.T) {
 	w := newPair(t)
 	w.ok(controller, createReplicated(1, protocolC))
@@ -128,9 +129,9 @@ func TestS74_ALateCreateFailureDoesNotFailTheRemoval(t *testing.T) {
 	require.Equal(t, "slow", w.snapshot(1).Operation.LastError)
 }
 
-// S74, S19: a group snapshot that was given up is cleaned up at once, and then there is
-// neither a record nor a reservation of it; until then its name waits. Who waits for it
-// finds the reason.
+// S74, S19: an aborted group snapshot is cleaned up at once, and then there is neither a
+// record nor a reservation of it; until then its name is taken, and callers that wait for
+// it find the reason.
 func TestS74_AnAbortedGroupLeavesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		giveUp, end func(*world)
@@ -174,7 +175,7 @@ func TestS74_AnAbortedGroupLeavesNothing(t *testing.T) {
 	}
 }
 
-// S73: a failure that comes late is that of the cut, the removal and the attempt that it names.
+// S73: a late failure is that of the snapshot, the removal and the attempt that it names.
 func TestS73_ASnapshotsFailureIsOfTheOperationThatItNames(t *testing.T) {
 	named := func(n int, id OperationID, attempt uint32) *fsmpb.Observation {
 		f := finalFailure("cut", "late")

@@ -15,8 +15,8 @@ func kindsOf(v *Volume) (kinds []OperationKind) {
 	return kinds
 }
 
-// S73: new limits have an operation of their own beside what a host owes that is away; each
-// is told, retried, failed and ended for itself.
+// S73: new limits are an operation of their own, concurrent with one that is pending on
+// an unreachable host; each is shown, retried, failed and ended by itself.
 func TestS73_ModifyHasAnOperationDuringATeardown(t *testing.T) {
 	w := newLostHost(t)
 	c := &fsmpb.ModifyVolume{VolumeId: volumeID(1), Limits: &fsmpb.Limits{ReadIops: 100}}
@@ -44,7 +44,7 @@ func TestS73_ModifyHasAnOperationDuringATeardown(t *testing.T) {
 	require.Equal(t, []OperationKind{OpTeardown}, kindsOf(w.volume(1)))
 }
 
-// A growth, new limits and the removal of a replica go on beside each other.
+// An expansion, new limits and the removal of a replica run concurrently.
 func TestOperationsOfSeveralKindsRunSideBySide(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -68,7 +68,8 @@ func TestOperationsOfSeveralKindsRunSideBySide(t *testing.T) {
 	require.Nil(t, w.volume(1).Operation)
 }
 
-// What level 1 put off while a teardown had the only place goes on at level 2.
+// What level 1 put off while a teardown was the volume's one operation continues at level
+// 2.
 func TestWhatLevel1DeferredGoesOnAtLevel2(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
@@ -118,8 +119,8 @@ func TestAtLevel1AReplicaThatCannotBeAddedStaysPlanned(t *testing.T) {
 	require.Equal(t, []any{OpFailed, ReplicaPlanned}, []any{w.volume(1).Operation.State, w.volume(1).Replica("host-n3").State})
 }
 
-// newUndersizedReplica is a volume that was grown while n2, which is away, was being removed, and whose
-// other host is lost.
+// newUndersizedReplica is a volume that was expanded while its replica on n2, which is
+// unreachable, was being removed, and whose other host is lost.
 func newUndersizedReplica(t *testing.T) *world {
 	w := newReplicated(t, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -133,8 +134,9 @@ func newUndersizedReplica(t *testing.T) *world {
 	return w
 }
 
-// S117, S71: a volume grows although a host that is away owes the removal of a replica; where
-// that becomes the last copy, nobody is given less than was promised.
+// S117, S71: a volume is expanded although the removal of a replica is pending on an
+// unreachable host; where that one becomes the last copy, the volume is never smaller
+// than was promised.
 func TestS117_ARestoredUndersizedReplicaIsExpandedBeforeUse(t *testing.T) {
 	w := newUndersizedReplica(t)
 	v := w.volume(1)
@@ -154,7 +156,7 @@ func TestS117_ARestoredUndersizedReplicaIsExpandedBeforeUse(t *testing.T) {
 	w.ok(controller, publish(1, "n2"))
 }
 
-// S117: the fault that breaks it: a replica that is taken back without being grown.
+// S117: the planted bug: a replica takes part again without being expanded.
 func TestS117_CheckFindsAnUndersizedReplicaThatNobodyExpands(t *testing.T) {
 	for name, plant := range map[string]func(*Volume){
 		"nobody is asked":      func(v *Volume) { v.endOperation(OpExpand) },
@@ -172,7 +174,7 @@ func TestS117_CheckFindsAnUndersizedReplicaThatNobodyExpands(t *testing.T) {
 	}
 }
 
-// What many volumes begin in one entry has numbers of its own (S110).
+// Operations that many volumes begin in one entry have ids of their own (S110).
 func TestS110_OneLostHostExpandsManyReplicas(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.readyReplicated(2, createReplicated(2, protocolC))
@@ -188,15 +190,16 @@ func TestS110_OneLostHostExpandsManyReplicas(t *testing.T) {
 	require.NotEqual(t, w.volume(1).OperationOf(OpExpand).ID, w.volume(2).OperationOf(OpExpand).ID)
 }
 
-// At feature level 1 a replica that is being removed keeps its volume from growing.
+// At feature level 1 a replica that is being removed keeps its volume from being
+// expanded.
 func TestAtLevel1ALeavingReplicaBlocksAnExpansion(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.twice(controller, removeReplica("n2"))
 	w.rejected(Busy, controller, expandVolume(1, 2*gib, 0))
 }
 
-// A side that is being made keeps the volume from growing, so does the end of a publication
-// that a side owes.
+// A replica that is being created keeps the volume from being expanded, and so does a
+// teardown that is pending on one of its hosts.
 func TestWhatBlocksAnExpansion(t *testing.T) {
 	w := replaced(t)
 	w.rejected(Busy, controller, expandVolume(1, 2*gib, 0))

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// requestedReplicas checks how many replicas are asked for, and how they replicate.
+// requestedReplicas checks how many replicas are requested, and how they replicate.
 func requestedReplicas(c *fsmpb.CreateVolume) *Rejection {
 	switch {
 	case c.GetReplicas() > maxReplicas:
@@ -19,7 +19,7 @@ func requestedReplicas(c *fsmpb.CreateVolume) *Rejection {
 	return nil
 }
 
-// protocolOf is the protocol that is asked for; C where none is.
+// protocolOf is the requested protocol; C where none is.
 func protocolOf(c *fsmpb.CreateVolume) fsmpb.Protocol {
 	if c.GetProtocol() == fsmpb.Protocol_PROTOCOL_A {
 		return fsmpb.Protocol_PROTOCOL_A
@@ -27,7 +27,7 @@ func protocolOf(c *fsmpb.CreateVolume) fsmpb.Protocol {
 	return fsmpb.Protocol_PROTOCOL_C
 }
 
-// hasReplicasOf tells whether the volume has the replicas that are asked for.
+// hasReplicasOf tells whether the volume has the requested replicas.
 func (v *Volume) hasReplicasOf(c *fsmpb.CreateVolume) bool {
 	if v.Replication == nil {
 		return c.GetReplicas() <= 1
@@ -71,9 +71,9 @@ func (w *placementRequest) admits(n *Node) bool {
 	return n.canHoldReplicas() && !slices.Contains(w.excluded, n.ID) && (w.avoidZone == "" || n.segment(ZoneKey).Value != w.avoidZone)
 }
 
-// placeSecondReplica is placePeerReplica for a volume that is made: where two topologies or more are
-// required, two of them are used, or nothing is made. One that lost a replica takes
-// another wherever there is one.
+// placeSecondReplica is placePeerReplica for a volume that is being created: where two
+// topologies or more are required, two of them are used, or nothing is created. A volume
+// that lost a replica gets another one wherever there is room.
 func (s *State) placeSecondReplica(w *placementRequest, first NodeID) (Replica, *Rejection) {
 	n, ok := s.Node(first)
 	if !ok || !s.level2() || !severalTerms(w.requisite) {

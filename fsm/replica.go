@@ -32,7 +32,7 @@ type Replication struct {
 	Leaving []HostID
 }
 
-// Primary is the right of one host, in one boot, to be primary.
+// PrimaryGrant is the right of one host, in one boot, to be primary.
 type PrimaryGrant struct {
 	Node  NodeID
 	Host  HostID

@@ -107,7 +107,8 @@ func TestTheLastReplicaThatIsUpToDateStays(t *testing.T) {
 	}
 }
 
-// A loser that does not come back is replaced; it still owes its teardown and its device.
+// An outdated replica whose host does not come back is replaced; its teardown and the
+// removal of its device stay pending.
 func TestAnUnreachableOutdatedReplicaIsReplaced(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.ok("node/n3", replicating("n3"))
@@ -169,7 +170,8 @@ func TestAReplicatedVolumeGrowsWhenBothHostsSaidSo(t *testing.T) {
 	require.Nil(t, w.volume(1).Operation)
 }
 
-// Snapshots and clones are cut where the volume is published, else where it is up to date.
+// Snapshots and clones are taken where the volume is published, else where it is up to
+// date.
 func TestAReplicatedVolumesSnapshotIsTakenWhereItIsUpToDate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(*world)
@@ -224,8 +226,8 @@ func TestReplicationConditionSaysWhatIsWrong(t *testing.T) {
 	require.True(t, w.s.FormerPrimaryIsolated(VolumeID(volumeID(1))))
 }
 
-// S70: a volume that gave up its replica on n1 and then lost n2 has none that another
-// could be copied from.
+// S70: a volume whose replica on n1 was removed and that then lost n2 has none that
+// another could be copied from.
 func TestNoReplicaIsAddedToAVolumeThatHasNoneLeft(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.ok("node/n1", replicating("n1"))

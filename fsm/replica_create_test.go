@@ -197,7 +197,8 @@ func TestAFailedReplicaFailsTheNewVolume(t *testing.T) {
 	require.False(t, kept)
 }
 
-// A volume with a source is not born while only one of its replicas has the content.
+// The initial sync of a volume with a source is not complete while only one of its
+// replicas has the content.
 func TestAVolumeFromASourceIsReadyOnlyAfterItsInitialSync(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	c := createReplicated(2, protocolC)

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S5, S10: both hosts saw all of a clean demotion before the last obligation ended, and
-// say nothing new after it. At level 1 that stays unnoticed.
+// S5, S10: both hosts observed all of a clean demotion before the last teardown ended,
+// and report nothing new after it. At level 1 the clean demotion is not recorded.
 func TestS10_TheLastTeardownRecordsACleanDemotion(t *testing.T) {
 	for level, uuid := range map[uint32]uint64{Level1: 0, Level2: 7} {
 		w := newPairAt(t, level)
@@ -31,8 +31,8 @@ func TestS10_TheLastTeardownRecordsACleanDemotion(t *testing.T) {
 	}
 }
 
-// S5: what is not seen by both under the generation that began with the end is not known
-// by that end either.
+// S5: a content that not both hosts observed under the generation that began when the
+// grant ended is not recorded as InSyncUUID either.
 func TestS5_TheEndOfATeardownRecordsNoInSyncUUIDThatWasNotObserved(t *testing.T) {
 	for name, observed := range map[string]func(*world){
 		"only one host looked": func(w *world) { w.reportCurrent(1, "n1", inSyncObservation(7)) },

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// withoutPeersDisk is what a host sees of a peer whose kernel gave its disk up.
+// withoutPeersDisk is what a host observes of a peer whose kernel detached its disk.
 func withoutPeersDisk(uuid uint64, primary bool) ReplicaObservation {
 	return ReplicaObservation{Primary: primary, Disk: upToDate, PeerDisk: diskless, Connection: connected, UUID: uuid}
 }
 
-// S67: that a disk was given up is known by the peer's word, until both saw both whole; at
-// level 1 nobody keeps it.
+// S67: a failed disk is recorded by the peer's report too, until both hosts observed both
+// disks UpToDate; at level 1 nothing records it.
 func TestS67_AFailedDiskIsRecordedByThePeersObservation(t *testing.T) {
 	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
 		w := newPairAt(t, level)
@@ -38,7 +38,8 @@ func TestS67_AFailedDiskIsRecordedByThePeersObservation(t *testing.T) {
 	}
 }
 
-// S67: the same under the primary; its own last word, of before, does not mend it.
+// S67: the same under the primary; its own last report, from before, does not clear the
+// failure.
 func TestS67_APrimarysFailedDiskIsRecorded(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -50,8 +51,8 @@ func TestS67_APrimarysFailedDiskIsRecorded(t *testing.T) {
 	require.EqualValues(t, 1, w.replicaSync(1, "n1").DiskFailed)
 }
 
-// S67, S5 (a): a content that both had counts for nothing on a disk that was given up
-// since; a decision takes it as it is.
+// S67, S5 (a): InSyncUUID counts for nothing on a disk that failed since; a forced
+// promotion uses the disk as it is.
 func TestS67_AFailedDiskIsPromotedByADecisionOnly(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	require.NotZero(t, w.replicaSync(1, "n2").InSyncUUID)
@@ -69,7 +70,8 @@ func TestS67_AFailedDiskIsPromotedByADecisionOnly(t *testing.T) {
 	require.True(t, wish.Replication.Peer.Incomplete)
 }
 
-// S67: what a host saw in an earlier generation does not make a disk fail that was copied since.
+// S67: an observation of an earlier generation does not mark a disk as failed that was
+// copied since.
 func TestS67_ALateObservationOfAFailedDiskDoesNotCount(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -83,7 +85,7 @@ func TestS67_ALateObservationOfAFailedDiskDoesNotCount(t *testing.T) {
 	require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
 }
 
-// Two hosts that connect before their disks could be attached have not lost them: else both
+// Two hosts that connect before their disks were attached did not lose them: else both
 // would wait for an operator.
 func TestS67_ADiskThatWasNotAttachedYetDidNotFail(t *testing.T) {
 	w := newReplicated(t, protocolC)
@@ -99,8 +101,8 @@ func TestS67_ADiskThatWasNotAttachedYetDidNotFail(t *testing.T) {
 	}
 }
 
-// S67, S71: that a disk was given up is not forgotten while its replica is leaving: what
-// bitmaps do not name is still missing when it comes back.
+// S67, S71: a failed disk stays recorded while its replica is leaving: the writes that no
+// bitmap names are still missing when it takes part again.
 func TestS67_ARestoredLeavingReplicaKeepsItsDiskFailure(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -111,7 +113,8 @@ func TestS67_ARestoredLeavingReplicaKeepsItsDiskFailure(t *testing.T) {
 	require.EqualValues(t, 1, w.replicaSync(1, "n2").DiskFailed)
 }
 
-// S67: a copy of a disk that was given up would make that disk count again, without a decision.
+// S67: a new replica, copied from a failed disk, would make that disk count again,
+// without a decision.
 func TestS67_NoReplicaIsAddedToAFailedDisk(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.ok("node/n3", replicating("n3"))
@@ -121,7 +124,8 @@ func TestS67_NoReplicaIsAddedToAFailedDisk(t *testing.T) {
 	w.rejected(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
 }
 
-// S6, S67: what a primary asked before its disk was given up does not outdate the only good copy.
+// S6, S67: a primary's request from before its disk failed does not outdate the only good
+// copy.
 func TestS67_APrimaryWhoseDiskFailedDoesNotOutdateItsPeer(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -131,9 +135,9 @@ func TestS67_APrimaryWhoseDiskFailedDoesNotOutdateItsPeer(t *testing.T) {
 	require.Equal(t, refused, w.ok("node/n1", question).GetVerdict())
 }
 
-// S67: a host that has its failed disk copied wholly gives up what it has. It is not told so
-// for the sake of a peer whose device is missing, or whose own host has no whole disk: both
-// copies would be gone.
+// S67: a host that has all of its failed disk copied again discards what it has. It is
+// not told to when the peer's device is missing, or the peer's own host has no UpToDate
+// disk: both copies would be gone.
 func TestS67_NoDiskIsDiscardedForAPeerWithoutOne(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"its device is missing": func(w *world) {
@@ -153,7 +157,7 @@ func TestS67_NoDiskIsDiscardedForAPeerWithoutOne(t *testing.T) {
 	}
 }
 
-// S67: which of the two hosts says it first makes no difference.
+// S67: which of the two hosts reports it first makes no difference.
 func TestS67_AFailedDiskIsRecordedByItsOwnHostsObservation(t *testing.T) {
 	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
 		w := newPairAt(t, level)
@@ -171,8 +175,8 @@ func TestS67_AFailedDiskIsRecordedByItsOwnHostsObservation(t *testing.T) {
 	}
 }
 
-// S67: a peer is there while its host can be asked and its kernel has the disk, by what it
-// said under the current generation.
+// S67: the peer's disk counts as attached while its host is reachable and reported under
+// the current generation that its kernel has it.
 func TestS67_APeersDiskIsAttachedByItsCurrentObservationOnly(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	peer := func() *ReplicaPeer {
@@ -197,8 +201,8 @@ func TestS67_APeersDiskIsAttachedByItsCurrentObservationOnly(t *testing.T) {
 	require.False(t, peer().DiskAttached)
 }
 
-// S67, S71: the peer of a disk that was given up may have the only good copy, whatever that
-// disk's own host said last.
+// S67, S71: the peer of a failed disk may have the only good copy, whatever the failed
+// disk's own host reported last.
 func TestS71_AReplicaIsNotRemovedForOneWhoseDiskFailed(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
@@ -206,7 +210,7 @@ func TestS71_AReplicaIsNotRemovedForOneWhoseDiskFailed(t *testing.T) {
 	w.rejected(Precondition, controller, removeReplica("n1"))
 }
 
-// S67, S71: a disk that was given up is no copy for whose sake another one is removed.
+// S67, S71: a failed disk is no copy that would allow to remove another replica.
 func TestS71_ALeavingReplicaStaysWhileTheOtherDiskFailed(t *testing.T) {
 	w := replaced(t)
 	w.attach(1, "n3", 1)

@@ -12,7 +12,7 @@ func forcePrimary(node string, dead bool) *fsmpb.ForcePrimary {
 	return &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: node, Reason: "the rack burnt", PeerDead: dead}
 }
 
-// S11: a takeover with protocol A would lose writes: it is decided, never a consequence.
+// S11: a takeover with protocol A would lose writes: it takes an operator's decision.
 func TestS11_ProtocolATakeoverNeedsAForcedDecision(t *testing.T) {
 	w := newReplicated(t, protocolA)
 	w.primary(1, "n1", 7)
@@ -34,7 +34,7 @@ func TestS11_ProtocolATakeoverNeedsAForcedDecision(t *testing.T) {
 	require.True(t, w.replicaSync(1, "n1").Outdated)
 }
 
-// S11: cleanly demoted, nothing is missing, and nothing is to be decided.
+// S11: after a clean demotion nothing is missing, and no decision is needed.
 func TestS11_WithProtocolAACleanlyDemotedPeerHasEverything(t *testing.T) {
 	w := newReplicated(t, protocolA)
 	w.primary(1, "n1", 7)
@@ -50,7 +50,7 @@ func TestS11_WithProtocolAACleanlyDemotedPeerHasEverything(t *testing.T) {
 	w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, connecting)))
 }
 
-// S8: a decision is carried out once, and only while the peer is stopped.
+// S8: a decision to force is used once, and only while the peer is stopped.
 func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 	stale := ReplicaObservation{Disk: consistent, UUID: 7, Connection: standAlone}
 	set := func(t *testing.T) *world {
@@ -70,7 +70,7 @@ func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 		wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
 		require.True(t, wish.Replication.Force)
 		require.True(t, wish.Replication.Primary)
-		for range 2 { // its host may have to ask again
+		for range 2 { // its host may have to request it again
 			require.True(t, w.ok("node/n2", w.setPrimary(1, "n2", stale)).GetForce())
 			require.False(t, w.replicaSync(1, "n2").Outdated)
 			require.True(t, w.replicaSync(1, "n1").Outdated)
@@ -81,7 +81,8 @@ func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 		won.Primary = true
 		w.reportCurrent(1, "n2", won)
 		require.Nil(t, w.volume(1).Replication.Forced, "it was carried out")
-		// Scenario 2d: the other side, whose kernel still calls it up to date, boots alone.
+		// Scenario 2d: the other host, whose kernel still calls its disk UpToDate, boots
+		// alone.
 		w.setReachable("n1", false)
 		w.reboot("n1")
 		w.attach(1, "n1", 2)

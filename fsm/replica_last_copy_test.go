@@ -24,7 +24,7 @@ func (w *world) volumeGoal(n int, node string) Goal {
 	return wish.Goal
 }
 
-// S71: n2 is evicted and away, n1 burns: what n2 has is the last copy.
+// S71: n2 is evicted and unreachable, n1 burns: the replica on n2 is the last copy.
 func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 	for name, away := range map[string]bool{"it is away": true, "it is slow": false} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 	}
 }
 
-// S71: its host removed the device just before it could hear that it is the last.
+// S71: its host removed the device just before it could learn that it is the last copy.
 func TestS71_ALastCopyRemovedMeanwhileIsReportedMissing(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -78,7 +78,7 @@ func TestS71_ALastCopyRemovedMeanwhileIsReportedMissing(t *testing.T) {
 	require.Equal(t, ReplicaPresent, w.volume(1).Replica("host-n2").State)
 }
 
-// S71: gone before the other host is lost, it is gone.
+// S71: a replica that is gone before the other host is lost stays gone.
 func TestS71_AReplicaThatIsGoneDoesNotComeBack(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -92,7 +92,8 @@ func hasVolume(w *world, n int) bool {
 	return ok
 }
 
-// replaced is newReplicated where n2 was given up, is away, and n3 took its place.
+// replaced is newReplicated where the replica on n2 is being removed, n2 is unreachable,
+// and n3 took its place.
 func replaced(t *testing.T) *world {
 	w := newReplicated(t, protocolC)
 	w.ok("node/n3", replicating("n3"))
@@ -102,7 +103,7 @@ func replaced(t *testing.T) *world {
 	return w
 }
 
-// synchronised reports that n3 was made and is whole.
+// synchronised reports that the device on n3 was created and is UpToDate.
 func synchronised(w *world, node, with string) {
 	w.t.Helper()
 	w.attach(1, node, 1)
@@ -114,7 +115,7 @@ func synchronised(w *world, node, with string) {
 	require.True(w.t, w.replicaSync(1, node).UpToDate)
 }
 
-// S71: the one that is being added has nothing yet.
+// S71: a replica that is being added has no content yet.
 func TestS71_AReplicaThatIsBeingAddedIsNoCopy(t *testing.T) {
 	for name, synchronising := range map[string]bool{"it is not made": false, "it is being synchronised": true} {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +144,8 @@ func TestS71_AReplicaThatIsBeingAddedIsNoCopy(t *testing.T) {
 	}
 }
 
-// S71: of two that were given up the last comes back; the other is kept, until a side
-// is up to date again.
+// S71: of two replicas that are leaving the last one takes part again; the other is kept
+// until an active replica is up to date again.
 func TestS71_TheReplicaThatLeftLastIsRestored(t *testing.T) {
 	w := replaced(t)
 	synchronised(w, "n3", "n1")
@@ -160,7 +161,7 @@ func TestS71_TheReplicaThatLeftLastIsRestored(t *testing.T) {
 	require.False(t, hasVolume(w, 1) && !w.volume(1).isFailed())
 }
 
-// S71: a device that is missing was no copy to rely on.
+// S71: a missing device is no copy to rely on.
 func TestS71_AMissingDeviceRestoresALeavingReplica(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -172,7 +173,7 @@ func TestS71_AMissingDeviceRestoresALeavingReplica(t *testing.T) {
 	require.Equal(t, GoalRemove, w.volumeGoal(1, "n2"), "deletion is said by DeleteVolume")
 }
 
-// S71: a disk that the kernel gave up is no copy: the other one is kept meanwhile.
+// S71: a disk that the kernel detached is no copy: the other one is kept meanwhile.
 func TestS71_ALeavingReplicaIsKeptWhileTheOtherDiskIsUnusable(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -183,7 +184,7 @@ func TestS71_ALeavingReplicaIsKeptWhileTheOtherDiskIsUnusable(t *testing.T) {
 	require.Equal(t, GoalRemove, w.volumeGoal(1, "n2"))
 }
 
-// At feature level 1 nothing is otherwise than it was.
+// At feature level 1 the last copy is removed, as before.
 func TestAtLevel1ALeavingReplicaDoesNotComeBack(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -193,7 +194,8 @@ func TestAtLevel1ALeavingReplicaDoesNotComeBack(t *testing.T) {
 	require.Nil(t, w.volume(1).Replication.Leaving)
 }
 
-// S71: what level 1 left without a side is used by a decision, from level 2 on.
+// S71: a volume that level 1 left without an active replica is used by a forced
+// promotion, from level 2 on.
 func TestS71_ALastCopyOfLevel1IsRestoredByForcing(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.twice(controller, removeReplica("n2"))
@@ -206,23 +208,24 @@ func TestS71_ALastCopyOfLevel1IsRestoredByForcing(t *testing.T) {
 	w.ok(controller, publish(1, "n2"))
 }
 
-// S71: in every order of giving up, losing, adding, being away and coming back, hosts
-// that do what they are asked keep a copy of the volume as long as not all that had one
-// were lost; and what is left of it is never given out smaller than it was promised (S117).
+// S71: in every order of removals, losses, additions, outages and returns, hosts that
+// converge to their desired state keep a copy of the volume as long as not all hosts that
+// had one were lost; and the volume is never published smaller than it was promised
+// (S117).
 func TestS71_NoOrderOfEventsRemovesTheLastCopy(t *testing.T) {
 	for seed := range 150 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playCopies(t, rand.New(rand.NewSource(int64(seed)))) })
 	}
 }
 
-// copyPlayer are the hosts that have the volume's device.
+// copyPlayer plays the hosts that have the volume's device.
 type copyPlayer struct {
 	*world
 	r        *rand.Rand
 	holding  map[HostID]bool
-	complete map[HostID]bool // with content
+	complete map[HostID]bool // its content is full
 	next     int
-	// promised is the size in bytes that an expansion ended with.
+	// promised is the size in bytes that an expansion was answered with.
 	promised int64
 }
 
@@ -284,7 +287,7 @@ func (c *copyPlayer) step() {
 	}
 }
 
-// grow grows the host's device as it is asked to, or says that it cannot.
+// grow expands the host's device as desired, or reports that it cannot.
 func (c *copyPlayer) grow(n *Node) {
 	w, ok := c.s.DesiredVolume(n.ID, VolumeID(volumeID(1)))
 	if !ok || w.Goal != GoalKeep || w.Operation == 0 || n.State != NodeReachable {
@@ -297,7 +300,8 @@ func (c *copyPlayer) grow(n *Node) {
 	c.ok("node/"+string(n.ID), &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Observations: []*fsmpb.Observation{o}})
 }
 
-// checkSize is S117: nobody is given less than what an expansion ended with.
+// checkSize is S117: the volume is never smaller than the size that an expansion was
+// answered with.
 func (c *copyPlayer) checkSize(v *Volume) {
 	c.t.Helper()
 	if !v.isExpanding() && v.running(OpExpand) == nil {
@@ -312,7 +316,7 @@ func (c *copyPlayer) checkSize(v *Volume) {
 	}
 }
 
-// obey does what the host is asked.
+// obey converges the host to its desired state.
 func (c *copyPlayer) removeIfAsked(n *Node) {
 	w, ok := c.s.DesiredVolume(n.ID, VolumeID(volumeID(1)))
 	if !ok || w.Goal != GoalRemove || n.State != NodeReachable {
@@ -324,8 +328,8 @@ func (c *copyPlayer) removeIfAsked(n *Node) {
 		volumeObservation(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}})}})
 }
 
-// synchronise makes what is planned and has all sides seen together, where the log lets
-// them connect.
+// synchronise creates what is planned and reports all replicas connected and UpToDate,
+// where their desired state lets them connect.
 func (c *copyPlayer) synchronise() {
 	v := c.volume(1)
 	for _, l := range v.ActiveReplicas() {
@@ -356,8 +360,8 @@ func (c *copyPlayer) synchronise() {
 	}
 }
 
-// check: whoever has the content and was not lost still has it, one at least; and a
-// Ready volume with a copy has a side that has it.
+// check: each host that had the content and was not lost still has it, at least one; and
+// a Ready volume of which there is a copy has an active replica with it.
 func (c *copyPlayer) check() {
 	c.t.Helper()
 	if !hasVolume(c.world, 1) {

@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// disconnectedPrimary is what a primary sees that lost its peer.
+// disconnectedPrimary is what a primary observes that lost its peer.
 func disconnectedPrimary(uuid uint64) ReplicaObservation {
 	return ReplicaObservation{Primary: true, Disk: upToDate, Connection: connecting, UUID: uuid, Suspended: true}
 }
 
-// S6, S8: who may go on without its peer.
+// S6, S8: which host may continue without its peer.
 func TestS6_EachHostGetsItsOwnVerdict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		asker    string
@@ -78,8 +78,8 @@ func TestS6_AnOutdateRequestIsForItsOwnHost(t *testing.T) {
 	w.rejected(Precondition, "node/n1", c)
 }
 
-// S7: every yes is a new entry and a new generation; the retry of one question gets its
-// first answer, also from a member that joined by a snapshot.
+// S7: every PEER_OUTDATED is a new entry and a new generation; the retry of a request
+// gets its first answer, also from a member that joined by a dump.
 func TestS7_ARetryGetsTheFirstVerdictAndANewDisconnectANewOne(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -96,15 +96,15 @@ func TestS7_ARetryGetsTheFirstVerdictAndANewDisconnectANewOne(t *testing.T) {
 	require.Greater(t, second.GetGeneration(), first.GetGeneration())
 }
 
-// S7, scenario 2d: the link flaps, and an UpToDate that was seen before a new loss comes
-// late.
+// S7, scenario 2d: the connection flaps, and an UpToDate that was observed before a new
+// loss arrives late.
 func TestS7_ADelayedObservationDoesNotCountAfterANewDisconnect(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
 	ask1(w)
 	observed := inSyncObservation(8)
 	observed.Primary = true
-	n1, n2 := w.currentObservation(1, "n1", observed), w.currentObservation(1, "n2", inSyncObservation(8)) // they met again, under the generation of the answer
+	n1, n2 := w.currentObservation(1, "n1", observed), w.currentObservation(1, "n2", inSyncObservation(8)) // they reconnected, under the generation of the answer
 	ask1(w)                                                                                                // and lost each other again
 	w.reportObservation(1, "n1", n1)
 	w.reportObservation(1, "n2", n2)
@@ -116,7 +116,7 @@ func TestS7_ADelayedObservationDoesNotCountAfterANewDisconnect(t *testing.T) {
 	w.rejected(Precondition, controller, publish(1, "n2"))
 }
 
-// A question that was asked before the peer came back is of no use after it.
+// A request that was made before the peer reconnected is STALE after it.
 func TestS7_AnOldOutdateRequestIsStaleOnceThePeerIsBack(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// limitPorts leaves so many ports for a test, which does not run beside others.
+// limitPorts leaves so many ports for a test, which does not run in parallel with others.
 func limitPorts(t testing.TB, n uint32) {
 	t.Helper()
 	before := lastPort
@@ -32,7 +32,7 @@ func newHosts(t testing.TB, level uint32, n int) *world {
 	return w
 }
 
-// createBetween asks for volume n with its replicas on two nodes.
+// createBetween requests volume n with its replicas on two nodes.
 func createBetween(n int, nodes ...string) *fsmpb.CreateVolume {
 	c := createReplicated(n, protocolC)
 	c.Requisite = terms(nodes...)
@@ -65,8 +65,8 @@ func (w *world) nodesOf(n int) (nodes []string) {
 
 func (w *world) port(n int) uint32 { return w.volume(n).Replication.Port }
 
-// S152, S18: a port is one replica's on its host; pairs of other hosts have it too. When none is
-// left the answer names the range, the hosts and what helps.
+// S152, S18: a port belongs to one replica on its host; pairs of other hosts may have it
+// too. When none is left the answer names the range, the hosts and the remedy.
 func TestS152_APortIsOneReplicasOnItsHost(t *testing.T) {
 	limitPorts(t, 3)
 	w := newHosts(t, Level2, 5)
@@ -89,7 +89,7 @@ func TestS152_APortIsOneReplicasOnItsHost(t *testing.T) {
 	require.EqualValues(t, 7802, w.port(6))
 }
 
-// S72: at level 1 a port is the cluster's.
+// S72: at level 1 a port is unique in the cluster.
 func TestS72_AtLevel1APortIsTheClusters(t *testing.T) {
 	limitPorts(t, 2)
 	w := newHosts(t, Level1, 4)
@@ -103,8 +103,8 @@ func TestS72_AtLevel1APortIsTheClusters(t *testing.T) {
 	require.EqualValues(t, 7800, w.port(3))
 }
 
-// S152: a host that joins a pair has another volume on its port: the pair takes another one,
-// or, while a host has yet to remove its replica, another host.
+// S152: a host that joins a pair has another volume on its port: the pair takes another
+// port, or, while a host has yet to remove its replica, another host.
 func TestS152_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
 	given := func(t *testing.T) *world {
 		limitPorts(t, 2)
@@ -143,8 +143,8 @@ func TestS152_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
 	})
 }
 
-// S152: whatever happens to hosts and replicas, no host has two replicas with one port: it
-// is looked at after each entry.
+// S152: whatever happens to hosts and replicas, no host has two replicas with one port:
+// this is checked after each entry.
 func TestS152_PortsUnderRandomCommands(t *testing.T) {
 	limitPorts(t, 3)
 	var all portFlood
@@ -160,7 +160,7 @@ func TestS152_PortsUnderRandomCommands(t *testing.T) {
 	require.Positive(t, min(all.shared, all.moved, all.none, all.joined))
 }
 
-// portFlood makes, drains, loses and replaces at random.
+// portFlood creates, drains, loses and replaces at random.
 type portFlood struct {
 	r                           *rand.Rand
 	w                           *world
@@ -252,7 +252,8 @@ func (x *portFlood) addReplica(n int, v *Volume, node string) {
 	x.makeReplicas(n)
 }
 
-// settle: mostly, what is planned is made, and then all are seen whole.
+// settle: mostly, what is planned is created, and then all replicas are observed
+// UpToDate.
 func (x *portFlood) makeReplicas(n int) {
 	for _, r := range x.w.volume(n).Replicas {
 		at, _ := x.w.s.Node(r.Node)
@@ -286,7 +287,7 @@ func (x *portFlood) registerAgain(node string, at *Node) {
 	x.w.apply("node/"+node, r)
 }
 
-// BenchmarkFreePort: what a port costs on a host that has given all but one.
+// BenchmarkFreePort: what it costs to find a port on a host that has one free port left.
 func BenchmarkFreePort(b *testing.B) {
 	x := newIndex()
 	for port := uint32(firstPort); port < lastPort; port++ {

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S5: who may go on without its peer, by what its kernel says and what the log knows.
+// S5: which host may be primary without its peer, by its kernel's state and what is
+// recorded.
 func TestS5_OnlyAReplicaWithEveryWriteIsPromotedWithoutItsPeer(t *testing.T) {
 	stale := func(w *world) { w.primary(1, "n2", 7); w.release(1, "n2", 9); w.reboot("n1"); w.attach(1, "n1", 2) }
 	rebooted := func(w *world) { w.reboot("n1"); w.attach(1, "n1", 2) }
@@ -62,7 +63,7 @@ func TestS5_OnlyAReplicaWithEveryWriteIsPromotedWithoutItsPeer(t *testing.T) {
 	}
 }
 
-// release ends the use of volume n on the node, which goes on to hold another content.
+// release ends the use of volume n on the node, which then has another content.
 func (w *world) release(n int, node string, uuid uint64) {
 	w.t.Helper()
 	epoch := w.volume(n).Publication(NodeID(node)).Epoch
@@ -72,7 +73,7 @@ func (w *world) release(n int, node string, uuid uint64) {
 	require.Empty(w.t, w.volume(n).Teardowns)
 }
 
-// S5, (ii): the survivor of a loss, rebooted alone, is the one that has everything.
+// S5, (ii): the survivor of a loss, rebooted alone, has every write.
 func TestS5_ASoloPrimaryIsPromotedSoloAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		between  func(*world)
@@ -116,11 +117,12 @@ func TestS5_ASoloPrimaryIsPromotedSoloAgain(t *testing.T) {
 	}
 }
 
-// Scenario 2c: EIO under the secondary, unreported; the primary goes on and loses power.
+// Scenario 2c: EIO under the secondary, unreported; the primary continues and loses
+// power.
 func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
-	// The disk under n2 fails, its process is stopped: the log hears nothing of it. n1
+	// The disk under n2 fails and its process is stopped: nothing of it is reported. n1
 	// loses power. The process of n2 starts again and attaches alone.
 	w.setReachable("n1", true)
 	w.attach(1, "n2", 2)
@@ -140,7 +142,7 @@ func TestS5_APrimaryWhoseDiskFailedWaitsForItsPeer(t *testing.T) {
 	w.attach(1, "n1", 2)
 	behind := ReplicaObservation{Disk: consistent, UUID: 7, Connection: connecting}
 	w.rejected(Precondition, "node/n1", w.setPrimary(1, "n1", behind))
-	// Both back: they meet, n1 is synchronised, and goes on by itself.
+	// Both are back: they connect, n1 is synchronised, and continues by itself.
 	w.reboot("n2")
 	w.attach(1, "n2", 2)
 	w.reportCurrent(1, "n1", ReplicaObservation{Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, UUID: 7})
@@ -173,7 +175,8 @@ func TestS5_AttachingIsRecordedFirstAndEndsBeingUpToDate(t *testing.T) {
 	require.Zero(t, w.replicaSync(1, "n2").Observed)
 }
 
-// S2: a grant is for one publication, one boot, one host and the attachment it names.
+// S2: a grant is for one publication, one boot, one host and the attachment that it
+// names.
 func TestS2_AGrantToBePrimaryIsForWhoAsks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world, *fsmpb.SetPrimary)
@@ -206,7 +209,7 @@ func TestS2_AGrantToBePrimaryIsForWhoAsks(t *testing.T) {
 	w.rejected(StaleEpoch, "node/n2", w.setPrimary(1, "n2", inSyncObservation(7)))
 }
 
-// S2: the grant ends with the boot; what was promoted in it is asked for again.
+// S2: the grant ends with the boot; its promotion must be requested again.
 func TestS2_ANewBootHasNoGrant(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -223,7 +226,8 @@ func TestS2_ANewBootHasNoGrant(t *testing.T) {
 	require.Equal(t, HostID("host-n1"), w.s.PrimaryHost(w.volume(1)))
 }
 
-// A host that gives the right back under a publication that stays asks again when it stages.
+// A host that relinquishes the grant while its publication stays requests another when it
+// stages.
 func TestUnstagingRelinquishesThePrimary(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -243,7 +247,8 @@ func TestUnstagingRelinquishesThePrimary(t *testing.T) {
 	require.Nil(t, w.volume(1).Replication.Primary)
 }
 
-// What a host saw before it wrote does not become a clean demotion by coming late.
+// What a host observed before it wrote is not taken for a clean demotion when it is
+// reported late.
 func TestS5_ALateObservationRecordsNoInSyncUUID(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.ok(controller, publish(1, "n1"))
@@ -266,14 +271,14 @@ func TestOlderObservationsDoNotCount(t *testing.T) {
 	last := w.replicaSync(1, "n1").Observed
 	w.reportObservation(1, "n1", early)
 	require.Equal(t, last, w.replicaSync(1, "n1").Observed, "of an earlier generation than what is recorded")
-	w.rejected(Busy, "node/n1", w.setPrimary(1, "n1", inSyncObservation(7))) // it said that it is primary, and not that it is no more
+	w.rejected(Busy, "node/n1", w.setPrimary(1, "n1", inSyncObservation(7))) // it reported that it is primary, and not yet that it is no more
 	future := w.currentObservation(1, "n1", inSyncObservation(7))
 	future.Generation += 1000
 	w.reportObservation(1, "n1", future)
 	require.Equal(t, last, w.replicaSync(1, "n1").Observed)
 }
 
-// S5, (ii): a peer that is just being added has nothing yet.
+// S5, (ii): a peer that is just being added has no content yet.
 func TestS5_AReplicaIsPromotedSoloWhileItsPeerIsBeingMade(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.ok("node/n3", replicating("n3"))
@@ -291,7 +296,8 @@ func TestS5_AReplicaIsPromotedSoloWhileItsPeerIsBeingMade(t *testing.T) {
 	w.rejected(InUse, controller, removeReplica("n1"))
 }
 
-// A word of an end that was on its way while the host asked again gives nothing back.
+// A report of an earlier unstage that was under way when the host requested again
+// relinquishes nothing.
 func TestS16_ALateUnstageRelinquishesNoLaterGrant(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -306,7 +312,7 @@ func TestS16_ALateUnstageRelinquishesNoLaterGrant(t *testing.T) {
 	require.NotEmpty(t, w.volume(1).Teardowns, "nor does it end what a revocation left")
 }
 
-// S8: what was seen before the revocation does not count after it, granted or not.
+// S8: what was observed before the revocation does not count after it, granted or not.
 func TestS8_ARevocationBeginsAGeneration(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.ok(controller, publish(1, "n1"))

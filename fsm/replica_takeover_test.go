@@ -15,8 +15,8 @@ const (
 	staleVerdict = fsmpb.Verdict_VERDICT_STALE
 )
 
-// publicationRevoked1 is the first half of a takeover from n1: volume 1 is unpublished while n1
-// cannot be asked.
+// publicationRevoked1 is the first half of a takeover from n1: volume 1 is unpublished
+// while n1 is unreachable.
 func publicationRevoked1(w *world) {
 	w.setReachable("n1", true)
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
@@ -30,7 +30,8 @@ func takeover1(w *world) {
 	w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, standAlone)))
 }
 
-// S10: the log's word follows what both hosts see, also after a reconnect without resync.
+// S10: UpToDate is recorded as both hosts observe it, also after a reconnect without
+// resync.
 func TestS10_AReplicaIsUpToDateAgainWhenBothHostsObserveIt(t *testing.T) {
 	primary := inSyncObservation(7)
 	primary.Primary = true
@@ -61,7 +62,7 @@ func TestS10_AReplicaIsUpToDateAgainWhenBothHostsObserveIt(t *testing.T) {
 }
 
 // S8: the takeover in four steps; from a host that lost its power and its links, or that
-// is cut from the controllers only.
+// is cut off from the controllers only.
 func TestS8_ATakeoverHasFourSteps(t *testing.T) {
 	for name, before := range map[string]ReplicaObservation{
 		"the old primary is gone":                      disconnectedObservation(7, connecting),
@@ -76,13 +77,13 @@ func TestS8_ATakeoverHasFourSteps(t *testing.T) {
 			wish, _ := w.s.DesiredVolume("n2", id)
 			require.True(t, wish.Replication.Connect)
 
-			// (1) Revoke: its questions are refused from here.
+			// (1) Revoke: its requests to outdate the peer are refused from here on.
 			w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
 			require.Equal(t, []Teardown{{Node: "n1", Host: "host-n1", Epoch: w.volume(1).Teardowns[0].Epoch}}, w.volume(1).Teardowns)
 			require.Equal(t, refused, w.ok("node/n1", w.outdate(1, "n1", disconnectedPrimary(7))).GetVerdict())
 			require.False(t, w.s.FormerPrimaryIsolated(id))
 
-			// (2) The other cuts the connection.
+			// (2) The other host disconnects.
 			wish, _ = w.s.DesiredVolume("n2", id)
 			require.False(t, wish.Replication.Connect)
 			w.reportCurrent(1, "n2", before)
@@ -109,7 +110,7 @@ func TestS8_ATakeoverHasFourSteps(t *testing.T) {
 	}
 }
 
-// S9: the loser is told to go, and the two stay apart until it did.
+// S9: the outdated host is told to tear down, and the two stay disconnected until it did.
 func TestS9_AnOutdatedReplicaReconnectsOnlyAfterItsTeardown(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -145,7 +146,7 @@ func TestS9_AnOutdatedReplicaReconnectsOnlyAfterItsTeardown(t *testing.T) {
 	require.True(t, w.replicaSync(1, "n1").UpToDate)
 }
 
-// S8: a host that can be asked ends its use first; nobody is promoted beside it.
+// S8: a reachable host ends its use first; no other host is promoted until then.
 func TestS8_AReachableHostUnstagesFirst(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -167,7 +168,8 @@ func TestS8_AReachableHostUnstagesFirst(t *testing.T) {
 	require.Equal(t, HostID("host-n2"), w.s.PrimaryHost(w.volume(1)))
 }
 
-// What was seen before a revoked host came and went again does not let another go on.
+// An observation from before a revoked host went away and came back does not let the
+// other one be promoted.
 func TestS8_ObservationsFromBeforeTheOldPrimaryCameBackDoNotCount(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -183,8 +185,8 @@ func TestS8_ObservationsFromBeforeTheOldPrimaryCameBackDoNotCount(t *testing.T) 
 	w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, standAlone)))
 }
 
-// S31: staged and reachable it stays published, and its host is asked to take it down;
-// unreachable it is the takeover.
+// S31: staged on a reachable host the volume stays published, and the host is requested
+// to unstage it; on an unreachable one this is the takeover.
 func TestS31_AStagedReplicatedVolumeIsUnpublishedOnlyFromAnUnreachableHost(t *testing.T) {
 	for _, level := range []uint32{Level1, Level2} {
 		w := newReplicated(t, protocolC)
@@ -204,8 +206,8 @@ func TestS31_AStagedReplicatedVolumeIsUnpublishedOnlyFromAnUnreachableHost(t *te
 	}
 }
 
-// S31: what uses it is named; nothing more is brought up under a publication that is being
-// ended; who publishes it again has the last word; and it ends when its host took it down.
+// S31: what uses it is named; nothing more is staged or bound under a publication that is
+// ending; publishing it again cancels that; and it ends when its host unstaged it.
 func TestS31_AReplicatedVolumeIsUnpublishedAfterItsHostUnstaged(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -233,8 +235,8 @@ func TestS31_AReplicatedVolumeIsUnpublishedAfterItsHostUnstaged(t *testing.T) {
 	require.Empty(t, w.volume(1).Publications())
 }
 
-// Scenario 3: the link alone is cut; the peer that was outdated is promoted by nobody,
-// also when it boots first.
+// Scenario 3: only the replication link fails; the outdated peer is never promoted, also
+// when it boots first.
 func TestS8_AnOutdatedReplicaIsPromotedByNobody(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -250,7 +252,8 @@ func TestS8_AnOutdatedReplicaIsPromotedByNobody(t *testing.T) {
 	require.Contains(t, w.s.ReplicationCondition(w.volume(1)).Message, "n1 is not attached")
 }
 
-// S1: a restored log may have been overtaken: it promotes nothing by its old word.
+// S1: later entries than a restored log has may have outdated a replica: it promotes none
+// by what it recorded.
 func TestS1_ARestoreResetsEveryReplicaObservation(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
@@ -270,7 +273,8 @@ func TestS1_ARestoreResetsEveryReplicaObservation(t *testing.T) {
 	require.Equal(t, HostID("host-n1"), w.s.PrimaryHost(w.volume(1)))
 }
 
-// S17, S105: a lost host owes nothing, and what is left may go on if it has everything.
+// S17, S105: nothing is pending on a lost host, and the other replica continues if it has
+// every write.
 func TestS17_TheRemainingReplicaIsPromotedIfItHasEveryWrite(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)

@@ -40,7 +40,7 @@ func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outc
 	return &fsmpb.Outcome{SnapshotId: string(requested.ID), OperationId: m.Index}, nil
 }
 
-// requestedSnapshot reads and checks what is asked for.
+// requestedSnapshot reads and checks the request.
 func requestedSnapshot(c *fsmpb.CreateSnapshot) (Snapshot, *Rejection) {
 	n := Snapshot{ID: SnapshotID(c.GetSnapshotId()), Name: c.GetName(), Source: VolumeID(c.GetSourceVolumeId()), Fingerprint: emptyAsNil(c.GetFingerprint())}
 	if !n.ID.Valid() {
@@ -76,7 +76,8 @@ func (n Snapshot) ofOrigin(o *origin) Snapshot {
 	return n
 }
 
-// joinExistingSnapshot answers with the snapshot that has the name, when it is what is asked for.
+// joinExistingSnapshot answers with the snapshot that has the name, if it is compatible
+// with the request.
 func joinExistingSnapshot(existing, requested *Snapshot) (*fsmpb.Outcome, *Rejection) {
 	switch {
 	case existing.Source != requested.Source:
@@ -129,8 +130,8 @@ func (s *State) deletedSnapshot(c *fsmpb.DeleteSnapshot) *fsmpb.Outcome {
 	return nil
 }
 
-// beginDeleteSnapshot turns the snapshot into an obligation, or forgets it when no
-// host keeps anything of it.
+// beginDeleteSnapshot makes the snapshot a pending removal, or forgets it when no host
+// has anything of it.
 func (s *State) beginDeleteSnapshot(m Meta, n *Snapshot, id OperationID) *fsmpb.Outcome {
 	if n.Gone {
 		s.removeSnapshot(n.ID)

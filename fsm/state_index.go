@@ -12,7 +12,7 @@ import (
 type index struct {
 	byNode         *btree.BTreeG[nodeVolume]
 	teardowns      *btree.BTreeG[nodeVolume] // per node that has a pending teardown
-	waitingForPeer *btree.BTreeG[nodeVolume] // per holder: volumes with a replica that waits for its peer
+	waitingForPeer *btree.BTreeG[nodeVolume] // per host that is waited for: volumes with a replica that waits for its peer
 	inRepair       *btree.Map[uint64, uuid]  // by the index that created it
 	byOperation    *btree.Map[uint64, uuid]
 	byCreation     *btree.Map[uint64, *storedVolume] // by the index that created it
@@ -86,7 +86,7 @@ func (x *index) copy() index {
 }
 
 // volumeChange is a volume's old and new value, either of them nil, with the nodes that
-// hold something of it before and after.
+// are involved before and after.
 type volumeChange struct {
 	key                     uuid
 	before, after           *storedVolume
@@ -134,7 +134,8 @@ func (x *index) replaceReservations(old, updated *storedVolume) {
 
 func sameReservation(a, b Replica) bool { return a.Pool == b.Pool && a.State == b.State }
 
-// reserve changes what a pool keeps room for, by so many bytes for so many things.
+// reserve changes what is reserved in a pool, by so many bytes for so many volumes or
+// snapshots.
 func (x *index) reserve(pool PoolID, size int64, counts poolUse) {
 	use, _ := x.pools.Get(string(pool))
 	use.reserved += size
@@ -178,7 +179,8 @@ func (x *index) replaceMinor(c *volumeChange) {
 	}
 }
 
-// takeMinor keeps the free minors, so that the lowest is found without a scan.
+// takeMinor takes the minor from the free ones, so that the lowest is found without a
+// scan.
 func (x *index) takeMinor(minor uint32) {
 	for ; x.nextMinor < minor; x.nextMinor++ {
 		x.freeMinors.Insert(x.nextMinor)

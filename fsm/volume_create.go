@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyCreateVolume makes a volume of a name, or joins the one that exists (S101). It
-// is placed and reserved here; its host makes the device.
+// applyCreateVolume creates a volume of a name, or joins the one that exists (S101). It
+// is placed and reserved here; its host creates the device.
 func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
 	requested, rej := s.requestedVolume(c)
 	if rej != nil {
@@ -63,7 +63,7 @@ func (s *State) requestedVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	return v, rej
 }
 
-// readCreateVolume is requestedVolume, and only reads the state.
+// readCreateVolume does what requestedVolume does, and only reads the state.
 func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: claimFrom(c.GetClaim())}
 	if !v.ID.Valid() {
@@ -96,7 +96,8 @@ func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	return v, rej
 }
 
-// joinExisting answers with the volume that has the name, when it is what is asked for.
+// joinExisting answers with the volume that has the name, if it is compatible with the
+// request.
 func (s *State) joinExisting(existing, requested *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
 	if rej := s.incompatibility(existing, requested, c); rej != nil {
 		return nil, rej
@@ -108,8 +109,8 @@ func (s *State) joinExisting(existing, requested *Volume, c *fsmpb.CreateVolume)
 	return out, nil
 }
 
-// incompatibility compares with what was asked for when the volume was made: what became of
-// it since, as mutable parameters, is no difference.
+// incompatibility compares with what was requested when the volume was created: later
+// changes, as of mutable parameters, make no difference.
 func (s *State) incompatibility(existing, requested *Volume, c *fsmpb.CreateVolume) *Rejection {
 	switch limit := c.GetLimitBytes(); {
 	case !bytes.Equal(existing.Fingerprint, requested.Fingerprint) || existing.Source != requested.Source:

@@ -39,9 +39,9 @@ func (s *State) deletedVolume(c *fsmpb.DeleteVolume) *fsmpb.Outcome {
 	return nil
 }
 
-// beginDelete turns the volume into an obligation, or forgets it when no host
-// keeps anything of it. A publication that was revoked while its host was away
-// stays to be ended before the device is removed.
+// beginDelete makes the volume a pending removal, or forgets it when no host has anything
+// of it. A publication that was revoked while its host was unreachable stays a pending
+// teardown, which comes before the removal of the device.
 func (s *State) beginDelete(m Meta, v *Volume, id OperationID) *fsmpb.Outcome {
 	if v.allGone() {
 		s.removeVolume(v.ID)

@@ -48,8 +48,8 @@ func (s *State) unpublishedVolume(c *fsmpb.UnpublishVolume) *fsmpb.Outcome {
 	return nil
 }
 
-// requestEnd asks a host that can be asked to take the volume down, once; it stays
-// published until the host did. At level 1 the host is not asked.
+// requestEnd requests a reachable host to unstage the volume, once; it stays published
+// until the host did. At level 1 the host is not requested.
 func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmpb.Outcome, *Rejection) {
 	if !s.level2() || p.Ending {
 		used := ""
