@@ -1,5 +1,5 @@
-// Package cluster is what the controller services have in common: they propose,
-// read and wait through it, and through nothing else.
+// Package cluster is what the controller services share: they propose, read and wait
+// through it only.
 package cluster
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Cluster is all that the services ask of the log and the state.
+// Cluster is all that the services need of the log and the state.
 type Cluster interface {
-	// Propose has a command applied, here too when it returns. It fills the
+	// Propose has a command applied, on this member too when it returns. It fills the
 	// request id and the actor. A rejection is the error *fsm.Rejection.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
 	// Read calls fn with a state that holds everything acknowledged before the call.
 	Read(ctx context.Context, fn func(*fsm.State) error) (index uint64, err error)
-	// View calls fn with the state of this member. After Propose it has seen the outcome.
+	// View calls fn with the state of this member. After Propose it includes the outcome.
 	View(fn func(*fsm.State) error) error
 	// WatchVolume wakes when something about the volume may have changed, until stop.
 	WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func())
@@ -29,14 +29,14 @@ type Cluster interface {
 	WatchGroup(id fsm.GroupSnapshotID) (wake <-chan struct{}, stop func())
 }
 
-// pollInterval is how often a waiting call looks without being woken: a lost
-// wake-up costs time, not truth.
+// pollInterval is how often a waiting call reads the state without being woken: a lost
+// wake-up only delays the answer.
 const pollInterval = time.Second
 
 // Client is a cluster as the services use it.
 type Client struct {
 	Cluster
-	// PollInterval is how often a waiting call looks without being woken.
+	// PollInterval is how often a waiting call reads the state without being woken.
 	PollInterval time.Duration
 }
 
@@ -66,8 +66,8 @@ func (c *Client) answerExpired(ctx context.Context, cmd *fsmpb.Command) (out *fs
 	return out, err
 }
 
-// AtFeatureLevel tells whether this member knows that the cluster runs at a feature level,
-// which only rises: what came with it may be proposed then.
+// AtFeatureLevel tells whether this member knows that the cluster runs at a feature
+// level, or at a higher one; what that level introduced may then be proposed.
 func (c *Client) AtFeatureLevel(level uint32) bool {
 	var runs uint32
 	err := c.View(func(state *fsm.State) error {
@@ -83,8 +83,8 @@ func (c *Client) ReadState(ctx context.Context, fn func(*fsm.State) error) error
 	return unavailableOnTimeout(err, "the state could not be read in time")
 }
 
-// unavailableOnTimeout is UNAVAILABLE when the time ran out before the quorum answered, also
-// where a deadline is near (S28).
+// unavailableOnTimeout is UNAVAILABLE when the time ran out before the quorum answered,
+// also for a caller with a short deadline (S28).
 func unavailableOnTimeout(err error, what string) error {
 	var rejection *fsm.Rejection
 	if !errors.As(err, &rejection) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
@@ -99,8 +99,8 @@ func isExpired(err error) bool {
 	return errors.As(err, &rejection) && rejection.Reason == fsm.Expired
 }
 
-// Await returns when done says so, its error, or fsm.Busy (ABORTED) when ctx ends:
-// the operation goes on and the retry joins it.
+// Await returns when done says so, its error, or fsm.Busy (ABORTED) when ctx ends: the
+// operation continues and the retry joins it.
 func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, done func(*fsm.State) (bool, error)) error {
 	tick := time.NewTicker(c.PollInterval)
 	defer tick.Stop()

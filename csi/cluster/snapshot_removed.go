@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// SnapshotRemoved tells whether no host that can be asked has the snapshot any more (S18).
+// SnapshotRemoved tells whether no reachable host has the snapshot any more (S18).
 func SnapshotRemoved(state *fsm.State, id fsm.SnapshotID) (bool, error) {
 	snap, ok := state.Snapshot(id)
 	if !ok {

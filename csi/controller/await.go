@@ -12,12 +12,12 @@ const (
 	// unstageTimeout is how long ControllerUnpublishVolume waits for a report that
 	// the volume was unstaged, which may still be on its way (S31).
 	unstageTimeout = 2 * time.Second
-	// isolationTimeout is how long it waits for the replica of an unreachable host to be
-	// without effect: the call answers within 5 s.
+	// isolationTimeout is how long it waits for the former primary on an unreachable host
+	// to be isolated: the call answers within 5 s.
 	isolationTimeout = 4500 * time.Millisecond
 )
 
-// progress waits until what was decided is carried out.
+// progress waits until hosts carried out what was decided.
 type progress struct {
 	client                           *cluster.Client
 	unstageTimeout, isolationTimeout time.Duration

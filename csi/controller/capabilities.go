@@ -40,7 +40,7 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	return resp, nil
 }
 
-// IsSupported tells whether a capability is one that can be turned off.
+// IsSupported tells whether a capability is one that can be disabled.
 func IsSupported(capability csi.ControllerServiceCapability_RPC_Type) bool {
 	return slices.Contains(supportedCapabilities, capability)
 }

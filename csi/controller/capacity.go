@@ -14,7 +14,7 @@ import (
 // GetCapacity is what new volumes could still reserve, in all pools of the topology
 // together, and the sizes that one volume could have, by the reservations and by what is
 // free now; with two replicas, what two hosts can hold. Where no volume with the
-// capabilities can be made at all, the capacity is 0.
+// capabilities can be created at all, the capacity is 0.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
 		return nil, err
@@ -66,15 +66,15 @@ func parseOptionalTopology(t *csi.Topology) ([]fsm.Topology, error) {
 	return []fsm.Topology{term}, nil
 }
 
-// capabilitiesForCapacity reads the capabilities of volumes to be made. A malformed one is an
-// error; well-formed ones that no volume can have together are not possible.
+// capabilitiesForCapacity reads the capabilities of volumes to be created. A malformed
+// one is an error; well-formed ones that no volume can have together are not possible.
 func capabilitiesForCapacity(requested []*csi.VolumeCapability, p *parameters) (all []fsm.Capability, possible bool, err error) {
 	for _, a := range requested {
 		if _, err := csiconv.ParseCapability(a); err != nil {
 			return nil, false, err
 		}
 	}
-	if len(requested) == 0 { // that which the parameters alone describe
+	if len(requested) == 0 { // the one that the parameters alone describe
 		c, err := p.withFSType(fsm.Capability{})
 		return []fsm.Capability{c}, true, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// CreateVolume returns once the volume's host made the device. It says ABORTED
-// just before the caller's deadline; the retry joins the same volume by name.
+// CreateVolume returns once the volume's host created the device. It says ABORTED just
+// before the caller's deadline; the retry joins the same volume by name.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func deletedConcurrently(id fsm.VolumeID) error {
 	return fsm.Reject(fsm.Busy, "create volume %s: it was deleted meanwhile; retry", id)
 }
 
-// createFailure says why a volume could not be made. The next call with its name places
-// a new one.
+// createFailure says why a volume could not be created. The next call with its name
+// places a new one.
 func createFailure(v *fsm.Volume, phase fsm.Failed) error {
 	switch {
 	case phase.NoSpace:

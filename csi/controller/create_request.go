@@ -13,7 +13,7 @@ import (
 )
 
 // createCommand reads a CreateVolume request. The rejection is fsm.Invalid, or
-// fsm.OutOfRange for a size that is none of ours.
+// fsm.OutOfRange for a size that is not served.
 func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if req.GetName() == "" {
 		return nil, fsm.Reject(fsm.Invalid, "name is required")
@@ -65,8 +65,8 @@ func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities
 	return cmd, nil
 }
 
-// parseCreateCapabilities reads the capabilities of a volume to be made. It can be used with
-// each of them: that excludes to mix filesystems and raw use, as the first use
+// parseCreateCapabilities reads the capabilities of a volume to be created. It can be
+// used with each of them, so filesystems and raw use cannot be mixed: the first use
 // decides for ever (S15).
 func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) ([]fsm.Capability, error) {
 	if len(requested) == 0 {
@@ -92,10 +92,11 @@ func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) (
 	return all, nil
 }
 
-// sameFSType: one that is left open is what the others are.
+// sameFSType: one that is left open equals the others.
 func sameFSType(a, b string) bool { return a == "" || b == "" || a == b }
 
-// checkCapacityRange: a range that is given names a bound, and a size of ours is in it.
+// checkCapacityRange: a range that is given has a bound, and a size that is served is in
+// it.
 func checkCapacityRange(r *csi.CapacityRange, capabilities []fsm.Capability) error {
 	if r != nil && r.GetRequiredBytes() == 0 && r.GetLimitBytes() == 0 {
 		return fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
@@ -106,7 +107,7 @@ func checkCapacityRange(r *csi.CapacityRange, capabilities []fsm.Capability) err
 	return nil
 }
 
-// checkSourceIDs is fsm.NotFound for an id of another form than ours: it is unknown.
+// checkSourceIDs is fsm.NotFound for an id of another form than ours.
 func checkSourceIDs(source *fsmpb.Source) error {
 	snapshot, volume := fsm.SnapshotID(source.GetSnapshotId()), fsm.VolumeID(source.GetVolumeId())
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// DeleteVolume returns once every reachable host reported the device gone; an
-// unreachable one keeps the obligation (S18). What is unknown is deleted.
+// DeleteVolume returns once every reachable host reported the device gone; on an
+// unreachable one the removal stays pending (S18). What is unknown is deleted.
 func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// volumeRemoved tells whether no host that can be asked has the device any more (S18).
+// volumeRemoved tells whether no reachable host has the device any more (S18).
 func volumeRemoved(state *fsm.State, id fsm.VolumeID) (bool, error) {
 	v, ok := state.Volume(id)
 	if !ok {

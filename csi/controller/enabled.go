@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// enabledPolicy is what the configuration lets callers ask for.
+// enabledPolicy is what the configuration allows callers to use.
 type enabledPolicy struct {
 	disabled    map[csi.ControllerServiceCapability_RPC_Type]bool
 	mountPolicy fsm.MountPolicy
@@ -68,8 +68,8 @@ func (e *enabledPolicy) checkModesEnabled(requested ...*csi.VolumeCapability) er
 	return nil
 }
 
-// checkMountFlags refuses mount flags that no node would take; fsType is for capabilities
-// that leave it open.
+// checkMountFlags refuses mount flags that no node would accept; fsType is for
+// capabilities that leave it open.
 func (e *enabledPolicy) checkMountFlags(fsType string, requested ...*csi.VolumeCapability) error {
 	for _, c := range requested {
 		own := c.GetMount().GetFsType()

@@ -5,7 +5,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// side plays one host's side of a replicated volume: what the kernel would say of it.
+// fakeReplica plays one host's replica of a replicated volume: what its kernel would
+// report.
 type fakeReplica struct {
 	incarnation uint64
 	uuid        uint64
@@ -43,7 +44,8 @@ func (c *fakeCluster) runningHost(id fsm.NodeID) *fakeHost {
 	return nil
 }
 
-// reconcileReplica does what the log wishes of one side, and reports what is seen then.
+// reconcileReplica converges this host's replica to its desired state, and reports what
+// is observed then.
 func (h *fakeHost) reconcileReplica(w *fsm.DesiredVolume) {
 	if w.Goal == fsm.GoalRemove || w.ReplicaState == fsm.ReplicaLeaving {
 		return
@@ -66,7 +68,7 @@ func (h *fakeHost) reconcileReplica(w *fsm.DesiredVolume) {
 	}
 }
 
-// side is this host's of the volume; it is attached when it is first looked at.
+// replica is this host's of the volume; it is attached when it is first looked at.
 func (h *fakeHost) replica(w *fsm.DesiredVolume) *fakeReplica {
 	h.mu.Lock()
 	replica := h.replicas[w.Volume]
@@ -106,7 +108,7 @@ func (h *fakeHost) observe(w *fsm.DesiredVolume, replica *fakeReplica) fsm.Repli
 	return seen
 }
 
-// connectedPeer is the peer's side when both hosts run and both are to be connected.
+// connectedPeer is the peer's replica when both hosts run and both are to be connected.
 func (h *fakeHost) connectedPeer(w *fsm.DesiredVolume) (peerReplica *fakeReplica) {
 	if !w.Replication.Connect || w.Replication.Peer == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// reconcileKept grows a device and puts limits in force, or fails as it was told to.
+// reconcileKept expands a device and puts limits in force, or fails as it was told to.
 func (h *fakeHost) reconcileKept(w *fsm.DesiredVolume, fail *fsmpb.StepFailed) {
 	h.mu.Lock()
 	delayed, size, applied := h.delayed, h.deviceSizes[w.Volume], h.appliedLimits[w.Volume]
@@ -43,7 +43,7 @@ func (h *fakeHost) reconcileKept(w *fsm.DesiredVolume, fail *fsmpb.StepFailed) {
 	}
 }
 
-// reconcileSnapshots freezes, cuts, thaws and removes as the log wishes.
+// reconcileSnapshots freezes, takes snapshots, thaws and removes as desired.
 func (h *fakeHost) reconcileSnapshots() {
 	h.mu.Lock()
 	idle, delayed, thawEarly, fail := h.idle, h.delayed, h.thawEarly, h.failSnapshot

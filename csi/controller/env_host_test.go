@@ -30,8 +30,8 @@ type fakeHost struct {
 	dropUnstageReport bool // tears down, but its reports do not get through
 	fail              *fsmpb.StepFailed
 	failSnapshot      *fsmpb.StepFailed // of snapshots
-	delayed           bool              // neither cuts, grows nor limits
-	thawEarly         bool              // a freeze does not hold until the cut
+	delayed           bool              // neither snapshots, expands nor limits
+	thawEarly         bool              // a freeze ends before the snapshot is taken
 	deviceSizes       map[fsm.VolumeID]int64
 	appliedLimits     map[fsm.VolumeID]fsm.Limits
 	sequence          map[fsm.VolumeID]uint64
@@ -84,7 +84,7 @@ func (h *fakeHost) update(change func(*fakeHost)) {
 	change(h)
 }
 
-// work does what the log wishes of the host's devices, and reports it.
+// work converges the host's devices to their desired state, and reports it.
 func (h *fakeHost) reconcile() {
 	h.mu.Lock()
 	idle, fail := h.idle, h.fail

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// ControllerExpandVolume returns once the volume's host made the device larger, in
-// use or not. A filesystem on it is then grown by NodeExpandVolume.
+// ControllerExpandVolume returns once the volume's host made the device larger, in use or
+// not. A filesystem on it is then expanded by NodeExpandVolume.
 func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume,
 	return cmd, nil
 }
 
-// expand is the volume once its device has the size. A failed growth leaves the old
+// expand is the volume once its device has the size. A failed expansion leaves the old
 // size everywhere; the retry begins another.
 func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (expanded *fsm.Volume, err error) {
 	id := fsm.VolumeID(cmd.GetVolumeId())
@@ -75,14 +75,16 @@ func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (expanded 
 	return expanded, err
 }
 
-// sizeReached tells whether the volume's devices have its size, which is what was asked for.
+// sizeReached tells whether the volume's devices have its size, and it is the requested
+// one.
 func sizeReached(v *fsm.Volume, required int64) bool {
 	return v.Size >= required && !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
 		return isAccessible(&r) && r.Size < v.Size
 	})
 }
 
-// operationFailure says why the volume's operation of this kind does not go on, if it does not.
+// operationFailure says why the volume's operation of this kind failed, nil when it did
+// not.
 func operationFailure(v *fsm.Volume, kind fsm.OperationKind, what string) error {
 	op := v.OperationOf(kind)
 	switch {
@@ -94,8 +96,8 @@ func operationFailure(v *fsm.Volume, kind fsm.OperationKind, what string) error 
 	return cluster.OperationError(what, op)
 }
 
-// needsNodeExpansion tells whether the node must grow a filesystem: not where the volume
-// is used raw.
+// needsNodeExpansion tells whether the node must expand a filesystem: not where the
+// volume is used raw.
 func needsNodeExpansion(v *fsm.Volume, cmd *fsmpb.ExpandVolume) bool {
 	if cmd.GetCapability() != nil {
 		return !cmd.GetCapability().GetBlock()

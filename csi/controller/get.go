@@ -38,8 +38,8 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 	return resp, nil
 }
 
-// readyVolume finds a volume that callers know of; one that is being made or deleted is
-// not known to them.
+// readyVolume finds a volume that was returned to a caller; one that is being created or
+// deleted is not found.
 func readyVolume(state *fsm.State, id fsm.VolumeID) (*fsm.Volume, error) {
 	v, ok := state.Volume(id)
 	if !ok {

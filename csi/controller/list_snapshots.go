@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// ListSnapshots lists the snapshots that are cut, members of groups too, in order
-// of their ids; both filters must hold.
+// ListSnapshots lists the snapshots that are taken, members of groups too, in order of
+// their ids; both filters must hold.
 func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	return page.response(), nil
 }
 
-// filteredSnapshots yields what the filters let through, by the shortest way there is.
+// filteredSnapshots yields what matches the filters, by the cheapest lookup.
 func filteredSnapshots(state *fsm.State, req *csi.ListSnapshotsRequest, after fsm.SnapshotID) iter.Seq[*fsm.Snapshot] {
 	id, source := fsm.SnapshotID(req.GetSnapshotId()), fsm.VolumeID(req.GetSourceVolumeId())
 	switch {
@@ -52,8 +52,8 @@ func filteredSnapshots(state *fsm.State, req *csi.ListSnapshotsRequest, after fs
 	return withoutKept(state.Snapshots(after))
 }
 
-// asked leaves out copies that hosts keep of what replicas had that lost: nobody created
-// them. Who knows the id of one finds it.
+// withoutKept leaves out the kept copies of outdated replicas: nobody created them. A
+// lookup by id finds them.
 func withoutKept(all iter.Seq[*fsm.Snapshot]) iter.Seq[*fsm.Snapshot] {
 	return func(yield func(*fsm.Snapshot) bool) {
 		for snap := range all {
@@ -64,11 +64,11 @@ func withoutKept(all iter.Seq[*fsm.Snapshot]) iter.Seq[*fsm.Snapshot] {
 	}
 }
 
-// snapshotPage is one answer being put together: collected under the state's lock
-// and described without it.
+// snapshotPage is one response being built: collected under the state's lock and
+// described without it.
 type snapshotPage struct {
 	maxEntries  int // entries; 0: no limit
-	bytesLeft   int // left
+	bytesLeft   int // of the page
 	snapshots   []*fsm.Snapshot
 	incarnation uint64
 	more        bool

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// S49: what a host keeps of a replica that lost is no snapshot that a caller asked for.
+// S49: the kept copy of an outdated replica is no snapshot that a caller requested.
 func TestS49_KeptCopiesAreNotListed(t *testing.T) {
 	created, kept := &fsm.Snapshot{ID: "hs-1"}, &fsm.Snapshot{ID: "hs-2", KeptCopy: &fsm.KeptCopy{Attachment: 1}}
 	require.Equal(t, []*fsm.Snapshot{created}, slices.Collect(withoutKept(slices.Values([]*fsm.Snapshot{kept, created, kept}))))

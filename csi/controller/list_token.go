@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// pageTokens is one RPC's list. A token of it is, in base64: a mark of the RPC, the
-// cluster's incarnation, the uuid of the last entry told, and a checksum. It holds
-// on every member, also when that entry is gone, until the state is restored from
+// pageTokens is one RPC's list. A token of it is, in base64: a tag of the RPC, the
+// cluster's incarnation, the uuid of the last entry returned, and a checksum. It is valid
+// on every member, also when that entry is gone, until the cluster is restored from
 // elsewhere (S1).
 type pageTokens struct{ tag, idPrefix string }
 
@@ -38,8 +38,8 @@ func (l pageTokens) encode(last string, incarnation uint64) string {
 	return tokenEncoding.EncodeToString(binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw)))
 }
 
-// decode is the id to go on after. A token that is not of this list and incarnation
-// is fsm.Busy (ABORTED): the caller begins again.
+// decode is the id after which the list continues. A token that is not of this list and
+// incarnation is fsm.Busy (ABORTED): the caller begins the list again.
 func (l pageTokens) decode(text string, incarnation uint64) (string, error) {
 	if text == "" {
 		return "", nil

@@ -11,12 +11,12 @@ import (
 )
 
 // maxPageSize bounds a page in bytes, so that it fits gRPC's 4 MiB even when the caller
-// sets no limit: what is left out comes under next_token.
+// sets no limit: the rest follows under next_token.
 const maxPageSize = 3 << 20
 
-// ListVolumes lists the volumes that are ready, in order of their ids: those of
-// which a caller may have been told. A volume that is deleted leaves the list when
-// its name is free (S18).
+// ListVolumes lists the volumes that are ready, in order of their ids: those that may
+// have been returned to a caller. A volume that is deleted leaves the list when its name
+// is free (S18).
 func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_VOLUMES); err != nil {
 		return nil, err
@@ -38,17 +38,17 @@ func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (
 	return page.response(), nil
 }
 
-// volumePage is one answer being put together: the volumes are collected under the
-// state's lock and described without it.
+// volumePage is one response being built: the volumes are collected under the state's
+// lock and described without it.
 type volumePage struct {
 	maxEntries int // entries; 0: no limit
-	bytesLeft  int // left
+	bytesLeft  int // of the page
 	volumes    []*fsm.Volume
 	nodes      *nodeView
 	more       bool // volumes follow those collected
 }
 
-// minEntrySize is less than any entry has, in bytes: more cannot fit a page.
+// minEntrySize is less than any entry has, in bytes: more entries cannot fit a page.
 const minEntrySize = 64
 
 func (p *volumePage) collect(state *fsm.State, after fsm.VolumeID) {
@@ -69,7 +69,7 @@ func (p *volumePage) collect(state *fsm.State, after fsm.VolumeID) {
 	p.nodes = nodeViewOf(state, p.volumes...)
 }
 
-// describe is the answer; where it ends before the last volume it has a token.
+// response describes the volumes; where it ends before the last one it has a token.
 func (p *volumePage) response() *csi.ListVolumesResponse {
 	resp := &csi.ListVolumesResponse{}
 	for _, v := range p.volumes {

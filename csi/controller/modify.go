@@ -15,7 +15,7 @@ import (
 const modifyVolume = csi.ControllerServiceCapability_RPC_MODIFY_VOLUME
 
 // ControllerModifyVolume replaces the limits that are named and leaves the others
-// alone. Where the volume is staged it returns once they are in force there.
+// unchanged. Where the volume is staged it returns once they are in force there.
 func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	if err := s.enabled.checkEnabled(modifyVolume); err != nil {
 		return nil, err

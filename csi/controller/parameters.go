@@ -25,7 +25,7 @@ var (
 	mutableKeys   = []string{iopsKey, bandwidthKey}
 )
 
-// parameters are CreateVolume's, read.
+// parameters are CreateVolume's, parsed.
 type parameters struct {
 	fsType   string
 	replicas uint32
@@ -35,8 +35,8 @@ type parameters struct {
 	// hasSource: the volume is made from a source, which decides the filesystem of
 	// capabilities that leave it open.
 	hasSource bool
-	// fingerprint is equal for requests with equal parameters. The limits are no
-	// part of it: they are compared as such.
+	// fingerprint is equal for requests with equal parameters. The limits are not in it:
+	// they are compared by themselves.
 	fingerprint string
 }
 
@@ -66,7 +66,8 @@ func parseParameters(given map[string]string) (parameters, error) {
 	return p, p.checkReplication()
 }
 
-// parseLimit reads a parameter that is mutable afterwards; the zero value is not given.
+// parseLimit reads a parameter that is mutable afterwards; the zero value means not
+// given.
 func (p *parameters) parseLimit(key, value string) (bool, error) {
 	if value == "" && (key == iopsKey || key == bandwidthKey) {
 		return true, nil

@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// The mutable parameters, which may stand among the parameters of CreateVolume as
-// well. A value is "<read>/<write>", or one number for both; 0 is no limit. Numbers
-// are whole and in decimal; those of bandwidthLimit are bytes a second and may end
-// in Ki, Mi or Gi.
+// The mutable parameters, which may also be among the parameters of CreateVolume. A value
+// is "<read>/<write>", or one number for both; 0 is no limit. Numbers are integers in
+// decimal; those of bandwidthLimit are bytes a second and may end in Ki, Mi or Gi.
 const (
 	iopsKey      = "iopsLimit"      // operations a second, such as 1000/500
 	bandwidthKey = "bandwidthLimit" // such as 100Mi/50Mi
@@ -32,8 +31,8 @@ type limitParameters struct {
 	mask   uint32 // a bit for each that is named
 }
 
-// merge takes in mutable parameters: their values win over those of parameters.
-// A key or value that is not known is fsm.Invalid.
+// merge merges the mutable parameters: their values win over those of parameters. A key
+// or value that is not known is fsm.Invalid.
 func (l *limitParameters) merge(given map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		known, err := l.parse(key, given[key])

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// maxReplicas is how many replicas DRBD 8.4, the module of the mainline kernel,
-// holds of one volume.
+// maxReplicas is how many replicas of one volume DRBD 8.4, the module of the mainline
+// kernel, supports.
 const maxReplicas = 2
 
 // parseReplicas reads on how many hosts the volume is kept.
@@ -39,7 +39,7 @@ func (p *parameters) parseProtocol(value string) error {
 	return nil
 }
 
-// replicated settles what the parameters say together.
+// checkReplication checks the parameters against each other.
 func (p *parameters) checkReplication() error {
 	switch {
 	case p.replicas == 1 && p.protocol != fsmpb.Protocol_PROTOCOL_UNKNOWN:

@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// awaitPrimary waits until the node's replica is primary under the publication: that
-// is the last step of a takeover (S8). A volume that is not replicated waits for
-// nothing. Near the deadline it is ABORTED and says what the host waits for; the host
-// goes on, and the retry joins.
+// awaitPrimary waits until the node's replica is primary under the publication: that is
+// the last step of a takeover (S8). For a volume that is not replicated it returns at
+// once. Near the deadline it is ABORTED and says what the host waits for; the host
+// continues, and the retry joins.
 func (w *progress) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
 	reason := ""
 	err := w.await(ctx, id, "publish", func(state *fsm.State) (done bool, err error) {

@@ -224,8 +224,8 @@ func TestUnpublishNothingProposesNothing(t *testing.T) {
 }
 
 // TestS31_Unpublish: a volume that its reachable host reports staged is unpublished, and
-// its host owes the end, within the call when it can; a report on its way is waited for; an
-// unreachable host keeps the obligation.
+// its host has a pending teardown, which ends within the call where it can; a report that
+// is under way is waited for; on an unreachable host the teardown stays pending.
 // CSI-CTRL-ControllerUnpublishVolume-12.
 func TestS31_Unpublish(t *testing.T) {
 	stagedWorld := func(t *testing.T) (*env, string, fsm.Epoch) {
@@ -317,8 +317,8 @@ func TestDeleteVolumeInUse(t *testing.T) {
 	require.NoError(t, w.delete(t, id))
 }
 
-// TestS18_DeleteWithAHostAway: reachable hosts are waited for, unreachable ones
-// keep the obligation; the name is free at once. CSI-CTRL-DeleteVolume-04, -09.
+// TestS18_DeleteWithAHostAway: reachable hosts are waited for, on unreachable ones the
+// removal stays pending; the name is free at once. CSI-CTRL-DeleteVolume-04, -09.
 func TestS18_DeleteWithAHostAway(t *testing.T) {
 	w := newEnv(t)
 	id := w.create(t, "v")
@@ -343,7 +343,7 @@ func TestS18_DeleteWithAHostAway(t *testing.T) {
 	require.Len(t, w.cluster.volumes(), 1)
 }
 
-// CSI-CTRL-DeleteVolume-09: a host that cannot remove it is told of.
+// CSI-CTRL-DeleteVolume-09: a host that cannot remove the device is named.
 func TestDeleteVolumeThatFails(t *testing.T) {
 	w := newEnv(t)
 	id := w.create(t, "v")

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Cluster is all that the service asks of the log, the state and the hosts.
+// Cluster is all that the service needs of the log, the state and the hosts.
 type Cluster = cluster.Cluster
 
 // Server serves csi.v1.Controller.
@@ -34,8 +34,8 @@ type Server struct {
 
 var _ csi.ControllerServer = (*Server)(nil)
 
-// New serves the controller service over a cluster, without the capabilities that
-// are turned off: their RPCs are UNIMPLEMENTED.
+// New serves the controller service over a cluster, without the capabilities that are
+// disabled: their RPCs are UNIMPLEMENTED.
 func New(c Cluster, disabled ...csi.ControllerServiceCapability_RPC_Type) *Server {
 	client := cluster.New(c)
 	s := &Server{
@@ -50,8 +50,8 @@ func New(c Cluster, disabled ...csi.ControllerServiceCapability_RPC_Type) *Serve
 	return s
 }
 
-// WithPoolFacts has GetCapacity ask what is measured of the pools now. Without it the
-// reservations alone say what there is. Call it before the server serves.
+// WithPoolFacts has GetCapacity measure the pools at each call. Without it the answer
+// rests on the reservations alone. Call it before the server serves.
 func (s *Server) WithPoolFacts(poolFacts func(context.Context) []*fsmpb.PoolFact) *Server {
 	s.poolFacts = poolFacts
 	return s

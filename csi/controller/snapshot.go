@@ -16,8 +16,8 @@ import (
 
 const createDeleteSnapshot = csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT
 
-// CreateSnapshot returns once the snapshot is cut, and whole: there is no work
-// after the cut. It says ABORTED just before the caller's deadline; the retry joins.
+// CreateSnapshot returns once the snapshot is taken; it is complete then. It says ABORTED
+// just before the caller's deadline; the retry joins.
 func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
 	if err := s.enabled.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (w *progress) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (c
 	return created, err
 }
 
-// snapshotFailure says why; the next call with the name cuts anew.
+// snapshotFailure says why; the next call with the name takes it anew.
 func snapshotFailure(snap *fsm.Snapshot) error {
 	what := fmt.Sprintf("create snapshot %q", snap.Name)
 	if snap.Operation != nil && snap.Operation.State == fsm.OpFailed {
@@ -90,8 +90,8 @@ func snapshotFailure(snap *fsm.Snapshot) error {
 	return fsm.Reject(fsm.Busy, "%s: %s; retry", what, snap.Error)
 }
 
-// DeleteSnapshot returns once the snapshot's host removed it; an unreachable one
-// keeps the obligation (S18). What is unknown is deleted.
+// DeleteSnapshot returns once the snapshot's host removed it; on an unreachable one the
+// removal stays pending (S18). What is unknown is deleted.
 func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
 	if err := s.enabled.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	return &csi.DeleteSnapshotResponse{}, nil
 }
 
-// GetSnapshot is the current information of one snapshot that is cut.
+// GetSnapshot is the current information of one snapshot that is taken.
 func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ type snapshotReq = csi.CreateSnapshotRequest
 
 const unknownSnapshot = "hs-00000000-0000-4000-8000-000000000000"
 
-// createSnapshot cuts a snapshot.
+// createSnapshot takes a snapshot.
 func (w *env) createSnapshot(t testing.TB, name, source string) *csi.Snapshot {
 	t.Helper()
 	resp, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: name, SourceVolumeId: source})
@@ -90,7 +90,7 @@ func TestCreateSnapshotArguments(t *testing.T) {
 }
 
 // CSI-CTRL-CreateSnapshot-16..18, -26, -28, CSI-CTRL-ListSnapshots-03,
-// CSI-EXT-GetSnapshot-03: what stands in the way of a cut.
+// CSI-EXT-GetSnapshot-03: what prevents a snapshot.
 func TestCreateSnapshotFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEnv(t)
@@ -119,7 +119,7 @@ func TestCreateSnapshotFailures(t *testing.T) {
 		requireCode(t, codes.Internal, err) // -26
 		require.Len(t, w.snapshots(t), 1)
 		w.host.update(func(h *fakeHost) { h.failSnapshot = nil })
-		w.createSnapshot(t, "broken", source) // the next call with the name cuts anew
+		w.createSnapshot(t, "broken", source) // the next call with the name takes it anew
 		w.createSnapshot(t, "slow", source)
 		require.Len(t, w.snapshots(t), 3)
 	})
@@ -152,7 +152,7 @@ func TestDeleteSnapshot(t *testing.T) {
 	require.NotEqual(t, s.GetSnapshotId(), again.GetSnapshotId())
 }
 
-// S18: an idle host makes it wait; one that cannot be reached keeps the obligation.
+// S18: an idle host makes it wait; on an unreachable one the removal stays pending.
 func TestDeleteSnapshotOfUnreachableHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEnv(t)

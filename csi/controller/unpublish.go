@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// ControllerUnpublishVolume ends a node's publication, or all of them without a
-// node id. What is not known or not published is unpublished. A host that can be
-// asked takes down within the call what it has staged, and never by force what is in
-// use: a single replica is unpublished then and its host keeps the obligation, a
-// replicated volume stays published. From a host that cannot be asked a replicated volume
-// is taken away first (S31, S8).
+// ControllerUnpublishVolume ends a node's publication, or all of them without a node id.
+// What is not known or not published is unpublished. A reachable host tears down within
+// the call what it has staged, but never by force what is in use. A volume in use that
+// has a single replica is unpublished all the same, and its host has a pending teardown;
+// a replicated one stays published. For a replicated volume on an unreachable host the
+// call returns once the former primary is isolated (S31, S8).
 func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 	if err != nil {
 		return err
 	}
-	if len(publications) == 0 { // perhaps by an earlier call, which did not see the end of it
+	if len(publications) == 0 { // perhaps by an earlier call that timed out
 		return s.progress.awaitFormerPrimaryIsolated(ctx, id, node)
 	}
 	s.progress.awaitUnstaged(ctx, id, node)
@@ -54,7 +54,7 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 	if err != nil {
 		return err
 	}
-	if stillPublished { // its host was asked to take it down
+	if stillPublished { // its host was requested to unstage it
 		s.progress.awaitHostTeardown(ctx, id, node)
 		if err := s.proposeUnpublish(ctx, id, node, publications); err != nil {
 			return err
@@ -64,10 +64,10 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 	return s.progress.awaitFormerPrimaryIsolated(ctx, id, node)
 }
 
-// proposeUnpublish has the publications ended, or their hosts asked to take them down.
+// proposeUnpublish ends the publications, or requests their hosts to unstage.
 func (s *Server) proposeUnpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, publications []fsm.Publication) error {
 	cmd := &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(node)}
-	if len(publications) == 1 { // names what it ends: a later publication is not meant (S4)
+	if len(publications) == 1 { // with its epoch: a later publication is not meant (S4)
 		cmd.NodeId, cmd.Epoch = string(publications[0].Node), publications[0].Epoch.Proto()
 	}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
@@ -89,8 +89,8 @@ func publicationsOn(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) []fsm.Pu
 	return publications
 }
 
-// awaitUnstaged gives a report that is still on its way a little time; whether it
-// came is for the state to judge.
+// awaitUnstaged waits briefly for a report that is still under way; whether it came is
+// decided by fsm.
 func (w *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
 	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
 		for _, p := range publicationsOn(state, id, node) {
@@ -102,8 +102,8 @@ func (w *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.
 	})
 }
 
-// awaitHostTeardown gives the host that was asked time to take the volume down, or to say what
-// keeps it from that.
+// awaitHostTeardown gives a host that was requested to unstage the volume time to do so,
+// or to report what uses it.
 func (w *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
 	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
 		for _, p := range publicationsOn(state, id, node) {
@@ -115,8 +115,8 @@ func (w *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node 
 	})
 }
 
-// awaitPendingTeardowns gives a host time to end what it owes of a single replica: it is
-// unpublished already, and in use it stays the host's obligation (S31).
+// awaitPendingTeardowns gives the host of a single replica time for its teardown: the
+// volume is unpublished already, and while it is in use the teardown stays pending (S31).
 func (w *progress) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
 	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
 		v, ok := state.Volume(id)

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// awaitFormerPrimaryIsolated waits until no unreachable host that lost its publication can have a
-// write acknowledged any more: the other replica disconnected and is up to date, the
-// second step of a takeover (S8). A volume that is not replicated waits for nothing, as
-// no other host has its data (S31). Without an answer in time it is UNAVAILABLE: the
-// publication is revoked, and the retry waits again.
+// awaitFormerPrimaryIsolated waits until no unreachable host that lost its publication
+// can have a write acknowledged any more: the other replica disconnected and is up to
+// date, the second step of a takeover (S8). For a volume that is not replicated it
+// returns at once, as no other host has its data (S31). When the time runs out it is
+// UNAVAILABLE: the publication is revoked, and the retry waits again.
 func (w *progress) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
 	limit := w.isolationTimeout
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
@@ -33,19 +33,20 @@ func (w *progress) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.Volume
 	return err
 }
 
-// formerPrimaryIsolated tells whether the publications that were ended are without effect, and what
-// is waited for while they are not.
+// formerPrimaryIsolated tells whether every former primary is isolated, so that the
+// publications that ended have no effect any more, and what is waited for while one is
+// not.
 func formerPrimaryIsolated(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) (done bool, reason string) {
 	v, ok := state.Volume(id)
 	if !ok || v.Replication == nil {
 		return true, ""
 	}
 	if _, isReady := v.Phase.(fsm.Ready); !isReady {
-		return true, "" // nobody is published it again
+		return true, "" // no node is published it again
 	}
 	for _, t := range v.Teardowns {
 		if node != "" && t.Node != node || reachable(state, t.Node, t.Host) {
-			continue // a host that can be asked ends it by itself
+			continue // a reachable host ends it by itself
 		}
 		if !state.FormerPrimaryIsolated(v.ID) {
 			return false, waitReason(state, v)

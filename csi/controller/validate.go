@@ -13,7 +13,7 @@ import (
 )
 
 // ValidateVolumeCapabilities confirms that a volume can be used with all the
-// capabilities. That it cannot is an answer, not an error.
+// capabilities. That it cannot is a response, not an error.
 func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	requested, err := parseRequestedCapabilities(req)
 	if err == nil {

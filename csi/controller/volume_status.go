@@ -38,8 +38,8 @@ func nodeViewOf(state *fsm.State, volumes ...*fsm.Volume) *nodeView {
 	return view
 }
 
-// volume is a volume as CSI describes it. It has no volume_context: the id alone
-// names it.
+// volume is a volume as CSI describes it. It has no volume_context: the id alone names
+// it.
 func (h *nodeView) volume(v *fsm.Volume) *csi.Volume {
 	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: csiconv.ContentSource(v.Source)}
 	for i := range v.Replicas {
@@ -50,7 +50,8 @@ func (h *nodeView) volume(v *fsm.Volume) *csi.Volume {
 	return volume
 }
 
-// usable: the volume can be published there, or could be once it is mended.
+// isAccessible: the volume can be published there, or could be once the cause of its
+// unavailability is removed.
 func isAccessible(r *fsm.Replica) bool {
 	return r.State == fsm.ReplicaPresent || r.State == fsm.ReplicaMissing
 }
@@ -71,8 +72,8 @@ func publishedNodes(v *fsm.Volume) []string {
 	return nodes
 }
 
-// condition is the volume's condition as the controllers see it: what its host
-// said of it, and whether that host can be asked.
+// condition is the volume's condition as the controllers see it: what its host reported
+// of it, and whether that host is reachable.
 func (h *nodeView) condition(v *fsm.Volume) *csi.VolumeCondition {
 	worst := v.Condition
 	if replication := h.replicationConditions[v.ID]; replication.Abnormal && !worst.Abnormal {
@@ -89,7 +90,7 @@ func (h *nodeView) condition(v *fsm.Volume) *csi.VolumeCondition {
 	return csiconv.Condition(worst)
 }
 
-// unavailability says why a replica is not at hand, and nothing when it is.
+// unavailability says why a replica is not available; empty when it is.
 func (h *nodeView) unavailability(r *fsm.Replica) string {
 	n, ok := h.nodes[r.Node]
 	switch {

@@ -17,9 +17,9 @@ var fsTypes = []string{"ext4", "xfs"}
 // KnownFSType tells whether hosts can make that filesystem.
 func KnownFSType(fsType string) bool { return slices.Contains(fsTypes, fsType) }
 
-// ParseCapability reads a capability. The rejection is fsm.Invalid when it is
-// missing or malformed, and when its filesystem is none that is served. FSType stays
-// empty where the caller left it open. Whether the mode is served is for Served to say.
+// ParseCapability reads a capability. The rejection is fsm.Invalid when it is missing or
+// malformed, and when its filesystem is not served. FSType stays empty where the caller
+// left it open. Whether the mode is served is checked by CheckAccessMode.
 func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 	parsed, err := DecodeCapability(c)
 	if err != nil {
@@ -36,7 +36,7 @@ func CheckFSType(fsType string) error {
 	return fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", Message(fsType), strings.Join(fsTypes, " and "))
 }
 
-// DecodeCapability reads a capability that may be none that is served. The rejection is
+// DecodeCapability reads a capability, also one that is not served. The rejection is
 // fsm.Invalid when it is missing or malformed.
 func DecodeCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 	if c == nil {
@@ -82,8 +82,8 @@ func checkMountGroup(group string) error {
 }
 
 // CheckAccessMode tells whether one host can serve an access mode; reason is the
-// rejection's when it cannot: INVALID_ARGUMENT to who describes a volume,
-// FAILED_PRECONDITION to who uses one.
+// rejection's when it cannot: INVALID_ARGUMENT for a caller that describes a volume,
+// FAILED_PRECONDITION for one that uses it.
 func CheckAccessMode(mode fsmpb.AccessMode, reason fsm.Reason) error {
 	if fsm.AccessModeServed(mode) {
 		return nil

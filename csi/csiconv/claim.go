@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// COPrefix is that of keys that Kubernetes' sidecars add: names of claims and
-// references to secrets. They are tolerated and are no part of what is made.
+// COPrefix is that of keys that Kubernetes' sidecars add: names of claims and references
+// to secrets. They are tolerated, and are no part of the volume.
 const COPrefix = "csi.storage.k8s.io/"
 
-// The keys under which sidecars say what a volume is called there.
+// The keys under which sidecars send what Kubernetes calls a volume.
 const (
 	claimNameKey      = COPrefix + "pvc/name"
 	claimNamespaceKey = COPrefix + "pvc/namespace"
@@ -25,7 +25,7 @@ const (
 // maxClaimName is the longest name that is kept; Kubernetes' have up to 253 bytes.
 const maxClaimName = 256
 
-// Claim is what the sidecars say that the volume is called, nil when they say nothing.
+// Claim is what the sidecars sent of the volume's names, nil when they sent nothing.
 func Claim(parameters ...map[string]string) *fsmpb.Claim {
 	c := &fsmpb.Claim{}
 	for _, given := range parameters {

@@ -18,8 +18,8 @@ func PublishContext(epoch fsm.Epoch) map[string]string {
 }
 
 // ParseContexts checks the volume context and reads the epoch. Without one the epoch is
-// zero, which no publication has: the host then says whether the volume is unknown
-// or not published (S3).
+// zero, which no publication has: the host then decides whether the volume is unknown or
+// not published (S3).
 func ParseContexts(volume, publish map[string]string) (fsm.Epoch, error) {
 	if err := CheckVolumeContext(volume); err != nil {
 		return fsm.Epoch{}, err
@@ -35,8 +35,8 @@ func ParseContexts(volume, publish map[string]string) (fsm.Epoch, error) {
 	return epoch, nil
 }
 
-// CheckVolumeContext refuses a volume_context that is not the volume's. Those of
-// Holdfast are empty; COs add keys of their own, which are no part of it.
+// CheckVolumeContext refuses a volume_context that is not the volume's. Those of Holdfast
+// are empty; container orchestrators (COs) add keys of their own, which are not checked.
 func CheckVolumeContext(given map[string]string) error {
 	for key := range given {
 		if !isKubernetesKey(key) {

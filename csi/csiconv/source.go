@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// ParseSource reads a content source, nil when there is none. Whether it can be
-// the source of this volume is for the state to say.
+// ParseSource reads a content source, nil when there is none. Whether it can be the
+// source of this volume is decided by fsm.
 func ParseSource(source *csi.VolumeContentSource) (*fsmpb.Source, error) {
 	if source == nil {
 		return nil, nil

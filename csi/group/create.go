@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// CreateVolumeGroupSnapshot returns once all members are cut, under one freeze. A
-// freeze that ended early or a cut that failed gives the attempt up: nothing of it
-// is kept, and the retry begins another.
+// CreateVolumeGroupSnapshot returns once the snapshots of all members are taken, under
+// one freeze. A freeze that ended early or a snapshot that failed aborts the attempt:
+// nothing of it is kept, and the retry begins another.
 func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
 	if err := s.checkEnabled(); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func createCommand(req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGrou
 	return newCreateCommand(req.GetName(), sources)
 }
 
-// newCreateCommand gives the group and its members ids, of which those of the group that has
-// the name already win.
+// newCreateCommand gives the group and its members new ids; a group that has the name
+// already keeps its own.
 func newCreateCommand(name string, sources []string) (*fsmpb.CreateGroupSnapshot, error) {
 	id, err := uuid.NewRandom()
 	cmd := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-" + id.String(), Name: name}
@@ -98,7 +98,7 @@ func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (create
 	return created, err
 }
 
-// abortError says why, with the reason that a host named, or else ABORTED: the retry
+// abortError says why, with the reason that a host reported, or else ABORTED: the retry
 // begins another attempt.
 func abortError(g *fsm.GroupSnapshot) error {
 	reason := fsm.Busy

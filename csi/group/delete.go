@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// DeleteVolumeGroupSnapshot deletes the group with all its snapshots, and returns
-// once their hosts removed them; unreachable ones keep the obligation (S18). What is
+// DeleteVolumeGroupSnapshot deletes the group with all its snapshots, and returns once
+// their hosts removed them; on unreachable ones the removal stays pending (S18). What is
 // unknown is deleted, whatever snapshots are named.
 func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
 	if err := s.checkEnabled(); err != nil {
@@ -34,7 +34,7 @@ func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteV
 }
 
 // membersToDelete are the group's snapshots, none when it is not known. A delete that is
-// under way is joined: what it was asked with was checked.
+// under way is joined: its list of snapshots was checked.
 func (s *Server) membersToDelete(ctx context.Context, id fsm.GroupSnapshotID, given []string) (members []fsm.SnapshotID, err error) {
 	err = s.client.ReadState(ctx, func(state *fsm.State) error {
 		g, ok := state.GroupSnapshot(id)
@@ -59,7 +59,7 @@ func (s *Server) delete(ctx context.Context, id fsm.GroupSnapshotID, members []f
 	return s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return membersRemoved(state, id, members) })
 }
 
-// membersRemoved tells whether no host that can be asked has a member any more.
+// membersRemoved tells whether no reachable host has a member any more.
 func membersRemoved(state *fsm.State, id fsm.GroupSnapshotID, members []fsm.SnapshotID) (bool, error) {
 	for _, member := range members {
 		if gone, err := cluster.SnapshotRemoved(state, member); err != nil {
@@ -71,8 +71,8 @@ func membersRemoved(state *fsm.State, id fsm.GroupSnapshotID, members []fsm.Snap
 	return true, nil
 }
 
-// deletionFailure says why a deletion does not go on, if it does not: a member's work is in
-// its group's operation.
+// deletionFailure says why a deletion failed, nil when it did not: the removal of a
+// member is part of its group's operation.
 func deletionFailure(state *fsm.State, id fsm.GroupSnapshotID) error {
 	g, ok := state.GroupSnapshot(id)
 	if !ok || g.Operation == nil || g.Operation.State != fsm.OpFailed {

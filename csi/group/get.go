@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// GetVolumeGroupSnapshot is the current information of a group that was cut. The
-// group is looked up before the list of its snapshots is judged.
+// GetVolumeGroupSnapshot is the current information of a group whose snapshots are taken.
+// The group is looked up before the list of its snapshots is checked.
 func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
 	if err := s.checkEnabled(); err != nil {
 		return nil, err

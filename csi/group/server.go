@@ -1,6 +1,6 @@
-// Package group serves csi.v1.GroupController on every controller: snapshots of
-// several volumes, cut at one instant or not at all (S19). Like package controller
-// it translates, proposes, waits and answers; the state decides.
+// Package group serves csi.v1.GroupController on every controller: snapshots of several
+// volumes, taken at one instant or not at all (S19). Like package controller it
+// translates, proposes, waits and answers; fsm decides.
 package group
 
 import (
@@ -27,7 +27,7 @@ type Server struct {
 var _ csi.GroupControllerServer = (*Server)(nil)
 
 // New serves the group controller over a cluster, without the capabilities that are
-// turned off: their RPCs are UNIMPLEMENTED.
+// disabled: their RPCs are UNIMPLEMENTED.
 func New(c cluster.Cluster, disabled ...csi.GroupControllerServiceCapability_RPC_Type) *Server {
 	return &Server{client: cluster.New(c), disabled: disabled}
 }
@@ -43,7 +43,7 @@ func (s *Server) GroupControllerGetCapabilities(context.Context, *csi.GroupContr
 	return resp, nil
 }
 
-// checkEnabled is UNIMPLEMENTED for what is turned off.
+// checkEnabled is UNIMPLEMENTED for a disabled capability.
 func (s *Server) checkEnabled() error {
 	if slices.Contains(s.disabled, groupSnapshots) {
 		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", groupSnapshots))

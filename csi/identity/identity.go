@@ -16,28 +16,28 @@ import (
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 )
 
-// Name is the driver's name: what COs know it by.
+// Name is the driver's name: what container orchestrators (COs) know it by.
 const Name = "csi.holdfast.storage"
 
-// ErrUnhealthy is to be wrapped by errors of Config.Ready that time alone does not
-// mend: a missing tool, a member in quarantine. Probe then fails with
-// FAILED_PRECONDITION instead of saying that it is not ready yet.
+// ErrUnhealthy is to be wrapped by errors of Config.Ready that waiting does not repair: a
+// missing tool, a member in quarantine. Probe then fails with FAILED_PRECONDITION instead
+// of saying that it is not ready yet.
 var ErrUnhealthy = errors.New("unhealthy")
 
-// Config is what the service answers from.
+// Config configures the service.
 type Config struct {
 	// Name is the driver's, identity.Name when empty.
 	Name string
 	// Version of the build; required.
 	Version string
-	// Ready is nil when the process can serve. Any other error means not yet, as
-	// long as it does not wrap ErrUnhealthy. It is asked at every Probe: it must be
-	// cheap and must not block.
+	// Ready is nil when the process can serve. Any other error means not yet, as long as
+	// it does not wrap ErrUnhealthy. It is called at every Probe: it must be cheap and
+	// must not block.
 	Ready func() error
-	// Disabled are the services that are turned off by configuration, the same on all
+	// Disabled are the services that are disabled by configuration, the same on all
 	// processes: they are not advertised.
 	Disabled []csi.PluginCapability_Service_Type
-	// NoExpansion: expansion is turned off.
+	// NoExpansion: expansion is disabled.
 	NoExpansion bool
 }
 

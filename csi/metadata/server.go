@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxTuples is the most that one message carries, far below gRPC's limit of 4 MiB.
+// maxTuples is the maximum that one message carries, far below gRPC's limit of 4 MiB.
 const maxTuples = 20_000
 
 // resolveTimeout is how long the state may take to be read.
@@ -25,26 +25,27 @@ const resolveTimeout = 30 * time.Second
 // Extent is a range of a volume, in bytes.
 type Extent struct{ Offset, Length int64 }
 
-// Maps asks hosts for block maps.
+// Maps requests block maps from hosts.
 type Maps interface {
-	// Map is what the target snapshot on a node allocates, or, with a base, what
-	// differs between the two: at most max extents that end behind from, in ascending
-	// order and not overlapping. Its errors are a *fsm.Rejection where the host refuses.
+	// Map is what the target snapshot on a node allocates, or, with a base, what differs
+	// between the two: at most max extents that end after from, in ascending order and
+	// not overlapping. Its errors are a *fsm.Rejection where the host refuses.
 	Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (Page, error)
 }
 
 // Page is a part of a block map.
 type Page struct {
 	Extents []Extent
-	// More tells that this is not all. Then all before Reached was told; a host that
-	// compares for long says how far it is though it found nothing. Zero: all before
-	// the end of the last extent was.
+	// More tells that the map continues. All extents before Reached were then returned,
+	// perhaps in earlier pages: a host that compares for long returns how far it is
+	// although it found nothing. Reached of zero: all extents before the end of the last
+	// one were.
 	More    bool
 	Reached int64
 }
 
-// maxEmptyPages is how many pages in a row may say nothing, each after the host looked
-// for as long as it does for one.
+// maxEmptyPages is how many pages in a row may have no extents; the host works on each
+// for as long as it may on one page.
 const maxEmptyPages = 100
 
 // Server serves csi.v1.SnapshotMetadata.
@@ -72,8 +73,8 @@ func (s *Server) GetMetadataAllocated(req *csi.GetMetadataAllocatedRequest, stre
 	})
 }
 
-// GetMetadataDelta streams the ranges that differ between two snapshots of a volume.
-// It is the same ranges whichever of them was cut first.
+// GetMetadataDelta streams the ranges that differ between two snapshots of a volume. They
+// are the same ranges whichever of the two was taken first.
 func (s *Server) GetMetadataDelta(req *csi.GetMetadataDeltaRequest, stream csi.SnapshotMetadata_GetMetadataDeltaServer) error {
 	q := mapQuery{
 		base: fsm.SnapshotID(req.GetBaseSnapshotId()), target: fsm.SnapshotID(req.GetTargetSnapshotId()),
@@ -89,13 +90,13 @@ func (s *Server) GetMetadataDelta(req *csi.GetMetadataDeltaRequest, stream csi.S
 	})
 }
 
-// mapQuery is what is asked of which host.
+// mapQuery is what is requested from which host.
 type mapQuery struct {
 	base, target fsm.SnapshotID
 	offset       int64
 	maxResults   int32
 	node         fsm.NodeID
-	size         int64 // of the volume when the target was cut
+	size         int64 // of the volume when the target was taken
 }
 
 func (s *Server) serve(ctx context.Context, q *mapQuery, send func([]*csi.BlockMetadata) error) error {
@@ -118,7 +119,7 @@ func (s *Server) resolve(ctx context.Context, q *mapQuery) error {
 	return s.client.ReadState(ctx, q.resolve)
 }
 
-// resolve finds the host that keeps all snapshots in question.
+// resolve finds the host that keeps all snapshots of the request.
 func (q *mapQuery) resolve(state *fsm.State) error {
 	target, err := readySnapshot(state, q.target)
 	if err != nil {
@@ -151,8 +152,8 @@ func readySnapshot(state *fsm.State, id fsm.SnapshotID) (*fsm.Snapshot, error) {
 	return snap, nil
 }
 
-// stream sends page after page, and returns nil only when nothing was left out. An
-// empty map is one message without ranges, which tells the size all the same.
+// stream sends page after page, and returns nil only when nothing was left out. An empty
+// map is one message without ranges, which still carries the size.
 func (s *Server) stream(ctx context.Context, q *mapQuery, send func([]*csi.BlockMetadata) error) error {
 	limit := maxTuples
 	if q.maxResults > 0 {
@@ -188,8 +189,9 @@ func (s *Server) stream(ctx context.Context, q *mapQuery, send func([]*csi.Block
 	}
 }
 
-// clip is what a host said, cut to the volume and to what was not told yet, and
-// where it ends. What is out of order would be told wrongly: it is an error.
+// clip limits what a host returned to the volume and to what was not sent yet, and
+// returns where it ends. Extents that are out of order would give a wrong map: that is an
+// error.
 func (q *mapQuery) clip(extents []Extent, from int64, limit int) ([]*csi.BlockMetadata, int64, error) {
 	var blocks []*csi.BlockMetadata
 	last := int64(-1)

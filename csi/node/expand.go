@@ -21,7 +21,7 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	size, err := s.host.(Expander).Expand(ctx, expand) // else it is turned off
+	size, err := s.host.(Expander).Expand(ctx, expand) // else EXPAND_VOLUME is disabled
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -56,8 +56,8 @@ func expandRequest(req *csi.NodeExpandVolumeRequest) (ExpandRequest, error) {
 	return expand, checkLocation(expand.Volume, expand.Path)
 }
 
-// checkPaths are the checks of calls about a volume where it is. A relative
-// volume_path is for located to judge.
+// checkPaths checks a call about a volume at a path. A relative volume_path is checked by
+// checkLocation.
 func checkPaths(id fsm.VolumeID, path, staging string) error {
 	switch {
 	case id == "":
@@ -70,7 +70,8 @@ func checkPaths(id fsm.VolumeID, path, staging string) error {
 	return nil
 }
 
-// checkLocation: an id of another form is unknown, and nothing is at a relative path.
+// checkLocation: an id of another form than ours is NotFound, and so is a relative path,
+// where no volume is.
 func checkLocation(id fsm.VolumeID, path string) error {
 	switch {
 	case !id.Valid():

@@ -1,6 +1,6 @@
-// Package node serves csi.v1.Node on a storage host. A handler checks the request
-// and hands it to the host, which records its intent in the log before it brings
-// anything up, and tears down without asking anyone.
+// Package node serves csi.v1.Node on a storage host. A handler checks the request and
+// passes it to the host, which records its intent in the log before it stages or
+// publishes anything, and tears down without a round trip to the quorum.
 package node
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Host is what a host does for the service. Its errors are a *fsm.Rejection when
-// the request is refused (NotFound: the volume is unknown, or nothing of it is at
-// the path; StaleEpoch: the epoch is not the publication's, also when it is zero;
-// Incompatible, Precondition, Busy as in the state), have a method Unavailable()
-// bool when the quorum is needed and cannot be had (S28), and are ctx's when the
-// time ran out. All methods may be repeated.
+// Host is what a host does for the service. Its errors are a *fsm.Rejection when the
+// request is refused (NotFound: the volume is unknown, or nothing of it is at the path;
+// StaleEpoch: the epoch is not the publication's, also when it is zero; Incompatible,
+// Precondition, Busy as in the state), have a method Unavailable() bool when the quorum
+// is needed and not available (S28), and are ctx's when the time ran out. All methods may
+// be repeated.
 type Host interface {
-	// Stage brings a volume up at a path.
+	// Stage stages a volume at a path.
 	Stage(ctx context.Context, req StageRequest) error
-	// Unstage takes it down. It works without the quorum (S28).
+	// Unstage unstages it. It works without the quorum (S28).
 	Unstage(ctx context.Context, volume fsm.VolumeID, path string) error
 	// PublishTarget binds a staged volume to a target path.
 	PublishTarget(ctx context.Context, req PublishTargetRequest) error
@@ -48,7 +48,7 @@ type Expander interface {
 // ExpandRequest is a NodeExpandVolume call.
 type ExpandRequest struct {
 	Volume      fsm.VolumeID
-	Path        string // absolute; where it is staged or published
+	Path        string // absolute: where it is staged or published
 	StagingPath string // absolute, or empty: not said
 	Required    int64  // bytes that are needed at least; 0: those of the device
 	Limit       int64  // bytes that the device may have at most; 0: any number
@@ -78,8 +78,8 @@ type PublishTargetRequest struct {
 	// MountGroup is CSI's volume_mount_group, which may read and write all that is on the
 	// filesystem; empty: none.
 	MountGroup string
-	// Fingerprint is equal when all arguments are that must be equal when the call
-	// is repeated; it holds none of them in clear.
+	// Fingerprint is of all arguments that must be equal when the call is repeated; it
+	// holds none of them in clear.
 	Fingerprint string
 }
 
@@ -99,14 +99,14 @@ type Config struct {
 	// that the host registers with. Keys are lower-case and begin with the prefix of
 	// fsm.TopologyKey.
 	Labels []fsm.Label
-	// MaxVolumes is how many publications the host takes; 0: as many as the CO likes.
+	// MaxVolumes is how many publications the host takes; 0: no limit.
 	MaxVolumes uint32
-	// MountGroup serves VOLUME_MOUNT_GROUP: COs then leave it to the host to give
-	// volumes to the group that their workloads run as.
+	// MountGroup serves VOLUME_MOUNT_GROUP: container orchestrators (COs) then leave it
+	// to the host to give volumes to the group that their workloads run as.
 	MountGroup bool
-	// Disabled are the capabilities that are turned off by configuration: GET_VOLUME_STATS,
-	// VOLUME_CONDITION, EXPAND_VOLUME or VOLUME_MOUNT_GROUP. RPCs that nothing is left
-	// for are UNIMPLEMENTED.
+	// Disabled are the capabilities that are disabled by configuration: GET_VOLUME_STATS,
+	// VOLUME_CONDITION, EXPAND_VOLUME or VOLUME_MOUNT_GROUP. RPCs that have no enabled
+	// capability left are UNIMPLEMENTED.
 	Disabled []csi.NodeServiceCapability_RPC_Type
 }
 
@@ -120,8 +120,7 @@ type Server struct {
 
 var _ csi.NodeServer = (*Server)(nil)
 
-// New checks what the host says of itself: COs hold its id and its topology to
-// the rules of CSI.
+// New checks the configuration: CSI has rules for a host's id and topology.
 func New(host Host, cfg Config) (*Server, error) {
 	segments := fsm.Topology{{Key: fsm.TopologyKey, Value: string(cfg.ID)}}
 	for _, label := range cfg.Labels {
@@ -181,7 +180,7 @@ var supportedCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
 }
 
-// optionalCapabilities is what volumes can be used without.
+// optionalCapabilities are those that can be disabled: volumes can be used without them.
 var optionalCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
@@ -189,8 +188,8 @@ var optionalCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
 }
 
-// checkMountGroup refuses a volume_mount_group where it is not served: taken and forgotten it
-// would look as if it were in force.
+// checkMountGroup refuses a volume_mount_group where it is not served: if it were
+// accepted and ignored, it would look as if it were in force.
 func (s *Server) checkMountGroup(c *csi.VolumeCapability) error {
 	if c.GetMount().GetVolumeMountGroup() != "" && s.checkEnabled(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) != nil {
 		return fsm.Reject(fsm.Invalid, "volume_mount_group is not served here: leave it to the CO, or start the node with --volume-mount-group")
@@ -198,7 +197,7 @@ func (s *Server) checkMountGroup(c *csi.VolumeCapability) error {
 	return nil
 }
 
-// checkEnabled is UNIMPLEMENTED for what is turned off.
+// checkEnabled is UNIMPLEMENTED for a disabled capability.
 func (s *Server) checkEnabled(capability csi.NodeServiceCapability_RPC_Type) error {
 	if slices.Contains(s.disabled, capability) {
 		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", capability))
@@ -220,7 +219,7 @@ func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 	return resp, nil
 }
 
-// NodeGetInfo is who the host is; it needs nobody.
+// NodeGetInfo is who the host is; it needs no controller.
 func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return s.info, nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// NodeStageVolume brings a volume up on this host, under the epoch that the
-// publish context carries (S3). A volume_mount_group is the publications': two of them
-// may follow each other with different ones while the volume stays staged.
+// NodeStageVolume stages a volume on this host, under the epoch that the publish context
+// carries (S3). A volume_mount_group belongs to the target paths: two of them may follow
+// each other with different groups while the volume stays staged.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	stage, err := stageRequest(req)
 	if err == nil {
@@ -47,7 +47,7 @@ func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
 	return stage, checkUsable(stage.Volume, stage.Capability)
 }
 
-// NodeUnstageVolume takes a volume down. What is not staged is unstaged.
+// NodeUnstageVolume unstages a volume. What is not staged is unstaged.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	id := fsm.VolumeID(req.GetVolumeId())
 	if err := checkRequired(id, "staging_target_path", req.GetStagingTargetPath()); err != nil {
@@ -79,8 +79,8 @@ func checkAbsolute(field, path string) error {
 	return nil
 }
 
-// checkUsable: an id of another form is unknown, a mode that no host serves exceeds
-// what the volume can do.
+// checkUsable: an id of another form than ours is NotFound; a mode that no host serves
+// exceeds what the volume can do.
 func checkUsable(id fsm.VolumeID, c fsm.Capability) error {
 	if !id.Valid() {
 		return unknownVolume(id)

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// NodeGetVolumeStats measures a volume where it is staged or published. A relative
-// path is none where a volume could be: NOT_FOUND.
+// NodeGetVolumeStats measures a volume where it is staged or published. No volume can be
+// at a relative path: NOT_FOUND.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
 	statsOff, conditionOff := s.checkEnabled(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS), s.checkEnabled(csi.NodeServiceCapability_RPC_VOLUME_CONDITION)
-	if statsOff != nil && conditionOff != nil { // each alone demands the call
+	if statsOff != nil && conditionOff != nil { // either is enough to serve the call
 		return nil, statsOff
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
@@ -43,7 +43,7 @@ func checkStats(id fsm.VolumeID, req *csi.NodeGetVolumeStatsRequest) error {
 	return checkLocation(id, path)
 }
 
-// usage is never negative: filesystems keep blocks back.
+// usage is never negative: filesystems reserve blocks.
 func usage(s *Stats) []*csi.VolumeUsage {
 	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: max(s.BytesTotal, 0)}
 	if s.Block {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// NodePublishVolume binds a staged volume to a target path. Whether a second call
-// is the same, other arguments or one target too many is for the state to say.
+// NodePublishVolume binds a staged volume to a target path. Whether a second call is a
+// repetition, has other arguments or is one target too many is decided by fsm.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	target, err := publishTargetRequest(req)
 	if err == nil {
@@ -42,7 +42,7 @@ func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetReque
 	if target.Epoch, err = csiconv.ParseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
 		return target, err
 	}
-	if target.StagingPath == "" { // after what is INVALID_ARGUMENT
+	if target.StagingPath == "" { // after the checks that are INVALID_ARGUMENT
 		return target, fsm.Reject(fsm.Precondition, "staging_target_path is required: the volume is staged first")
 	}
 	if err := checkAbsolute("staging_target_path", target.StagingPath); err != nil {

@@ -55,11 +55,11 @@ func codeFor(err error) codes.Code {
 	case errors.As(err, &rejection):
 		return codeOfReason(rejection.Reason)
 	case errors.As(err, &unavail) && unavail.Unavailable(), raftnode.IsUnavailable(err):
-		return codes.Unavailable // also where the deadline is near (S28)
+		return codes.Unavailable // also for a caller with a short deadline (S28)
 	case errors.As(err, &grpcError):
 		return canonical(grpcError.GRPCStatus().Code())
 	case errors.Is(err, context.DeadlineExceeded):
-		return codes.Aborted // the operation goes on; the retry joins it
+		return codes.Aborted // the operation continues; the retry joins it
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled
 	}

@@ -21,7 +21,7 @@ import (
 
 type contextKey struct{}
 
-// RequestID is the id under which the log speaks of the call; empty outside one.
+// RequestID is the call's id in the log; empty outside a call.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(contextKey{}).(string)
 	return id
@@ -53,7 +53,7 @@ func logCalls(logger *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// logLevel keeps what COs ask all the time out of the way, and lets bugs stand out.
+// logLevel is low for calls that COs make all the time, and high for bugs.
 func logLevel(info *grpc.UnaryServerInfo, err error) slog.Level {
 	switch status.Code(err) {
 	case codes.OK:
@@ -72,8 +72,8 @@ func method(info *grpc.UnaryServerInfo) string {
 	return info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 }
 
-// logAttributes names what a message is about, for the log: bounded and without what the
-// request holds of secrets, as it is the caller's text.
+// logAttributes names the objects of a request, for the log: bounded, and without the
+// request's secrets, as it is the caller's text.
 func logAttributes(msg, req any) []any {
 	var attrs []any
 	add := func(key, text string) {
@@ -99,7 +99,7 @@ func logAttributes(msg, req any) []any {
 	return attrs
 }
 
-// responseAttributes names what the answer of a create speaks of.
+// responseAttributes names the object that a create answered.
 func responseAttributes(resp, req any) []any {
 	switch r := resp.(type) {
 	case *csi.CreateVolumeResponse:
@@ -112,8 +112,8 @@ func responseAttributes(resp, req any) []any {
 	return nil
 }
 
-// convertErrors makes each error a status with a code, a message and no details,
-// and takes what the request holds of secrets out of the message.
+// convertErrors makes each error a status with a code, a message and no details, and
+// removes the request's secrets from the message.
 func convertErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	resp, err := next(ctx, req)
 	if err == nil {

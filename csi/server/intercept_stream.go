@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// interceptStreams has a chain of interceptors look at streams as at calls: CSI's have one
-// request and many answers. They have no deadline but the caller's.
+// interceptStreams runs a chain of unary interceptors on streams: CSI's have one request
+// and many responses. They have no deadline but the caller's.
 func interceptStreams(chain ...grpc.UnaryServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		req, err := newRequest(info.FullMethod)
@@ -62,7 +62,7 @@ type replayedStream struct {
 // Context has the request's id.
 func (r *replayedStream) Context() context.Context { return r.ctx }
 
-// RecvMsg hands out the request, once.
+// RecvMsg returns the request, once.
 func (r *replayedStream) RecvMsg(into any) error {
 	msg, isMessage := into.(proto.Message)
 	if r.req == nil || !isMessage {

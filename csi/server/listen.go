@@ -17,7 +17,7 @@ import (
 // maxSocketPath is what fits the kernel's sockaddr_un, in bytes.
 const maxSocketPath = 107
 
-// lockTimeout is how long another process may hold the socket's folder.
+// lockTimeout is how long another process may hold the lock on the socket's directory.
 const lockTimeout = 2 * time.Second
 
 // SocketPath is the path in a CSI_ENDPOINT: unix:///path, unix://path, unix:/path
@@ -41,10 +41,10 @@ func SocketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// Listen binds the unix socket of an endpoint with mode 0600. Its folder must
-// exist. The socket of a dead process is replaced; one that answers, or anything
-// that is no socket, is an error. Nothing else is created beside it: two processes
-// that start at once are kept apart by a lock on the folder itself.
+// Listen binds the unix socket of an endpoint with mode 0600. Its directory must exist.
+// The socket of a dead process is replaced; one that answers, or anything that is no
+// socket, is an error. Nothing else is created next to it: two processes that start at
+// once are kept apart by a lock on the directory itself.
 func Listen(endpoint string) (net.Listener, error) {
 	path, err := SocketPath(endpoint)
 	if err != nil {
@@ -76,7 +76,7 @@ func restrictMode(_, _ string, conn syscall.RawConn) error {
 	return chmodErr
 }
 
-// removeStale makes way when the path holds the socket of a dead process.
+// removeStale removes the socket of a dead process from the path.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -100,7 +100,7 @@ func removeStale(path string) error {
 	return nil
 }
 
-// lockFolder holds an advisory lock on the folder itself, which needs no file in it.
+// lockFolder holds an advisory lock on the directory itself, which needs no file in it.
 func lockFolder(path string) (unlock func(), err error) {
 	folder, err := os.Open(path)
 	if err != nil {
@@ -118,8 +118,8 @@ func lockFolder(path string) (unlock func(), err error) {
 	}
 }
 
-// ownerListener turns away callers that are neither root nor this process's user,
-// should the socket's mode ever be loosened.
+// ownerListener rejects callers that are neither root nor this process's user, in case
+// the socket's mode is ever loosened.
 type ownerListener struct{ net.Listener }
 
 // Accept waits for the next permitted caller.
@@ -132,7 +132,7 @@ func (l *ownerListener) Accept() (net.Conn, error) {
 		if isOwner(conn) {
 			return conn, nil
 		}
-		_ = conn.Close() // a stranger; there is nobody to tell
+		_ = conn.Close() // not permitted; it gets no answer
 	}
 }
 

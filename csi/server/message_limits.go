@@ -23,7 +23,7 @@ const (
 )
 
 // maxStringOf holds the fields whose limit is not csiconv.MaxString. A zero means that
-// the field's own handler judges it: a starting_token that is too long is ABORTED.
+// the field's own handler checks it: a starting_token that is too long is ABORTED.
 var maxStringOf = map[protoreflect.Name]int{
 	"node_id":             maxNodeID,
 	"target_path":         maxPath,
@@ -32,7 +32,8 @@ var maxStringOf = map[protoreflect.Name]int{
 	"starting_token":      0,
 }
 
-// startingOffset of a stream is OUT_OF_RANGE when it is negative, as its handler says.
+// startingOffset of a stream is not checked here: a negative one is OUT_OF_RANGE, by its
+// handler.
 const startingOffset = "starting_offset"
 
 // CheckMessage applies what CSI demands of every message to one and to all that

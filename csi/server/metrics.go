@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// metrics counts calls by method and code, and measures how long they take.
+// callMetrics counts calls by method and code, and measures how long they take.
 type callMetrics struct {
 	calls   *prometheus.CounterVec
 	latency *prometheus.HistogramVec

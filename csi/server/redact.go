@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// redactedText stands where something was taken out.
+// redactedText replaces what was removed.
 const redactedText = "***stripped***"
 
 // minSensitiveLength is the shortest value in bytes that is searched for in texts: to
@@ -20,7 +20,8 @@ const redactedText = "***stripped***"
 const minSensitiveLength = 3
 
 // sensitiveFields are not marked csi_secret, yet their values must not be shown:
-// COs put tokens into contexts, and mount flags may hold passwords.
+// container orchestrators (COs) put tokens into contexts, and mount flags may hold
+// passwords.
 var sensitiveFields = []protoreflect.Name{"volume_context", "publish_context", "mount_flags"}
 
 // sensitiveKeys in any map: their values are never shown.
@@ -89,7 +90,8 @@ func isSensitive(field protoreflect.FieldDescriptor, key string) bool {
 		slices.ContainsFunc(sensitiveKeys, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// removeSensitive takes every sensitive value of a request out of a text that may quote it.
+// removeSensitive removes every sensitive value of a request from a text that may quote
+// it.
 func removeSensitive(text string, request any) string {
 	msg, isMessage := request.(proto.Message)
 	if !isMessage || text == "" {
@@ -99,7 +101,7 @@ func removeSensitive(text string, request any) string {
 	visitStrings(msg.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
 		values = append(values, sensitiveValues(field, value)...)
 	})
-	// The longest first, so that one value inside another leaves no rest.
+	// The longest first, so that a value that contains another one leaves no rest.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	for _, value := range values {
 		text = strings.ReplaceAll(text, value, redactedText)
@@ -107,7 +109,8 @@ func removeSensitive(text string, request any) string {
 	return text
 }
 
-// isPlainMountFlag: the name of a mount option is nobody's secret, and refusals list such names.
+// isPlainMountFlag: the name of a mount option is no secret, and refusals list such
+// names.
 func isPlainMountFlag(field protoreflect.FieldDescriptor, item string) bool {
 	return field.Name() == "mount_flags" && fsm.PlainMountFlag(item)
 }
