@@ -205,8 +205,8 @@ func TestS72_WhatALevel1LeaderDidNotSeeIsAsIfItWasNotSet(t *testing.T) {
 	require.Equal(t, Unsupported, reasonOf(sees.applyEnvelope(says)))
 }
 
-// S72: at level 1 the removal of a snapshot whose cut was cancelled is an obligation like
-// any other, and is refused as it always was.
+// S72: at level 1 the removal of a cancelled snapshot must be done like any other, and a
+// request to cancel it is refused as before.
 func TestS72_TheRemovalOfACancelledSnapshotIsNotCancelledAtLevel1(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))

@@ -136,7 +136,7 @@ func TestS19_AnInterruptedGroupLeavesNoHalfGroup(t *testing.T) {
 	}
 }
 
-// At feature level 1 a group that was given up keeps its record, and its ids.
+// At feature level 1 an aborted group keeps its record, and its ids.
 func TestS19_AGroupIsTriedAgainOnceNothingIsLeftOfTheLastAttempt(t *testing.T) {
 	w := twoHostsAt(t, Level1)
 	w.ok(controller, createGroup(1, 1, 2))

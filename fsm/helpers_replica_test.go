@@ -36,7 +36,8 @@ func newPairAt(t testing.TB, level uint32) *world {
 	return w
 }
 
-// newReplicated is such a world with volume 1, born: both replicas have the content 7.
+// newReplicated is such a world with volume 1, whose initial sync is done: both replicas
+// have the content 7.
 func newReplicated(t testing.TB, protocol fsmpb.Protocol) *world {
 	return newReplicatedAt(t, MaxFeatureLevel, protocol)
 }
@@ -48,7 +49,7 @@ func newReplicatedAt(t testing.TB, level uint32, protocol fsmpb.Protocol) *world
 	return w
 }
 
-// readyReplicated makes volume n and reports its birth.
+// readyReplicated creates volume n and reports its initial sync.
 func (w *world) readyReplicated(n int, c *fsmpb.CreateVolume) *Volume {
 	w.t.Helper()
 	w.ok("controller/c1", c)
@@ -61,7 +62,7 @@ func (w *world) readyReplicated(n int, c *fsmpb.CreateVolume) *Volume {
 	}
 	require.Equal(w.t, Ready{}, w.volume(n).Phase)
 	for _, node := range []string{"n1", "n2"} {
-		w.reportCurrent(n, node, inSyncObservation(7)) // again, of the generation that began with the birth
+		w.reportCurrent(n, node, inSyncObservation(7)) // again, of the generation that began with the initial sync
 	}
 	return w.volume(n)
 }
@@ -101,7 +102,7 @@ func (w *world) bootOf(node string) string {
 	return n.Boot
 }
 
-// leg is the node's side of volume n.
+// replicaSync is the node's replica of volume n.
 func (w *world) replicaSync(n int, node string) *Replica {
 	w.t.Helper()
 	l := w.volume(n).ActiveReplica(HostID("host-" + node))

@@ -58,7 +58,7 @@ func snapshotObservation(n int, fact any) *fsmpb.Observation {
 	return o
 }
 
-// was is the report that snapshot n was cut, at so many nanoseconds, in an attempt.
+// takenReport reports that snapshot n was taken, at so many nanoseconds, in an attempt.
 func takenReport(n int, at int64, attempt uint32) *fsmpb.Observation {
 	return snapshotObservation(n, &fsmpb.SnapshotCut{SizeBytes: gib, CutUnixNano: at, Attempt: attempt})
 }
@@ -71,7 +71,7 @@ func goneReport(n int, attempt uint32) *fsmpb.Observation {
 	return snapshotObservation(n, &fsmpb.SnapshotGone{Attempt: attempt})
 }
 
-// cut makes snapshot n of a volume of 1 GiB on node n1.
+// takeSnapshot takes snapshot n of a volume of 1 GiB on node n1.
 func (w *world) takeSnapshot(n, volume int) *Snapshot {
 	w.t.Helper()
 	w.ok("controller/c1", createSnapshot(n, volume))
@@ -105,7 +105,7 @@ func createFrom(n int, source *fsmpb.Source) *fsmpb.CreateVolume {
 func fromSnapshot(n int) *fsmpb.Source { return &fsmpb.Source{SnapshotId: snapshotID(n)} }
 func fromVolume(n int) *fsmpb.Source   { return &fsmpb.Source{VolumeId: volumeID(n)} }
 
-// verb is what node n1 is told about snapshot n; zero for nothing.
+// snapshotGoal is node n1's goal for snapshot n; zero for none.
 func (w *world) snapshotGoal(n int) SnapshotGoal {
 	wish, _ := w.s.DesiredSnapshot("n1", SnapshotID(snapshotID(n)))
 	return wish.Goal

@@ -23,8 +23,9 @@ func playedStory(t testing.TB, seed int64) []entry {
 	return log
 }
 
-// replicatedStory is the log of replicated volumes: a takeover, a loser that comes back,
-// a replica that is replaced, a decision to force, and volumes in every phase at the end.
+// replicatedStory is the log of replicated volumes: a takeover, an outdated replica that
+// comes back, a replica that is replaced, a decision to force, and volumes in every phase
+// at the end.
 func replicatedStory(t testing.TB) *world {
 	w := newReplicated(t, protocolC)
 	w.ok("node/n3", replicating("n3"))

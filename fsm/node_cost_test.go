@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// What a node's reachability changes is bounded, whatever the node holds: the entry
-// touches the node, and writes the volumes of which it owes the end of a publication.
+// What a node's reachability changes is bounded, however much the node holds: the entry
+// writes the node, and the volumes of which a teardown is pending on it.
 func TestANodesReachabilityCostsTheSameWhateverItHolds(t *testing.T) {
 	w := largeState(t, 300)
 	n, _ := w.s.Node("node-1")

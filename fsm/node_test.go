@@ -65,8 +65,8 @@ func TestS17_AHostIsItsNameItsIDAndItsPools(t *testing.T) {
 	}
 }
 
-// S17: obligations and publications belong to the host id: who comes back under an
-// old name finds nothing that its predecessor held or owed.
+// S17: pending work and publications belong to the host id: a host that registers under
+// an old name has none of its predecessor's.
 func TestS17_ANewHostOwesNothingOfTheOld(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))

@@ -14,8 +14,9 @@ import (
 // liveVolumes is how many replicated volumes are kept alive, on four hosts.
 const liveVolumes = 5
 
-// realisticStep is what well-working hosts and controllers do next for one replicated volume: so
-// replicas are born, used, lost, kept, healed and replaced far oftener than by chance.
+// realisticStep is what well-working hosts and controllers do next for one replicated
+// volume: so replicas are synchronised, used, lost, kept, healed and replaced far oftener
+// than by chance.
 func (p *player) realisticStep() (string, proto.Message) {
 	if actor, body := p.hosts(); body != nil {
 		return actor, body
@@ -157,7 +158,7 @@ func (p *player) copyOf(v *Volume) *fsmpb.CreateVolume {
 	return c
 }
 
-// losses: a primary goes on alone, and what its peer had is kept.
+// losses: a primary continues without its peer, and what the peer had is kept.
 func (p *player) losses(v *Volume) (string, proto.Message) {
 	for _, l := range v.ActiveReplicas() {
 		n, ok := p.w.s.nodeOfReplica(l)

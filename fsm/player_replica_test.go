@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// side is a leg of a replicated volume with its host, made up where there is none.
+// side is a replica of a replicated volume with its host, made up where there is none.
 func (p *player) side() (Volume, Replica, Node) {
 	var sides []Replica
 	var volumes []Volume

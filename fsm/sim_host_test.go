@@ -122,7 +122,7 @@ func (h *simHost) report(unstaged bool, epoch Epoch) {
 	h.send(h.command(r), nil)
 }
 
-// act is one step of what the wish asks for, as far as the host may.
+// act takes one step towards the desired state, as far as the host may.
 func (h *simHost) act() {
 	m := h.replica()
 	if !m.powered || h.desired == nil {
@@ -174,7 +174,7 @@ func (h *simHost) bringUp() {
 // keptGrant: a grant is for one attachment.
 func (h *simHost) keptGrant() *simGrant { return nil }
 
-// reconnect makes the connection what the wish says; never other than by force (S8).
+// reconnect makes the connection what is desired; it disconnects by force only (S8).
 func (h *simHost) reconnect(w *DesiredReplica) {
 	m := h.replica()
 	if !w.Connect {

@@ -14,9 +14,10 @@ import (
 )
 
 // sim plays two hosts with a simple model of DRBD against the state machine. A seed
-// orders everything: what is written, cut, broken, lost, delayed, repeated, asked and
-// answered. Whoever is granted to be primary without force, or told to go on alone,
-// must have every acknowledged write; no synchronisation may overwrite one.
+// orders everything: writes, disconnects, failures, losses, delays, repetitions, requests
+// and answers. A host that is granted to be primary without force, or allowed to continue
+// without its peer, must have every acknowledged write; no synchronisation may overwrite
+// one.
 type sim struct {
 	r             *rand.Rand
 	w             *world

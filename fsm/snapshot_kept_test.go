@@ -66,7 +66,7 @@ func (w *world) resynchronised(uuid uint64) {
 	require.True(w.t, w.volume(1).allInSync())
 }
 
-// lostAgain: n2 goes on alone once more.
+// lostAgain: n2 continues without its peer once more.
 func (w *world) lostAgain(uuid uint64) {
 	w.t.Helper()
 	require.Equal(w.t, peerOutdated, w.ok("node/n2", w.outdate(1, "n2", disconnectedPrimary(uuid))).GetVerdict())
@@ -239,8 +239,8 @@ func TestS49_AnUnknownCopyIsAdopted(t *testing.T) {
 	require.Zero(t, w.s.SnapshotCount())
 }
 
-// S49, S74: it ends by an operator's verb, which is an obligation of its host, at each point
-// of its life; and with its host, or with its volume.
+// S49, S74: a kept copy is removed by an operator's command, which is then pending on its
+// host, in each of its phases; and with its host, or with its volume.
 func TestS49_AKeptCopyEnds(t *testing.T) {
 	ends := map[string]func(*world){
 		"by an operator": func(w *world) { w.twice(admin, removeCopy(1)) },

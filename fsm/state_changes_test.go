@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// hostViews is what hosts know of the log's wishes: all of them when they register, are adopted,
-// or are told that the incarnation or the feature level is another, and from then on what
-// was touched.
+// hostViews is what hosts know of their desired state: all of it when they register, are
+// adopted, or learn that the incarnation or the feature level changed, and from then on
+// what was announced as a change.
 type hostViews struct {
 	volumes   map[NodeID]map[VolumeID]DesiredVolume
 	snapshots map[NodeID]map[SnapshotID]DesiredSnapshot

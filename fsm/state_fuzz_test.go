@@ -16,7 +16,7 @@ import (
 // same entry again leaves what it left once (S102), and a fork taken before is as it was.
 func playCommands(t testing.TB, d dice) *world {
 	p := newPlayer(t, d)
-	if d.roll(2) == 0 { // a replicated volume is seldom born by chance
+	if d.roll(2) == 0 { // a replicated volume seldom completes its initial sync by chance
 		p.w = newReplicated(t, fsmpb.Protocol(1+d.roll(2)))
 		p.at, p.created = p.w.index, 1
 	}

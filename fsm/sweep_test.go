@@ -31,9 +31,9 @@ func newTwins(t testing.TB, d dice) *twins {
 	return x
 }
 
-// inUse has replicated volumes 1 to 4, of which n1 owes the end
-// of two and n2 is to remove one, local ones 5 to 10
-// that are staged, made or being made, and snapshots of some.
+// worldInUse has replicated volumes 1 to 4, of which two have a pending teardown on n1
+// and one is to be removed from n2, local ones 5 to 10 that are staged, created or being
+// created, and snapshots of some.
 func worldInUse(t testing.TB, protocol fsmpb.Protocol) *world {
 	w := newReplicated(t, protocol)
 	for n := 2; n <= 4; n++ {

@@ -194,7 +194,7 @@ func TestS73_AFailureIsOfTheOperationThatItNames(t *testing.T) {
 	require.Equal(t, OpFailed, w.volume(1).Operation.State)
 }
 
-// S110: what a host owes stays an operation when a step of it failed for good.
+// S110: a pending teardown stays an operation when a step of it failed for good.
 func TestNothingTakesThePlaceOfATeardownThatFailed(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))

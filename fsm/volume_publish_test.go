@@ -158,9 +158,9 @@ func TestS31_AtLevel1AStagedVolumeIsNotUnpublished(t *testing.T) {
 	w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
 }
 
-// S31: no other host reaches the data of a single replica, so it is unpublished while it
-// is staged on a host that can be asked too, and that owes its end. S73: who brings it up
-// meanwhile hears that it counts no more.
+// S31: no other host reaches the data of a single replica, so it is unpublished although
+// it is staged on a reachable host, which then has a pending teardown. S73: a Staged
+// report of that publication is answered as overtaken.
 func TestS31_AStagedVolumeIsUnpublishedWithATeardown(t *testing.T) {
 	for _, node := range []string{"n1", ""} {
 		w := newWorld(t)
@@ -182,8 +182,8 @@ func TestS31_AStagedVolumeIsUnpublishedWithATeardown(t *testing.T) {
 	}
 }
 
-// S31: of an unreachable host the publication is revoked, and the obligation kept
-// until the host reports that it ended it.
+// S31: of an unreachable host the publication is revoked, and the teardown stays pending
+// until the host reports it done.
 func TestS31_AnUnreachableHostKeepsItsTeardown(t *testing.T) {
 	w := newRevokedWhileUnreachable(t)
 	v := w.volume(1)
@@ -205,8 +205,8 @@ func TestS31_AnUnreachableHostKeepsItsTeardown(t *testing.T) {
 	require.Nil(t, w.volume(1).Operation)
 }
 
-// S18: the name is free when Delete commits, capacity when the host reported; a
-// teardown that is still owed does not keep the caller from deleting.
+// S18: the name is free when Delete commits, capacity when the host reported; a pending
+// teardown does not keep the caller from deleting.
 func TestS18_DeletingIsAnObligationThatStays(t *testing.T) {
 	w := newRevokedWhileUnreachable(t)
 	w.ok(controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1"})
