@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// auditRounds is how often at most an audit looks before it believes what it
-// sees; the first two rounds that agree on every suspect end it.
+// auditRounds is the maximum number of rounds of one audit. It ends earlier when two
+// consecutive rounds agree on every candidate finding, or when a round has none.
 const auditRounds = 4
 
-// Audit asks every host that is not lost for its inventory, then reads the
-// state, and compares. The state is read after the inventories, so a device that
-// the state does not know was not made since; one that was removed since is
-// cleared by the next round. A suspect counts when it is one in every round.
+// Audit requests an inventory from every host that is not lost, then reads the state, and
+// compares them. Because the state is read after the inventories, an item that the state does
+// not know was not created in between; an item that was removed in between is no longer found
+// by the next round. Only what every round found is reported.
 func (s *Server) Audit(ctx context.Context, _ *adminpb.AuditRequest) (*adminpb.AuditResponse, error) {
 	round, err := s.auditRound(ctx)
 	for range auditRounds - 1 {
@@ -51,7 +51,7 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// round is what one look came to.
+// round is the result of one audit round.
 type round struct {
 	index   uint64
 	checked uint64
@@ -59,7 +59,7 @@ type round struct {
 	unknown []*adminpb.Unknown
 }
 
-// auditRound looks once: which hosts there are, what they hold, what they should hold.
+// auditRound does one round: it collects the inventories, reads the state, and compares them.
 func (s *Server) auditRound(ctx context.Context) (round, error) {
 	inventories, err := s.inventories(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) auditRound(ctx context.Context) (round, error) {
 		}
 		answer, known := inventories[n.ID]
 		switch {
-		case !known: // registered since; the next audit sees it
+		case !known: // registered after the inventories were collected; the next audit covers it
 			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: "registered while the audit ran"})
 		case answer.err != nil:
 			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: answer.err.Error()})
@@ -88,7 +88,7 @@ func (s *Server) auditRound(ctx context.Context) (round, error) {
 	return r, nil
 }
 
-// auditState is a copy of a state that holds all that was acknowledged by now.
+// auditState returns a copy of a state that has every entry acknowledged before the call.
 func (s *Server) auditState(ctx context.Context) (*fsm.State, error) {
 	if _, err := s.Cluster.Read(ctx, func(*fsm.State) error { return nil }); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ type inventory struct {
 	err   error
 }
 
-// inventories asks all hosts that are not lost, side by side.
+// inventories requests the inventories of all hosts that are not lost, concurrently.
 func (s *Server) inventories(ctx context.Context) (map[fsm.NodeID]inventory, error) {
 	var nodes []fsm.NodeID
 	_, err := s.Cluster.Read(ctx, func(st *fsm.State) error {
@@ -135,7 +135,7 @@ func (r *round) clean() bool { return r.suspects() == 0 }
 
 func (r *round) suspects() int { return len(r.found.orphans) + len(r.found.missing) }
 
-// intersectSuspects forgets the suspects that the round before did not have.
+// intersectSuspects drops the candidate findings that the previous round did not have.
 func (r *round) intersectSuspects(before round) {
 	r.found.orphans = intersect(r.found.orphans, before.found.orphans)
 	r.found.missing = intersect(r.found.missing, before.found.missing)

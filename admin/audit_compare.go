@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Kinds of what an inventory finds.
+// The kinds of items in an inventory.
 const (
 	kindImage      = "image"      // a volume's file
-	kindUnfinished = "unfinished" // a file on its way to become one
+	kindUnfinished = "unfinished" // a volume's or snapshot's file that is still being written
 	kindLoop       = "loop"       // a loop device of a file below a pool
 	kindMount      = "mount"      // a mount of such a device, or a bind of it
 	kindSnapshot   = "snapshot"   // a snapshot's file
-	kindResource   = "resource"   // a replicated volume's resource, in the kernel or in files
+	kindResource   = "resource"   // a replicated volume's resource, in the kernel or in configuration files
 )
 
 // finding is one difference between a host and the state.
@@ -25,11 +25,11 @@ type finding struct {
 	path string
 }
 
-// findings are all differences of a round.
+// findings are all differences that one round found.
 type findings struct{ orphans, missing, pending []finding }
 
-// compareHost adds what differs on one host and answers how many replicas and snapshots
-// it looked for.
+// compareHost adds the differences of one host. It returns how many replicas and snapshots
+// it compared.
 func (f *findings) compareHost(st *fsm.State, n *fsm.Node, items []Item) (checked uint64) {
 	itemsByID := map[string][]Item{}
 	for _, item := range items {
@@ -56,7 +56,8 @@ func (f *findings) compareHost(st *fsm.State, n *fsm.Node, items []Item) (checke
 	return checked
 }
 
-// addPending adds what a host owes that cannot be asked: work under way, and obligations (S18).
+// addPending adds the unfinished work of a host that did not answer: volumes in transition and
+// pending teardowns (S18).
 func (f *findings) addPending(st *fsm.State, n *fsm.Node) {
 	for v := range st.Volumes("") {
 		c := comparison{findings: f, node: n, volume: v, dir: "volumes"}
@@ -70,7 +71,7 @@ func (f *findings) addPending(st *fsm.State, n *fsm.Node) {
 	f.addPendingSnapshots(st, n)
 }
 
-// inTransition: the log itself says that the device may or may not be there.
+// inTransition tells whether the volume's phase allows its device to exist or not to exist.
 func inTransition(v *fsm.Volume) bool {
 	switch v.Phase.(type) {
 	case fsm.Creating, fsm.Deleting, fsm.Failed:
@@ -81,20 +82,20 @@ func inTransition(v *fsm.Volume) bool {
 	return false
 }
 
-// comparison is one volume on one host.
+// comparison compares one volume with what one host holds of it.
 type comparison struct {
 	*findings
 	node   *fsm.Node
 	volume *fsm.Volume
 	items  []Item
-	dir    string // where the host keeps images
+	dir    string // the host's directory of images
 }
 
 func (c *comparison) add(to *[]finding, kind, path string) {
 	*to = append(*to, finding{c.node.ID, kind, string(c.volume.ID), path})
 }
 
-// addAll adds every item found, or the one that would be there.
+// addAll adds a finding for every item, or, when there is none, one for the path expected of an image.
 func (c *comparison) addAll(to *[]finding, kind string) {
 	for _, item := range c.items {
 		c.add(to, item.Kind, item.Path)
@@ -126,13 +127,13 @@ func (c *comparison) compareReplica(r *fsm.Replica) {
 	c.compareDevices()
 }
 
-// compareDevices compares loop devices and mounts with the publication: a staged volume
-// has one loop device, and one mount for each path; others have none.
+// compareDevices compares loop devices and mounts with the publication: a staged volume has one
+// loop device, and one mount for each path; a volume that is not staged has neither.
 func (c *comparison) compareDevices() {
 	pub := publicationOn(c.volume, c.node)
 	loops := c.paths(kindLoop)
 	switch {
-	case c.volume.Replication != nil: // DRBD keeps the device below open, published or not
+	case c.volume.Replication != nil: // DRBD keeps its backing device open, published or not
 		c.addEach(&c.orphans, kindLoop, loops[min(1, len(loops)):])
 	case hasPendingTeardown(c.volume, c.node):
 		c.addEach(&c.pending, kindLoop, loops)
@@ -154,7 +155,7 @@ func (c *comparison) compareMounts(pub *fsm.Publication) {
 	switch {
 	case hasPendingTeardown(c.volume, c.node):
 		c.addEach(&c.pending, kindMount, extra)
-	case len(have) > len(want): // a path may be spelled otherwise here than in the log, so only a surplus counts
+	case len(have) > len(want): // the kernel may show a path in another form than the log has, so the numbers are compared first
 		c.addEach(&c.orphans, kindMount, extra)
 	case len(have) < len(done):
 		lost := slices.DeleteFunc(done, func(p string) bool { return slices.Contains(have, p) })
@@ -179,8 +180,8 @@ func (c *comparison) paths(kind string) []string {
 	return out
 }
 
-// mountsOf is every path that may be mounted under a publication, and those that
-// were reported done in this boot. A raw volume is not mounted where it is staged.
+// mountsOf returns every path that may be mounted under a publication, and those that were
+// reported mounted in the host's current boot. A raw block volume has no mount at its staging path.
 func mountsOf(pub *fsm.Publication, n *fsm.Node) (want, done []string) {
 	if pub == nil || pub.Staging == nil {
 		return nil, nil
@@ -201,7 +202,7 @@ func mountsOf(pub *fsm.Publication, n *fsm.Node) (want, done []string) {
 	return want, done
 }
 
-// replicaOn is the host's replica, one that is gone only where there is no other.
+// replicaOn returns the host's replica: a removed one (ReplicaGone) only where there is no other.
 func replicaOn(v *fsm.Volume, n *fsm.Node) (found *fsm.Replica) {
 	for i, r := range v.Replicas {
 		if r.Node == n.ID && r.Host == n.Host && (found == nil || found.State == fsm.ReplicaGone) {
@@ -224,8 +225,8 @@ func hasPendingTeardown(v *fsm.Volume, n *fsm.Node) bool {
 	return slices.ContainsFunc(v.Teardowns, func(t fsm.Teardown) bool { return t.Node == n.ID && t.Host == n.Host })
 }
 
-// folderOf is where a host keeps things of a kind, told by one of them; else the
-// folder's usual name.
+// folderOf returns the host's directory of one kind of items, taken from the path of any such
+// item, else the directory's usual name.
 func folderOf(items []Item, kind, fallback string) string {
 	for _, item := range items {
 		if item.Kind == kind {

@@ -2,18 +2,18 @@ package admin
 
 import "github.com/holdfast-storage/holdfast/fsm"
 
-// isRemoved: the volume goes on without this replica, and the host reported it removed.
+// isRemoved tells whether the host reported this replica removed while the volume stays.
 func isRemoved(v *fsm.Volume, r *fsm.Replica) bool {
 	return r.State == fsm.ReplicaGone && !inTransition(v)
 }
 
-// replicaInTransition: a Ready volume's replica that is being made or removed.
+// replicaInTransition tells whether a Ready volume's replica is being created or removed.
 func replicaInTransition(r *fsm.Replica) bool {
 	return r.State == fsm.ReplicaPlanned || r.State == fsm.ReplicaLeaving
 }
 
-// resource: a replicated volume has a resource on each of its hosts, also while it is
-// not published; others have none.
+// compareResource compares DRBD resources: a replicated volume has one on each of its hosts,
+// published or not; any other volume has none.
 func (c *comparison) compareResource() {
 	have := c.paths(kindResource)
 	replica := c.volume.ActiveReplica(c.node.Host)

@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// id is a volume's or a snapshot's, empty when the name tells neither.
+// id returns the volume's id, else the snapshot's; empty when the item's name contains neither.
 func (i Item) id() string { return cmp.Or(string(i.ID), string(i.Snapshot)) }
 
-// snapshots compares the snapshots that a host keeps or owes with what it holds, and
-// takes those it looked for out of held.
+// compareSnapshots compares the host's snapshots in the state with its items, and removes the
+// items that it compared from itemsByID. It returns how many snapshots it compared.
 func (f *findings) compareSnapshots(st *fsm.State, n *fsm.Node, itemsByID map[string][]Item, dir string) (checked uint64) {
 	for s := range st.SnapshotsOn(n.ID) {
 		if s.Host != n.Host {
@@ -24,12 +24,12 @@ func (f *findings) compareSnapshots(st *fsm.State, n *fsm.Node, itemsByID map[st
 	return checked
 }
 
-// snapshot: one that is Ready has one file and nothing else; of all others the log
-// itself says that something may be there or not.
+// compareSnapshot compares one snapshot: a Ready one has exactly one file; in every other phase
+// files may exist or not.
 func (f *findings) compareSnapshot(s *fsm.Snapshot, items []Item, dir string) {
 	switch {
 	case s.Phase == fsm.SnapshotFailed && len(items) == 0:
-		return // nothing was made, and nothing is asked of the host
+		return // nothing was created, and nothing is requested of the host
 	case s.Phase != fsm.SnapshotReady:
 		f.pending = append(f.pending, pendingSnapshotFindings(s, items, dir)...)
 		return
@@ -47,7 +47,7 @@ func (f *findings) compareSnapshot(s *fsm.Snapshot, items []Item, dir string) {
 	}
 }
 
-// addPendingSnapshots adds the cuts and removals of a host that cannot be asked (S18).
+// addPendingSnapshots adds the unfinished snapshots and removals of a host that did not answer (S18).
 func (f *findings) addPendingSnapshots(st *fsm.State, n *fsm.Node) {
 	for s := range st.SnapshotsOn(n.ID) {
 		if s.Host == n.Host && s.Phase != fsm.SnapshotReady {
@@ -56,7 +56,7 @@ func (f *findings) addPendingSnapshots(st *fsm.State, n *fsm.Node) {
 	}
 }
 
-// pendingSnapshotFindings is every item found, or the one that would be there.
+// pendingSnapshotFindings returns every item found, or the expected path when none was found.
 func pendingSnapshotFindings(s *fsm.Snapshot, items []Item, dir string) []finding {
 	if len(items) == 0 {
 		return []finding{{s.Node, kindSnapshot, string(s.ID), snapshotPath(dir, s.ID)}}

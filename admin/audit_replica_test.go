@@ -15,7 +15,7 @@ func resourceItem(id fsm.VolumeID) Item {
 	return Item{Kind: "resource", ID: id, Path: "/etc/drbd.d/" + string(id) + ".res"}
 }
 
-// replicaItems is what a host of a replicated volume holds.
+// replicaItems is the inventory of a host with a replica of a replicated volume.
 func replicaItems(id fsm.VolumeID, more ...Item) []Item {
 	return append([]Item{imageItem(id), resourceItem(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}}, more...)
 }
@@ -38,7 +38,7 @@ func TestAuditOfReplicatedVolumes(t *testing.T) {
 			orphans: []string{"resource /etc/drbd.d/" + string(stranger) + ".res"}},
 		"a resource of a volume with one replica is an orphan": {checked: 3,
 			arrange: func(w *env, id fsm.VolumeID) {
-				local := w.create(2, false) // n3 has most room
+				local := w.create(2, false) // n3 has the most free space
 				w.reportReplica("n3", local, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
 				w.items["n1"], w.items["n2"], w.items["n3"] = replicaItems(id), replicaItems(id), []Item{imageItem(local), resourceItem(local)}
 			},
@@ -64,7 +64,7 @@ func TestAuditOfReplicatedVolumes(t *testing.T) {
 			},
 			pending: []string{
 				"image /pool/volumes/hf-00000000-0000-4000-8000-000000000001.img", "loop /dev/loop0", "resource /etc/drbd.d/hf-00000000-0000-4000-8000-000000000001.res",
-				"image volumes/hf-00000000-0000-4000-8000-000000000001.img", // of the new one, which is not made yet
+				"image volumes/hf-00000000-0000-4000-8000-000000000001.img", // of the new replica, which is not created yet
 			}},
 		"what is left of it after that is an orphan": {checked: 2,
 			arrange: func(w *env, id fsm.VolumeID) {
@@ -91,7 +91,7 @@ func TestAuditOfReplicatedVolumes(t *testing.T) {
 	}
 }
 
-// moveReplica gives up the replica on n2; the new one is planned on n3.
+// moveReplica removes the replica on n2; the new one is planned on n3.
 func (w *env) moveReplica(id fsm.VolumeID) {
 	w.t.Helper()
 	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{

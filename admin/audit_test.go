@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// found lists findings as "kind path".
+// found formats findings as "kind path".
 func found(in []*adminpb.Finding) []string {
 	return mapSlice(in, func(f *adminpb.Finding) string { return f.GetKind() + " " + f.GetPath() })
 }
@@ -23,7 +23,7 @@ func TestAudit(t *testing.T) {
 	const staging = "/stage/1"
 	stranger := fsm.VolumeID("hf-99999999-0000-4000-8000-000000000000")
 	for name, tc := range map[string]struct {
-		arrange                   func(w *env) // the volume of id 1 is what it makes of it
+		arrange                   func(w *env) // prepares the volume with id 1
 		orphans, missing, pending []string
 		checked                   int
 		unknown                   []string
@@ -171,7 +171,7 @@ func TestAuditReportsOnlyRepeatedFindings(t *testing.T) {
 	w.items["n1"] = []Item{imageItem(id)}
 	looks := 0
 	w.asked = func() {
-		if looks++; looks == 1 { // deleted and gone between the inventory and the read
+		if looks++; looks == 1 { // deleted and removed between the inventory and the read
 			w.items["n1"] = []Item{imageItem(id)}
 			w.delete(id)
 			w.observe(&fsmpb.Observation{VolumeId: string(id), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})

@@ -21,8 +21,8 @@ import (
 type Client struct {
 	tls       *tls.Config
 	endpoints []string
-	// Timeout is how long one controller may take to answer a call before the
-	// next is asked; 0 means 10 s.
+	// Timeout bounds one controller's answer to a call; then the next is
+	// tried. 0 means 10 s.
 	Timeout time.Duration
 }
 
@@ -31,9 +31,9 @@ func NewClient(endpoints []string, config *tls.Config) *Client {
 	return &Client{tls: config, endpoints: endpoints, Timeout: 10 * time.Second}
 }
 
-// TryEach calls fn with one controller after the other until one call succeeds or
-// fails with something else than unavailability. When no controller could be
-// asked, the error names them all and its code is Unavailable.
+// TryEach calls fn with one controller after another until a call succeeds or fails with another
+// code than Unavailable or DeadlineExceeded. When all fail so, the error lists all endpoints and its
+// code is Unavailable.
 func (c *Client) TryEach(ctx context.Context, fn func(context.Context, adminpb.AdminClient) error) error {
 	var failures []string
 	for _, endpoint := range c.endpoints {
@@ -49,7 +49,7 @@ func (c *Client) TryEach(ctx context.Context, fn func(context.Context, adminpb.A
 	return status.Error(codes.Unavailable, strings.Join(failures, "; "))
 }
 
-// Reason is a call's error without what gRPC says around it.
+// Reason returns a call's error message without the prefix that gRPC adds.
 func Reason(err error) string {
 	text := status.Convert(err).Message()
 	if at := strings.LastIndex(text, "dial tcp"); at >= 0 {
@@ -71,14 +71,14 @@ func (c *Client) callOne(ctx context.Context, endpoint string, fn func(context.C
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	defer func() { _ = conn.Close() }() // nothing is left to flush
+	defer func() { _ = conn.Close() }() // nothing to flush
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	return fn(ctx, adminpb.NewAdminClient(conn))
 }
 
-// Status asks every controller in turn until one knows a leader; else it is the
-// first answer that there was, and known is false.
+// Status asks one controller after another until one knows a leader. When none does, best is the
+// first answer received, and known is false.
 func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, known bool, err error) {
 	err = c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		resp, err := api.Status(ctx, &adminpb.StatusRequest{})
@@ -96,7 +96,7 @@ func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, know
 	return best, known, err
 }
 
-// Volumes reads all pages; the index is the last page's.
+// Volumes reads all pages; the index of the answer is the last page's.
 func (c *Client) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
 	var all *adminpb.VolumesResponse
 	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
@@ -116,8 +116,8 @@ func (c *Client) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 	return all, err
 }
 
-// History calls fn with the header and then with each entry. Once something has
-// been handed out, no other controller is asked.
+// History calls fn with the header and then with each entry. After the first call of fn
+// no other controller is tried.
 func (c *Client) History(ctx context.Context, req *adminpb.HistoryRequest, fn func(*adminpb.HistoryResponse) error) error {
 	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
 		in, err := api.History(ctx, req)
@@ -145,8 +145,8 @@ func (c *Client) State(ctx context.Context, req *adminpb.StateRequest, fn func(*
 	})
 }
 
-// stream calls next until the stream ends. An error after the first message is
-// not of a kind that another controller is asked for.
+// stream calls next until the stream ends. After the first message an error is returned in a form
+// that makes TryEach stop: another controller would repeat what fn already received.
 func (c *Client) stream(ctx context.Context, open func(context.Context, adminpb.AdminClient) (func() error, error)) error {
 	var fatal error
 	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// Snapshots reads all pages; the index is the last page's.
+// Snapshots reads all pages; the index of the answer is the last page's.
 func (c *Client) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (*adminpb.SnapshotsResponse, error) {
 	var all *adminpb.SnapshotsResponse
 	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
@@ -28,7 +28,7 @@ func (c *Client) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (
 	return all, err
 }
 
-// GroupSnapshots reads all pages; the index is the last page's.
+// GroupSnapshots reads all pages; the index of the answer is the last page's.
 func (c *Client) GroupSnapshots(ctx context.Context, req *adminpb.GroupSnapshotsRequest) (*adminpb.GroupSnapshotsResponse, error) {
 	var all *adminpb.GroupSnapshotsResponse
 	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {

@@ -1,21 +1,20 @@
-// Package admin is the operators' API: what the cluster is, what it holds, what
-// it did, and whether the hosts hold what the log says. It serves the API,
-// calls it, and prints its answers.
+// Package admin is the operators' API: the cluster's members and nodes, its volumes and snapshots,
+// its history, and an audit of the hosts against the log. It has the server, a client, and the
+// printing of answers.
 //
-// It decides nothing: reads come from the applied state under a linearizable
-// read (or, when asked, from the member's own state), changes are commands like
-// any others. Every answer carries the log index it was read at.
+// It decides nothing: reads come from the applied state under a linearizable read (or, on request,
+// from the member's own state), and changes are ordinary commands. Every answer carries the log
+// index at which it was read.
 //
-// An audit asks each host for an inventory and compares it with the state. What
-// looks wrong is looked at again, since host and state change meanwhile: only
-// what two rounds agree on is reported. Deletion is said, never inferred from
-// absence, so an audit only tells; an operator acts (S14).
+// An audit requests an inventory from each host and compares it with the state. Host and state
+// change meanwhile, so only differences that consecutive rounds confirm are reported. An audit
+// changes nothing, because deletion is never inferred from absence (S14); an operator acts.
 //
-// A plan says what a verb (drain, evict, lost, replace, force-primary) would come to.
-// It is made by applying the commands to a copy of the state, so it says what the log
-// would refuse, and why. To carry it out proposes those commands; what is done is in
-// the state, so the same call goes on where another ended.
+// A plan shows the steps of a verb (drain, evict, lost, replace, force-primary). It is made by
+// applying the commands to a copy of the state, so it includes what would be rejected, and why.
+// Carrying it out proposes those commands. The progress is in the state alone, so repeating the
+// same call continues where an earlier one ended.
 //
-// An upgrade is finished here: the feature level rises when every member answers, and
-// every node registered, that it understands it (S72).
+// FinishUpgrade raises the feature level when every member answers, and every node registered,
+// that it supports the level (S72).
 package admin

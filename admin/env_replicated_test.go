@@ -12,7 +12,7 @@ import (
 
 const connected = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 
-// newReplicatedEnv is a world of hosts that hold replicas of replicated volumes.
+// newReplicatedEnv is a cluster whose hosts can have replicas of replicated volumes.
 func newReplicatedEnv(t *testing.T, nodes ...string) *env {
 	w := newEnv(t)
 	for _, n := range nodes {
@@ -26,7 +26,7 @@ func (w *env) register(n string) {
 	w.mustApply(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: w.registration(n)}})
 }
 
-// registration is what a host says that holds replicas.
+// registration is the registration of a host that can have replicas.
 func (w *env) registration(n string) *fsmpb.RegisterNode {
 	return &fsmpb.RegisterNode{
 		NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
@@ -34,7 +34,7 @@ func (w *env) registration(n string) *fsmpb.RegisterNode {
 		Replication: &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}}
 }
 
-// reportReplica has a host report what it saw.
+// reportReplica applies a host's report with one observation of a replica.
 func (w *env) reportReplica(node string, id fsm.VolumeID, o *fsmpb.Observation) {
 	w.t.Helper()
 	o.VolumeId = string(id)
@@ -74,7 +74,7 @@ func (w *env) attach(node string, id fsm.VolumeID) {
 	w.reportReplica(node, id, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
 }
 
-// replicate makes a volume on the first two nodes that is ready.
+// replicate creates a Ready volume with replicas on the first two nodes.
 func (w *env) replicate(n int) fsm.VolumeID {
 	w.t.Helper()
 	id := fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", n)

@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// env is a cluster of one member over the real state, with pretended hosts.
+// env is a cluster of one member with a real state and simulated hosts.
 type env struct {
 	t           *testing.T
 	state       *fsm.State
 	index       uint64
 	log         []Entry
 	members     []Member
-	quorum      error // not nil: there is none
+	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
 	unreachable map[fsm.NodeID]error
 	asked       func() // called before each inventory
@@ -44,7 +44,7 @@ func newEnv(t *testing.T, nodes ...string) *env {
 	return w
 }
 
-// grpcError stands for csi/rpcerr, which this package does not import.
+// grpcError replaces csi/rpcerr, which this package does not import.
 func grpcError(err error) error {
 	var rejected *fsm.Rejection
 	switch {
@@ -69,7 +69,7 @@ func (w *env) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	return out
 }
 
-// do applies a command that must not be rejected.
+// mustApply applies a command that must not be rejected.
 func (w *env) mustApply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	w.t.Helper()
 	out := w.apply(cmd)
@@ -77,7 +77,7 @@ func (w *env) mustApply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	return out
 }
 
-// create makes a volume, Ready when made is set.
+// create creates a volume, and makes it Ready when made is set.
 func (w *env) create(n int, made bool) fsm.VolumeID {
 	w.t.Helper()
 	id := fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", n)
@@ -101,7 +101,7 @@ func (w *env) observe(o *fsmpb.Observation) {
 		NodeId: "n1", HostId: "host-n1", BootId: "boot", Observations: []*fsmpb.Observation{o}}}})
 }
 
-// stage publishes a volume to n1, stages it at a path and says so.
+// stage publishes a volume to n1, and reports it staged at a path.
 func (w *env) stage(id fsm.VolumeID, path string) {
 	w.t.Helper()
 	epoch := w.publish(id)
@@ -127,7 +127,7 @@ func (w *env) delete(id fsm.VolumeID) {
 
 const snapshotOne = "hs-00000000-0000-4000-8000-000000000001"
 
-// snapshot decides the snapshot snapshotOne of a volume, and cuts it when cut is set.
+// snapshot creates the snapshot snapshotOne of a volume, and reports it taken when taken is set.
 func (w *env) snapshot(source fsm.VolumeID, taken bool) fsm.SnapshotID {
 	w.t.Helper()
 	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
@@ -144,7 +144,7 @@ func (w *env) deleteSnapshot(id fsm.SnapshotID) {
 	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id)}}})
 }
 
-// group decides a group snapshot of the volumes.
+// group creates a group snapshot of the volumes.
 func (w *env) group(sources ...fsm.VolumeID) fsm.GroupSnapshotID {
 	w.t.Helper()
 	create := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-00000000-0000-4000-8000-000000000001", Name: "group-1", Fingerprint: []byte("f")}

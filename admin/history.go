@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// History streams what this member's journal knows, filtered. It needs no
-// quorum: a journal holds only what was committed.
+// History streams the filtered entries of this member's journal. It needs no quorum: a journal
+// holds only committed entries.
 func (s *Server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryServer) error {
 	state := s.Cluster.Fork()
 	filter := historyFilter{node: req.GetNode(), volume: req.GetVolume(), snapshot: req.GetSnapshot(), ids: map[string]bool{}}
@@ -44,14 +44,14 @@ func (s *Server) sendEntries(req *adminpb.HistoryRequest, filter *historyFilter,
 	return s.Error(err)
 }
 
-// historyFilter picks the entries about a volume, a snapshot (or a group of them),
-// a node, or all of these. One given by name stands for all that ever had the name.
+// historyFilter selects the entries about a volume, a snapshot (or a group snapshot), a node, or
+// all of these. A name selects every object that ever had it.
 type historyFilter struct {
 	volume, node, snapshot string
-	ids                    map[string]bool // of volumes, snapshots and groups that are meant
+	ids                    map[string]bool // of volumes, snapshots and groups that are selected
 }
 
-// resolveIDs takes the ids of what is in the state and meant.
+// resolveIDs adds the ids of the selected objects that are in the state.
 func (f *historyFilter) resolveIDs(st *fsm.State) {
 	if f.volume != "" {
 		f.ids[f.volume] = true
@@ -80,7 +80,7 @@ func (f *historyFilter) addIf(selected bool, id string) {
 	}
 }
 
-// learnFromEntry takes the ids that a command gave to what is meant.
+// learnFromEntry adds the ids of the selected objects that the entry's command created.
 func (f *historyFilter) learnFromEntry(e *adminpb.HistoryEntry) {
 	command, outcome := e.GetCommand(), e.GetOutcome()
 	if c := command.GetCreateVolume(); c != nil && f.volume != "" {
@@ -100,7 +100,7 @@ func (f *historyFilter) learnFromEntry(e *adminpb.HistoryEntry) {
 
 func (f *historyFilter) matches(e *adminpb.HistoryEntry) bool {
 	if e.GetGap() {
-		return true // a gap may hide what was asked for
+		return true // a gap may hide entries that match
 	}
 	f.learnFromEntry(e)
 	selected := func(id string) bool { return f.ids[id] }
@@ -125,7 +125,7 @@ func entryView(e Entry) *adminpb.HistoryEntry {
 	return view
 }
 
-// appendUnique is the list with an id in it, once.
+// appendUnique appends an id unless it is empty or in the list already.
 func appendUnique(ids []string, id string) []string {
 	if id == "" || slices.Contains(ids, id) {
 		return ids
@@ -133,7 +133,7 @@ func appendUnique(ids []string, id string) []string {
 	return append(ids, id)
 }
 
-// commandKind is the name of the command's body.
+// commandKind returns the name of the command's body.
 func commandKind(c *fsmpb.Command) string {
 	m := c.ProtoReflect()
 	if field := m.WhichOneof(m.Descriptor().Oneofs().ByName("body")); field != nil {
@@ -142,8 +142,8 @@ func commandKind(c *fsmpb.Command) string {
 	return "unknown"
 }
 
-// collectSubjects collects the volumes, snapshots and the node that a command names, wherever it
-// names them, so that a new command needs no line here.
+// collectSubjects collects the ids of volumes, snapshots, groups and the node that a command has
+// in any of its fields, so that a new command needs no code here.
 func collectSubjects(m protoreflect.Message, into *adminpb.HistoryEntry) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {

@@ -8,17 +8,17 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// maxDeletedClaims is of how many volumes that are gone the claims are remembered at once.
+// maxDeletedClaims bounds how many claims of deleted volumes are remembered at once.
 const maxDeletedClaims = 10_000
 
-// claims are what the orchestrator calls the volumes of a history: as an entry says
-// itself, as the state has it, or as an earlier entry said of what is gone since.
+// claims finds the orchestrator's names of the volumes in a history. An entry's own claim comes
+// first, then the state's, then, for a deleted volume, the one that an earlier entry had.
 type claims struct {
 	state   *fsm.State
 	deleted map[string]*adminpb.Claim
 }
 
-// ofEntry are the claims of the entry's volumes, nil when none is known.
+// ofEntry returns the claims of the entry's volumes, nil when none is known.
 func (c *claims) ofEntry(e *adminpb.HistoryEntry) []*adminpb.Claim {
 	all := mapSlice(e.GetVolumes(), func(id string) *adminpb.Claim { return c.claimOf(id, claimInEntry(e, id)) })
 	if !slices.ContainsFunc(all, func(claim *adminpb.Claim) bool { return claim.GetName() != "" || claim.GetVolume() != "" }) {
@@ -51,8 +51,8 @@ func (c *claims) remember(id string, claim *adminpb.Claim) {
 	c.deleted[id] = claim
 }
 
-// claimInEntry is the claim that the entry's command gives that volume, nil when it gives
-// none: a clone's is not its source's.
+// claimInEntry returns the claim that the entry's command sets for that volume, else nil: the claim
+// of a clone is not that of its source.
 func claimInEntry(e *adminpb.HistoryEntry, id string) *fsmpb.Claim {
 	create, modify := e.GetCommand().GetCreateVolume(), e.GetCommand().GetModifyVolume()
 	switch id {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// createWithClaim makes a volume for a claim, of a source where one is named.
+// createWithClaim creates a volume for a claim, from a source where one is given.
 func (w *env) createWithClaim(n string, source *fsmpb.Source, claim *fsmpb.Claim) string {
 	w.t.Helper()
 	id := "hf-00000000-0000-4000-8000-00000000000" + n
@@ -21,8 +21,8 @@ func (w *env) createWithClaim(n string, source *fsmpb.Source, claim *fsmpb.Claim
 	return id
 }
 
-// What the provisioner and the resizer say of a claim is in the lines of history
-// and of operations, also of volumes that are gone, and a clone's is its own.
+// TestClaimsAreInTheHistory checks that the claims that the provisioner and the resizer pass are shown
+// in history and operations, also for deleted volumes, and that a clone has its own claim.
 func TestClaimsAreInTheHistory(t *testing.T) {
 	w := newEnv(t, "n1")
 	first := w.createWithClaim("1", nil, &fsmpb.Claim{Name: "data", Namespace: "shop", Volume: "pv-1"})
@@ -64,7 +64,7 @@ func TestClaimsAreInTheHistory(t *testing.T) {
 	}
 }
 
-// What is remembered of volumes that are gone is bounded.
+// TestClaimsOfDeletedVolumesAreBounded checks the bound on remembered claims.
 func TestClaimsOfDeletedVolumesAreBounded(t *testing.T) {
 	c := &claims{state: fsm.New(), deleted: map[string]*adminpb.Claim{}}
 	for range 3 * maxDeletedClaims {

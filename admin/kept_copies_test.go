@@ -13,7 +13,7 @@ import (
 
 const copyID = fsm.SnapshotID("hs-00000000-0000-4000-8000-0000000000aa")
 
-// keepCopy has a host keep what its replica of the volume lost.
+// keepCopy applies a host's report that it kept a copy of its replica of the volume.
 func (w *env) keepCopy(node string, id fsm.VolumeID) {
 	w.t.Helper()
 	w.reportReplica(node, id, &fsmpb.Observation{SnapshotId: string(copyID), Fact: &fsmpb.Observation_SnapshotKept{
@@ -21,8 +21,8 @@ func (w *env) keepCopy(node string, id fsm.VolumeID) {
 	}})
 }
 
-// S49: a kept copy on record is what an audit expects; without its file, or without its
-// record, it is a finding; while it is removed it is pending.
+// S49: an audit expects a recorded kept copy on its host. A copy without its file, or a file without a
+// record, is a finding; while the copy is being removed it is pending.
 func TestS49_AuditOfKeptCopies(t *testing.T) {
 	file := Item{Kind: kindSnapshot, Snapshot: copyID, Path: "/pool/snapshots/" + string(copyID) + ".img"}
 	for name, tc := range map[string]struct {
@@ -54,7 +54,7 @@ func TestS49_AuditOfKeptCopies(t *testing.T) {
 	}
 }
 
-// S49: kept copies are listed apart from snapshots, which callers asked for.
+// S49: kept copies are listed apart from the snapshots that users created.
 func TestS49_KeptCopiesAreListed(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
@@ -74,7 +74,7 @@ func TestS49_KeptCopiesAreListed(t *testing.T) {
 	}
 }
 
-// S49, S71: its removal has a plan that says what is lost, and is done for that host only.
+// S49, S71: the removal of a kept copy has a plan that says what is lost, and is done for that host only.
 func TestS49_PlanOfRemovingAKeptCopy(t *testing.T) {
 	for _, named := range []string{"pvc-1", string(copyID)} {
 		w := newReplicatedEnv(t, "n1", "n2")
@@ -100,7 +100,7 @@ func TestS49_PlanOfRemovingAKeptCopy(t *testing.T) {
 	require.ErrorContains(t, err, `no volume has the id or name "nothing", and no kept copy this id`)
 }
 
-// S49: a host that keeps copies cannot be emptied without a word about them.
+// S49: the plan that evicts a host lists the host's kept copies.
 func TestS49_EvictListsKeptCopies(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2", "n3")
 	w.keepCopy("n1", w.replicate(1))

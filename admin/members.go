@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Members lists the configuration.
+// Members lists the members of the Raft configuration.
 func (s *Server) Members(ctx context.Context, _ *adminpb.MembersRequest) (*adminpb.MembersResponse, error) {
 	at, members, err := s.members(ctx)
 	if err != nil {
@@ -29,7 +29,8 @@ func (s *Server) Members(ctx context.Context, _ *adminpb.MembersRequest) (*admin
 	return resp, nil
 }
 
-// members asks all members after a linearizable read: the configuration is then no older.
+// members requests the status of all members after a linearizable read, so that the
+// configuration is at least as new as the read.
 func (s *Server) members(ctx context.Context) (uint64, []Member, error) {
 	at, err := s.Cluster.Read(ctx, func(*fsm.State) error { return nil })
 	if err != nil {
@@ -42,19 +43,19 @@ func (s *Server) members(ctx context.Context) (uint64, []Member, error) {
 	return at, members, nil
 }
 
-// memberPlanner makes the plan of a change of the members.
+// memberPlanner makes the plan of a change of the Raft configuration.
 type memberPlanner struct {
 	server     *Server
 	req        *adminpb.MemberPlanRequest
 	index      uint64
 	members    []Member
-	mayAskPeer bool   // who listens at an address that the request gives
-	id         string // Raft's, of the member that the change is about
-	address    string // of the one that joins, or leaves
+	mayAskPeer bool   // whether the address in the request may be connected to
+	id         string // the Raft id of the member that the change is about
+	address    string // Raft address of the member that joins or leaves
 	steps      []memberStep
 }
 
-// memberStep is one thing that a change comes to; do is set when it is to do.
+// memberStep is one step of a change; apply is set where there is something to do.
 type memberStep struct {
 	action, state, name, detail string
 	apply                       func(context.Context) error
@@ -64,7 +65,7 @@ var memberVerbs = map[string]func(*memberPlanner, context.Context) error{
 	"add": (*memberPlanner).planAdd, "remove": (*memberPlanner).planRemove, "replace": (*memberPlanner).planReplace,
 }
 
-// PlanMember says what a change would come to now.
+// PlanMember returns the steps of a change as they are now; it changes nothing.
 func (s *Server) PlanMember(ctx context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
 	p, err := s.planMember(ctx, req)
 	if err != nil {
@@ -73,8 +74,8 @@ func (s *Server) PlanMember(ctx context.Context, req *adminpb.MemberPlanRequest)
 	return p.response(), nil
 }
 
-// ChangeMember carries a change out, on the member that the plan showed: a name or an
-// address may have gone to another one since.
+// ChangeMember carries out a change. The request names the member id that the plan showed, because
+// a name or an address may belong to another member meanwhile.
 func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
 	if _, err := uuid.Parse(req.GetMemberId()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "%s a member: a change names the member id that its plan shows, not %q", req.GetVerb(), req.GetMemberId())
@@ -90,7 +91,7 @@ func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanReques
 		return nil, s.Error(err)
 	} else if changed {
 		retry := proto.CloneOf(req)
-		retry.Address = cmp.Or(req.GetAddress(), p.address) // of a member that is out now
+		retry.Address = cmp.Or(req.GetAddress(), p.address) // a removed member's address is no longer in the configuration
 		if p, err = s.planMember(ctx, retry); err != nil {
 			return nil, err
 		}
@@ -98,8 +99,8 @@ func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanReques
 	return p.response(), nil
 }
 
-// carryOut does what is to do; what is refused is blocked. changed: something was done
-// and nothing refused, so that the plan is another one now.
+// carryOut does the steps that are to do. A rejected one becomes blocked and ends it. changed
+// tells that steps were done and none was rejected, so that the plan must be made anew.
 func (p *memberPlanner) carryOut(ctx context.Context) (changed bool, err error) {
 	var refused *fsm.Rejection
 	for i := range p.steps {
@@ -132,14 +133,14 @@ func (s *Server) planMember(ctx context.Context, req *adminpb.MemberPlanRequest)
 	return p, verb(p, ctx)
 }
 
-// isAdmin tells whether an admin asks, and no viewer.
+// isAdmin tells whether the caller is an admin, not a viewer.
 func (s *Server) isAdmin(ctx context.Context) bool {
 	actor, err := s.Actor(ctx)
 	return err == nil && strings.HasPrefix(actor, "admin/")
 }
 
-// statusAt asks who waits at the address of the plan. A controller connects nowhere on a
-// viewer's word.
+// statusAt asks the controller at the plan's address for its status. For a viewer no connection
+// is made: a viewer must not make a controller connect to an address of its choice (S70).
 func (p *memberPlanner) statusAt(ctx context.Context) (PeerStatus, error) {
 	if !p.mayAskPeer {
 		return PeerStatus{}, errPeerNotAsked
@@ -149,7 +150,7 @@ func (p *memberPlanner) statusAt(ctx context.Context) (PeerStatus, error) {
 
 var errPeerNotAsked = errors.New("an admin is shown who waits there, a viewer is not")
 
-// peerErrorDetail says why it is not known who waits at an address, and what to do.
+// peerErrorDetail says why the status of the controller at an address is unknown, and what to do.
 func peerErrorDetail(err error) string {
 	if errors.Is(err, errPeerNotAsked) {
 		return err.Error()
@@ -157,7 +158,7 @@ func peerErrorDetail(err error) string {
 	return err.Error() + ": start a controller there, with an empty data folder and --join"
 }
 
-// find is the member that an id, a name or an address means; nil when there is none.
+// findMember returns the member with the requested id, name or address; nil when there is none.
 func (p *memberPlanner) findMember() (*Member, error) {
 	requested := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
 	var found *Member
@@ -177,7 +178,7 @@ func (p *memberPlanner) findMember() (*Member, error) {
 	return found, nil
 }
 
-// memberAt is the member with an address; nil when there is none.
+// memberAt returns the member with an address; nil when there is none.
 func (p *memberPlanner) memberAt(addr string) *Member {
 	for i := range p.members {
 		if p.members[i].Address == addr {
@@ -197,7 +198,8 @@ func (p *memberPlanner) planRemove(context.Context) error {
 	return err
 }
 
-// requireMember is the member that is meant; nil when it was meant by its id and is gone.
+// requireMember returns the requested member; nil when it was requested by an id that is not in the
+// configuration any more.
 func (p *memberPlanner) requireMember() (*Member, error) {
 	m, err := p.findMember()
 	if err != nil {
@@ -215,7 +217,7 @@ func (p *memberPlanner) requireMember() (*Member, error) {
 	return nil, nil
 }
 
-// addRemoval adds the step that takes a member out, unless something is in its way.
+// addRemoval adds the step that removes a member, or a blocked step with the reason.
 func (p *memberPlanner) addRemoval(m *Member, blocked string) {
 	if m == nil {
 		p.add(memberStep{action: "remove", state: stepDone, detail: "member " + p.id + " is not in the configuration"})
@@ -230,7 +232,7 @@ func (p *memberPlanner) addRemoval(m *Member, blocked string) {
 	p.add(t)
 }
 
-// removalBlocker says why a voter may not be removed now. The leader decides it again.
+// removalBlocker says why a voter may not be removed now. The leader checks it again.
 func (p *memberPlanner) removalBlocker(target *Member) string {
 	remaining, reachable := 0, 0
 	for i := range p.members {
@@ -257,7 +259,7 @@ func (p *memberPlanner) removalBlocker(target *Member) string {
 	return ""
 }
 
-// planAdd takes in the controller that waits at an address, and shows how far it is.
+// planAdd adds the controller that listens at an address, and shows how far it has caught up.
 func (p *memberPlanner) planAdd(ctx context.Context) error {
 	p.address = cmp.Or(p.req.GetAddress(), p.req.GetMember())
 	if m := p.memberAt(p.address); m != nil {
@@ -274,7 +276,7 @@ func (p *memberPlanner) planAdd(ctx context.Context) error {
 	return nil
 }
 
-// addJoin adds the step that takes in who waits at the address.
+// addJoin adds the step that makes the controller at the address a member.
 func (p *memberPlanner) addJoin(ctx context.Context, peer PeerStatus) {
 	own := ""
 	_ = p.server.Cluster.View(func(st *fsm.State) error { own = st.Cluster().ID; return nil })
@@ -287,7 +289,7 @@ func (p *memberPlanner) addJoin(ctx context.Context, peer PeerStatus) {
 	p.add(memberStep{action: "vote", state: stepFollows, name: peer.Name, detail: "when it has caught up"})
 }
 
-// addJoined shows how far a member is.
+// addJoined shows how far a member has caught up.
 func (p *memberPlanner) addJoined(m *Member) {
 	p.id = cmp.Or(p.id, m.MemberID)
 	p.add(memberStep{action: "join", state: stepDone, name: m.Name, detail: fmt.Sprintf("member %s at %s", m.MemberID, m.Address)})
@@ -302,7 +304,7 @@ func (p *memberPlanner) addJoined(m *Member) {
 	p.add(t)
 }
 
-// planReplace removes a member that is gone, and waits for the one that takes its place.
+// planReplace removes a member that does not answer, and waits for its successor to join.
 func (p *memberPlanner) planReplace(ctx context.Context) error {
 	m, err := p.requireMember()
 	if err != nil {
@@ -326,7 +328,7 @@ func (p *memberPlanner) planReplace(ctx context.Context) error {
 	return nil
 }
 
-// addSuccessor shows who waits at the address. It joins by itself once the old one is out.
+// addSuccessor shows the controller at the address. It joins by itself once the old member is removed.
 func (p *memberPlanner) addSuccessor(ctx context.Context, removed bool) {
 	state := stepFollows
 	if removed {

@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// fakeMembership pretends a configuration, and who listens where.
+// fakeMembership simulates a Raft configuration, and the controllers that listen at addresses.
 type fakeMembership struct {
 	*env
 	probed  map[string]PeerStatus
 	refuse  string
 	removed []string
 	added   []string
-	asked   []string // addresses
+	asked   []string // addresses whose status was requested
 }
 
 func idOf(n int) string { return "00000000-0000-4000-8000-00000000000" + string(rune('0'+n)) }
@@ -118,7 +118,7 @@ func TestPlansOfMembers(t *testing.T) {
 	}
 }
 
-// S70: on a viewer's word a controller connects nowhere.
+// S70: a viewer's plan connects to no address.
 func TestS70_ViewersPlanProbesNobody(t *testing.T) {
 	v := newFakeMembership(t)
 	v.members[1].Err = errUnreachable
@@ -147,7 +147,7 @@ func TestS71_MemberChangeNeedsThePlannedID(t *testing.T) {
 		require.Equal(t, codes.InvalidArgument, status.Code(err), name)
 	}
 	remove := &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2", MemberId: idOf(2)}
-	for range 2 { // the second time another one has the name and the address
+	for range 2 { // the second time another member has the name and the address
 		resp, err := v.server.ChangeMember(t.Context(), remove)
 		require.NoError(t, err)
 		require.Equal(t, "remove done", steps(resp))

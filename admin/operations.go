@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Operations answers the work that hosts owe, in the order in which it began, or
-// one operation.
+// Operations lists the unfinished and failed operations of hosts in the order in which they began,
+// or one operation.
 func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest) (*adminpb.OperationsResponse, error) {
 	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest)
 	return resp, nil
 }
 
-// findOperation is nil when there is none with the id.
+// findOperation returns the operation with the id, nil when there is none.
 func findOperation(st *fsm.State, id fsm.OperationID) *adminpb.Operation {
 	if v, ok := st.Operation(id); ok {
 		for _, op := range v.Operations() {
@@ -78,7 +78,7 @@ func sortedByKey[K cmp.Ordered, V any](all map[K]V) []V {
 	return mapSlice(keys, func(k K) V { return all[k] })
 }
 
-// volumeOperation is nil where there is no operation; so are the two below.
+// volumeOperation, snapshotOperation and groupOperation return nil where there is no operation.
 func volumeOperation(v *fsm.Volume, op *fsm.Operation) *adminpb.Operation {
 	view := operationView(op)
 	if view != nil {

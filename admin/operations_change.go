@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// CancelOperation has an operation cancelled.
+// CancelOperation proposes the cancellation of an operation.
 func (s *Server) CancelOperation(ctx context.Context, req *adminpb.OperationRequest) (*adminpb.ChangeResponse, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_CancelOperation{
 		CancelOperation: &fsmpb.CancelOperation{OperationId: req.GetId()}}}
 	return s.change(ctx, cmd, fmt.Sprintf("%s is cancelled", fsm.OperationID(req.GetId())))
 }
 
-// RetryOperation has a failed or cancelled operation begun again.
+// RetryOperation proposes that a failed or cancelled operation starts again.
 func (s *Server) RetryOperation(ctx context.Context, req *adminpb.OperationRequest) (*adminpb.ChangeResponse, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_RetryOperation{
 		RetryOperation: &fsmpb.RetryOperation{OperationId: req.GetId()}}}
@@ -38,8 +38,8 @@ func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (
 	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) may act for incarnation %d", req.GetNode(), req.GetHostId(), incarnation))
 }
 
-// adoptionTarget is the incarnation that the node's host would act for. The request must name the
-// host, so that a retry cannot hit another that registered under the name later (S71).
+// adoptionTarget returns the incarnation for which the node's host would act. The request must name
+// the host, so that a retry cannot hit another one that registered under the node's id later (S71).
 func (s *Server) adoptionTarget(ctx context.Context, node, hostID string) (incarnation uint64, err error) {
 	var named fsm.HostID
 	err = s.read(ctx, func(st *fsm.State) error {
@@ -57,7 +57,7 @@ func (s *Server) adoptionTarget(ctx context.Context, node, hostID string) (incar
 	return incarnation, err
 }
 
-// change proposes a command in the name of the caller whom TLS verified.
+// change proposes a command with the caller, as TLS verified it, as its actor.
 func (s *Server) change(ctx context.Context, cmd *fsmpb.Command, message string) (*adminpb.ChangeResponse, error) {
 	actor, err := s.Actor(ctx)
 	if err != nil {

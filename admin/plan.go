@@ -20,50 +20,50 @@ import (
 // The states of a plan's step.
 const (
 	stepDone    = "done"
-	stepTodo    = "todo"    // to carry the plan out does it
-	stepFollows = "follows" // a consequence of what is to do
-	stepWaiting = "waiting" // others do it: a host, or the orchestrator
-	stepBlocked = "blocked" // it needs a decision, or something else first
+	stepTodo    = "todo"    // done when the plan is carried out
+	stepFollows = "follows" // a consequence of steps that are to do
+	stepWaiting = "waiting" // depends on a host or on the orchestrator
+	stepBlocked = "blocked" // needs an operator's decision, or another change first
 )
 
-// step is one thing that a verb comes to.
+// step is one step of a plan.
 type step struct {
 	action, state string
-	volume        *fsm.Volume // nil: it is about the node
+	volume        *fsm.Volume // nil: the step is about the node
 	node          fsm.NodeID
 	detail        string
-	command       *fsmpb.Command // of a step that is to do
+	command       *fsmpb.Command // set when state is stepTodo
 }
 
-// planner makes a plan on a copy of the state: a step that is to do was tried there,
-// so that later steps see what earlier ones change, and what the log would refuse is
-// known before anything is done.
+// planner makes a plan by dry runs on a fork of the state. Each command of a step that is to do was
+// applied there, so later steps see the effects of earlier ones, and a command that would be rejected
+// is known before anything is proposed.
 type planner struct {
 	state *fsm.State
 	req   *adminpb.PlanRequest
-	host  fsm.HostID // of the node, the one given or the one that has the name
-	index uint64     // of the state before anything was tried
+	host  fsm.HostID // the node's host: the requested one, else the one registered now
+	index uint64     // of the state before the first dry run
 	steps []step
-	// listed and unlisted are how many steps of each state are among steps, and are not.
+	// listed and unlisted count the steps of each state that are in steps, and those left out.
 	listed, unlisted map[string]int
-	dryRuns          int    // commands
-	dryRunFault      error  // the state could not take what was tried: the copy is worth nothing
-	stack            string // of the fault, where it was not within the state
-	// volumesOfLostHost are the volumes of a host that the plan loses, as they were before.
+	dryRuns          int    // number of commands tried
+	dryRunFault      error  // a command faulted: the fork must not be used any more
+	stack            string // of a panic in the planner itself
+	// volumesOfLostHost are the volumes of a host that the plan records as lost, as they were before.
 	volumesOfLostHost []*fsm.Volume
-	// unplaceable are the volumes that cannot have a replica elsewhere.
+	// unplaceable are the volumes for which no other node can take a replica.
 	unplaceable map[fsm.VolumeID]bool
 	attachFacts func(*fsmpb.Command)
 }
 
-// verbs make the plans.
+// verbs are the planners of the verbs.
 var verbs = map[string]func(*planner) error{
 	"drain": (*planner).planDrain, "undrain": (*planner).planUndrain, "evict": (*planner).planEvict, "lost": (*planner).planLost,
 	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
 	"remove-kept": (*planner).planRemoveKept,
 }
 
-// Plan says what a verb would come to now.
+// Plan returns the steps of a verb as they are now; it changes nothing.
 func (s *Server) Plan(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
 	p, err := s.makePlan(ctx, req)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) Plan(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.P
 	return p.response(), nil
 }
 
-// makePlan makes the plan of a state that is not stale.
+// makePlan makes the plan from a linearizable copy of the state.
 func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*planner, error) {
 	verb, known := verbs[req.GetVerb()]
 	if !known {
@@ -103,11 +103,11 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	case err != nil:
 		return nil, s.Error(err)
 	}
-	p.state = nil // what was tried is worth nothing from here on
+	p.state = nil // the fork has dry runs in it; nothing may read it any more
 	return p, nil
 }
 
-// run makes the plan. A bug ends the plan, not the controller that was asked for it (S70).
+// run makes the plan. A panic fails this call only, not the controller (S70).
 func (p *planner) run(verb func(*planner) error) error {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -118,10 +118,10 @@ func (p *planner) run(verb func(*planner) error) error {
 	return verb(p)
 }
 
-// CarryOut does what is to do of the plan, in its order. What the log refuses
-// meanwhile is blocked, and the others go on; what is left is for the next call. The
-// request names the host that the plan showed: repeated after another host took the
-// name, it does nothing to that one (S71).
+// CarryOut proposes the commands of the plan's steps in their order. A step whose command is rejected
+// becomes blocked, and the others continue; the next call does what is left. The request names the
+// host that the plan showed: when another host has registered under the node's id since, a repeated
+// call does nothing to that host (S71).
 func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
 	actor, err := s.Actor(ctx)
 	if err != nil {
@@ -142,8 +142,8 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	return p.response(), nil
 }
 
-// carryOut does one step that is to do. The error is other than a refusal: whether the
-// command was applied is not known, and the next call finds out.
+// carryOut proposes the command of one step. A rejection makes the step blocked and is no error. After
+// an error it is unknown whether the command was applied; the next call finds out.
 func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uint64) error {
 	if t.state != stepTodo || t.command == nil {
 		return nil
@@ -162,7 +162,7 @@ func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uin
 	return nil
 }
 
-// dryRun tries a command on the copy; the error is what the log would say.
+// dryRun applies a command to the fork; the error is the rejection, or the fault.
 func (p *planner) dryRun(cmd *fsmpb.Command) error {
 	if p.dryRunFault != nil {
 		return p.dryRunFault
@@ -176,12 +176,12 @@ func (p *planner) dryRun(cmd *fsmpb.Command) error {
 	return fsm.Err(out)
 }
 
-// describeCommand names the command and its subject.
+// describeCommand formats the command's body on one line.
 func describeCommand(cmd *fsmpb.Command) string {
 	return strings.Join(strings.Fields(prototext.MarshalOptions{}.Format(&fsmpb.Command{Body: cmd.GetBody()})), " ")
 }
 
-// add adds a step as it is, or counts it where enough of its state are listed.
+// add appends a step, or only counts it when enough steps of its state are listed.
 func (p *planner) add(t step) {
 	if t.node == "" {
 		t.node = fsm.NodeID(p.req.GetNode())
@@ -193,8 +193,8 @@ func (p *planner) add(t step) {
 	p.steps = append(p.steps, t)
 }
 
-// addCommand adds a step that a command would do: to do where the log would take it, else
-// blocked, with the reason.
+// addCommand adds a step that a command does: to do when the dry run accepts the command, else
+// blocked with the reason. It returns whether it was accepted.
 func (p *planner) addCommand(t step, cmd *fsmpb.Command) bool {
 	t.state, t.command = stepTodo, cmd
 	err := p.dryRun(cmd)
@@ -205,8 +205,8 @@ func (p *planner) addCommand(t step, cmd *fsmpb.Command) bool {
 	return err == nil
 }
 
-// volumes are those of which the node keeps or owes something, as they are now. They
-// are collected first: what is tried changes the copy.
+// nodeVolumes returns the volumes that have a replica, a publication or a pending teardown on the
+// node. They are collected first, because dry runs change the fork.
 func (p *planner) nodeVolumes() []*fsm.Volume {
 	return slices.Collect(p.state.VolumesOn(fsm.NodeID(p.req.GetNode())))
 }

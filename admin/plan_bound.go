@@ -11,25 +11,24 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// What a plan costs does not grow with how much it is about, but for a look at each of the
-// node's volumes. Each plan has a copy of the state, which shares with the original
-// whatever is not changed.
+// The limits of a plan. Its cost does not grow with the number of objects concerned, except that each
+// of the node's volumes is read once. Each plan has a copy-on-write fork of the state.
 const (
-	// maxPlans is how many plans are made at once for viewers, and how many for admins,
-	// whom viewers must not keep waiting.
+	// maxPlans is how many plans are made concurrently for viewers, and separately for admins, so that
+	// viewers do not delay admins.
 	maxPlans = 2
-	// maxTodo is after how many steps to do no more are tried: they are for the next call.
+	// maxTodo bounds the steps to do of one plan; the next call does the rest.
 	maxTodo = 1000
-	// maxDryRuns is after how many commands none is tried any more.
+	// maxDryRuns bounds the commands that one plan tries.
 	maxDryRuns = 20_000
-	// maxListed is how many steps of each other state a plan lists.
+	// maxListed bounds the listed steps of each other state.
 	maxListed = 1000
 )
 
-// planTimeout is how long a plan waits for others.
+// planTimeout is how long a call waits while maxPlans others are being made.
 var planTimeout = 5 * time.Second
 
-// acquirePlan waits until a plan may be made; what it returns ends it.
+// acquirePlan waits until a plan may be made; release must be called when it is made.
 func (s *Server) acquirePlan(ctx context.Context) (release func(), err error) {
 	plans := s.plans
 	if s.isAdmin(ctx) {
@@ -47,7 +46,8 @@ func (s *Server) acquirePlan(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// reachedTodoLimit tells whether the plan has as much to do as one call does, and counts one more.
+// reachedTodoLimit tells whether the plan has as many steps to do as one call may do. If so, it
+// counts one more as unlisted.
 func (p *planner) reachedTodoLimit() bool {
 	if p.listed[stepTodo] < maxTodo && p.dryRuns < maxDryRuns {
 		return false
@@ -56,7 +56,8 @@ func (p *planner) reachedTodoLimit() bool {
 	return true
 }
 
-// reachedListLimit tells whether enough steps of a state are listed, and counts one more.
+// reachedListLimit tells whether enough steps of a state are listed. If so, it counts one more as
+// unlisted.
 func (p *planner) reachedListLimit(state string) bool {
 	if p.listed[state] < maxListed {
 		return false
@@ -65,7 +66,7 @@ func (p *planner) reachedListLimit(state string) bool {
 	return true
 }
 
-// response is the plan as the API shows it.
+// response converts the plan to the API's form.
 func (p *planner) response() *adminpb.PlanResponse {
 	out := &adminpb.PlanResponse{
 		Index: p.index, Verb: p.req.GetVerb(), Node: p.req.GetNode(), HostId: string(p.host), Volume: p.req.GetVolume(),
@@ -94,7 +95,7 @@ func (t *step) view() *adminpb.PlanStep {
 	return view
 }
 
-// groupDigits writes a number with separators.
+// groupDigits formats a number with thousands separators.
 func groupDigits(n uint64) string {
 	text := fmt.Sprint(n)
 	for at := len(text) - 3; at > 0; at -= 3 {

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// fillWithVolumes has a world of so many local volumes, and so many replicated ones that lost a
-// replica, all on the node n1.
+// fillWithVolumes creates a cluster with local volumes, and with replicated ones that lack a replica, all
+// on the node n1.
 func fillWithVolumes(t testing.TB, local, lacking int) *env {
 	w := &env{state: fsm.New(), items: map[fsm.NodeID][]Item{}, unreachable: map[fsm.NodeID]error{}, asked: func() {}}
 	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", Actor: func(context.Context) (string, error) { return "viewer/bob", nil }, Error: grpcError})
@@ -77,7 +77,7 @@ func fillWithVolumes(t testing.TB, local, lacking int) *env {
 
 func evictN1() *adminpb.PlanRequest { return &adminpb.PlanRequest{Verb: "evict", Node: "n1"} }
 
-// S70: a plan is bounded: what it tries, what it lists, and what it answers; all is counted.
+// S70: a plan bounds the commands that it tries, the steps that it lists and its answer, and counts the rest.
 func TestS70_PlanOfManyVolumesIsBounded(t *testing.T) {
 	w := fillWithVolumes(t, 1500, maxTodo+200)
 	before := w.state.Hash()
@@ -96,7 +96,7 @@ func TestS70_PlanOfManyVolumesIsBounded(t *testing.T) {
 	require.Equal(t, []string{"7", "123", "1,234", "12,345", "1,234,567"}, []string{groupDigits(7), groupDigits(123), groupDigits(1234), groupDigits(12345), groupDigits(1234567)})
 }
 
-// S70: what one call does not carry out is for the next, until nothing is left to do.
+// S70: steps that one call does not carry out are left to the next, until nothing is left to do.
 func TestS70_LongPlanIsCarriedOutInParts(t *testing.T) {
 	w := fillWithVolumes(t, 0, maxTodo+200)
 	w.server.Actor = func(context.Context) (string, error) { return "admin/alice", nil }
@@ -115,8 +115,8 @@ func TestS70_LongPlanIsCarriedOutInParts(t *testing.T) {
 	}
 }
 
-// S70, S118: losing a host of many volumes is written by batches; a plan sees all of it at
-// once, its own loss and one that is not written to the end.
+// S70, S118: the loss of a host with many volumes is written in batches by a sweep; a plan covers all of
+// them, for its own loss and while an earlier loss's sweep is not finished.
 func TestS70_ReplacementPlanCoversEveryVolume(t *testing.T) {
 	const volumes = 400
 	w := fillWithVolumes(t, 0, volumes)
@@ -135,8 +135,8 @@ func TestS70_ReplacementPlanCoversEveryVolume(t *testing.T) {
 	require.EqualValues(t, volumes, resp.GetTodo(), "%s", resp.GetSummary())
 }
 
-// S70: so many plans are made at once; a viewer waits, and is refused, and an admin does
-// not wait for viewers.
+// S70: the number of concurrent plans is bounded; a viewer waits and is refused, and an admin does not
+// wait for viewers.
 func TestS70_ConcurrentPlansAreBounded(t *testing.T) {
 	before := planTimeout
 	planTimeout = 10 * time.Millisecond
@@ -175,7 +175,7 @@ func TestS70_ConcurrentPlansAreBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// blockingCluster is a cluster whose reads wait.
+// blockingCluster is a cluster whose reads block.
 type blockingCluster struct {
 	Cluster
 	started *sync.WaitGroup
@@ -195,7 +195,7 @@ func (b *blockingCluster) Read(ctx context.Context, fn func(*fsm.State) error) (
 	return b.Cluster.Read(ctx, fn)
 }
 
-// BenchmarkPlan: what a viewer's plan of a node with 200,000 volumes takes.
+// BenchmarkPlan measures a viewer's plan of a node with 200,000 volumes.
 func BenchmarkPlan(b *testing.B) {
 	w := fillWithVolumes(b, 180_000, 20_000)
 	for _, verb := range []string{"drain", "evict", "lost", "replace"} {

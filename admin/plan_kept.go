@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// planRemoveKept: an operator has taken what he needs from the copies that a host keeps of what
-// its replica of a volume lost, all of them or one (S49).
+// planRemoveKept removes the kept copies of a volume on a host, all of them or one: the operator has
+// taken from these snapshots of a discarded replica what is needed (S49).
 func (p *planner) planRemoveKept() error {
 	if n, _ := p.state.Node(p.nodeID()); n.Host != p.host {
 		return p.wrongHost(n)
@@ -46,7 +46,7 @@ func (p *planner) removeKeptCopy(snap *fsm.Snapshot) {
 		DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(snap.ID)}}})
 }
 
-// keptCopyDetail says what is lost with a copy.
+// keptCopyDetail says what is lost when a kept copy is removed.
 func keptCopyDetail(snap *fsm.Snapshot) string {
 	what := fmt.Sprintf("%s, %s, of generation %d: what its replica had that the other one may not have IS LOST", snap.ID, formatSize(snap.Size), snap.KeptCopy.Generation)
 	if snap.KeptCopy.Superseded.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// planLost: an operator attests that a host and its data are gone for good.
+// planLost records, as the operator attests, that a host and its data are permanently lost.
 func (p *planner) planLost() error {
 	n, _ := p.state.Node(p.nodeID())
 	switch done := p.alreadyLost(n); {
@@ -23,7 +23,7 @@ func (p *planner) planLost() error {
 	return nil
 }
 
-// alreadyLost says why there is nothing to lose any more; empty when there is.
+// alreadyLost says why there is nothing to record; empty when there is.
 func (p *planner) alreadyLost(n *fsm.Node) string {
 	switch {
 	case n.Host != p.host:
@@ -34,8 +34,9 @@ func (p *planner) alreadyLost(n *fsm.Node) string {
 	return ""
 }
 
-// protected: a host that can be reached is the one that was to replace another, or one that
-// nobody meant. It is lost only where that is said (S71).
+// protected tells whether the host may not be recorded as lost, because it is reachable: it may be the
+// successor of the lost one, or the operator may have named the wrong node. --even-if-reachable
+// overrides it (S71).
 func (p *planner) protected(n *fsm.Node) bool {
 	return n.State == fsm.NodeReachable && !p.req.GetEvenIfReachable()
 }
@@ -44,8 +45,8 @@ func (p *planner) protectedDetail(n *fsm.Node) string {
 	return fmt.Sprintf("host %s can be reached now: nothing is lost; stop it first, or say --even-if-reachable", n.Host)
 }
 
-// planReplace: lost, and replicated volumes get replicas elsewhere, or on the host that
-// takes the name.
+// planReplace records the host as lost, and adds replicas of its replicated volumes on other nodes, or
+// on the host that registers under the node's id next.
 func (p *planner) planReplace() error {
 	n, _ := p.state.Node(p.nodeID())
 	switch done := p.alreadyLost(n); {
@@ -62,8 +63,8 @@ func (p *planner) planReplace() error {
 	return nil
 }
 
-// lose is the step that loses the host, and what follows for each volume of which it
-// kept something.
+// addLose adds the step that records the host as lost, and the consequences for each of its volumes.
+// It returns whether the loss was accepted.
 func (p *planner) addLose(n *fsm.Node) bool {
 	volumes, snapshots := p.nodeVolumes(), p.snapshotCount()
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{
@@ -88,7 +89,7 @@ func (p *planner) addLose(n *fsm.Node) bool {
 	return true
 }
 
-// lossDetail says what a volume is without the host.
+// lossDetail says what the loss of the host means for a volume.
 func (p *planner) lossDetail(v *fsm.Volume) string {
 	what := ""
 	if isPublished(v, p.nodeID()) {
@@ -110,8 +111,8 @@ func (p *planner) lossDetail(v *fsm.Volume) string {
 	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(other.Observed.Disk))
 }
 
-// restoredReplica is the node whose replica was given up, and is a side of the volume again
-// now that the host is lost; empty when there is none.
+// restoredReplica returns the node of a replica that was being removed and that counts as one of the
+// volume's replicas again now that the host is lost; empty when there is none.
 func (p *planner) restoredReplica(v *fsm.Volume) fsm.NodeID {
 	if !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaLeaving }) {
 		return ""
@@ -128,7 +129,7 @@ func (p *planner) restoredReplica(v *fsm.Volume) fsm.NodeID {
 	return ""
 }
 
-// snapshotCount is how many snapshots the host keeps.
+// snapshotCount returns how many snapshots the host has, kept copies among them.
 func (p *planner) snapshotCount() (n int) {
 	for s := range p.state.SnapshotsOn(p.nodeID()) {
 		if s.Host == p.host && s.Phase != fsm.SnapshotFailed {
@@ -138,7 +139,7 @@ func (p *planner) snapshotCount() (n int) {
 	return n
 }
 
-// keptCopyCount is how many of them are copies of what replicas had that lost.
+// keptCopyCount returns how many of these snapshots are kept copies.
 func (p *planner) keptCopyCount() (n int) {
 	for s := range p.state.SnapshotsOn(p.nodeID()) {
 		if s.Host == p.host && s.KeptCopy != nil {
@@ -148,7 +149,7 @@ func (p *planner) keptCopyCount() (n int) {
 	return n
 }
 
-// planForcePrimary: an operator's decision that a replica goes on although the log cannot
+// planForcePrimary lets a replica become primary by an operator's decision, although the log does not
 // know that it has every acknowledged write (S8, S11).
 func (p *planner) planForcePrimary() error {
 	v := findVolume(p.state, p.req.GetVolume())
@@ -163,7 +164,7 @@ func (p *planner) planForcePrimary() error {
 	}
 	replica, r := v.ActiveReplica(p.host), v.Replica(p.host)
 	if r != nil && r.State == fsm.ReplicaLeaving && len(v.ActiveReplicas()) == 0 {
-		replica = &fsm.Replica{Host: p.host, ReplicaSync: &fsm.ReplicaSync{Outdated: true}} // given up, and the only one that is left
+		replica = &fsm.Replica{Host: p.host, ReplicaSync: &fsm.ReplicaSync{Outdated: true}} // it was being removed, and no other is left
 	}
 	if r == nil || replica == nil {
 		return fsm.Reject(fsm.Precondition, "volume %s has no replica on node %s", v.ID, p.nodeID())
@@ -182,7 +183,7 @@ func (p *planner) planForcePrimary() error {
 	return nil
 }
 
-// riskDetail says what may be lost.
+// riskDetail says which acknowledged writes may be lost.
 func (p *planner) riskDetail(v *fsm.Volume, replica *fsm.Replica) string {
 	if replica.UpToDate && !replica.Outdated {
 		return fmt.Sprintf("the log has this replica as up to date in generation %d: nothing may need to be forced; try to publish it first", v.Replication.Generation)

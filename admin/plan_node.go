@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// planDrain: the node gets nothing new, and the orchestrator moves what is published
-// there. It moves no data and ends no publication.
+// planDrain cordons the node and lists the published volumes that the orchestrator must move. It moves
+// no data and ends no publication.
 func (p *planner) planDrain() error {
 	if err := p.addCordon(); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (p *planner) planDrain() error {
 	return nil
 }
 
-// planEvict: drain, and the replicas of replicated volumes go elsewhere.
+// planEvict drains the node and moves the replicas of replicated volumes to other nodes.
 func (p *planner) planEvict() error {
 	if err := p.addCordon(); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (p *planner) planEvict() error {
 	return nil
 }
 
-// planUndrain: the node gets new volumes and replicas again.
+// planUndrain uncordons the node, so that it gets new volumes and replicas again.
 func (p *planner) planUndrain() error {
 	n, _ := p.state.Node(p.nodeID())
 	if n.Host != p.host {
@@ -53,7 +53,7 @@ func (p *planner) planUndrain() error {
 
 func (p *planner) nodeID() fsm.NodeID { return fsm.NodeID(p.req.GetNode()) }
 
-// addCordon is the first step; the host must be the one that is meant (S17).
+// addCordon adds the first step of a drain; the host must be the requested one (S17).
 func (p *planner) addCordon() error {
 	n, _ := p.state.Node(p.nodeID())
 	switch {
@@ -69,12 +69,12 @@ func (p *planner) addCordon() error {
 	return nil
 }
 
-// wrongHost: the one that is meant does not have the name any more (S17, S71).
+// wrongHost rejects a request whose host is not registered under the node's id any more (S17, S71).
 func (p *planner) wrongHost(n *fsm.Node) error {
 	return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s: look at the plan again", n.ID, n.Host, p.host)
 }
 
-// planAdopt: a host that met another incarnation acts for this one (S1).
+// planAdopt lets a host that was registered with another incarnation act for this one (S1).
 func (p *planner) planAdopt() error {
 	n, _ := p.state.Node(p.nodeID())
 	at := p.state.Cluster().Incarnation
@@ -98,7 +98,7 @@ func cordonCommand(n *fsm.Node, cordoned bool) *fsmpb.Command {
 
 func isPublished(v *fsm.Volume, node fsm.NodeID) bool { return v.Publication(node) != nil }
 
-// moveDetail says where a volume that is published here can be published instead.
+// moveDetail says where a volume that is published on this node can be published instead.
 func (p *planner) moveDetail(v *fsm.Volume) string {
 	other := p.otherReplica(v)
 	use := "it is published here"
@@ -116,8 +116,7 @@ func (p *planner) moveDetail(v *fsm.Volume) string {
 	return fmt.Sprintf("%s; it can move to %s", use, other.Node)
 }
 
-// otherReplica is the volume's replica on another host that takes part in the replication;
-// nil when there is none.
+// otherReplica returns the volume's active replica on another host; nil when there is none.
 func (p *planner) otherReplica(v *fsm.Volume) *fsm.Replica {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
@@ -128,8 +127,8 @@ func (p *planner) otherReplica(v *fsm.Volume) *fsm.Replica {
 	return nil
 }
 
-// evictVolume takes one volume's replica away from the node. The other replica must be
-// up to date first: DRBD 8.4 holds two, so there is one for a while.
+// evictVolume moves one volume's replica off the node. Because DRBD 8.4 has two replicas at most, the
+// old one is removed before the new one is added; the other replica must be up to date first.
 func (p *planner) evictVolume(v *fsm.Volume) {
 	r := v.Replica(p.host)
 	other := p.otherReplica(v)
@@ -165,8 +164,8 @@ func (p *planner) syncDetail(v *fsm.Volume, r *fsm.Replica) string {
 	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(r.Observed.Disk))
 }
 
-// removeReplica and the addition that follows. Where the log would not take the
-// addition, nothing is removed: a volume is not left with one replica for long.
+// removeReplica removes a replica and adds another one. When the addition would be rejected, nothing
+// is removed, so that the volume is not left with one replica.
 func (p *planner) removeReplica(v *fsm.Volume, r *fsm.Replica) {
 	if p.reachedTodoLimit() {
 		return
@@ -193,7 +192,7 @@ func (p *planner) removeReplica(v *fsm.Volume, r *fsm.Replica) {
 	p.add(addition)
 }
 
-// addReplica adds a replica on a node that the log chooses.
+// addReplica adds a replica; the state machine chooses its node.
 func (p *planner) addReplica(v *fsm.Volume) {
 	if p.reachedTodoLimit() {
 		return
@@ -205,7 +204,7 @@ func (p *planner) addReplica(v *fsm.Volume) {
 	p.add(t)
 }
 
-// addReplicaStep is the step that adds a replica; the error is why the log would not take it.
+// addReplicaStep returns the step that adds a replica; the error is why it would be rejected.
 func (p *planner) addReplicaStep(v *fsm.Volume) (step, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(v.ID), Reason: p.reason()}}}
 	t := step{action: "add-replica", state: stepTodo, volume: v, node: "-", command: cmd}
@@ -227,8 +226,8 @@ func (p *planner) reason() string {
 	return p.req.GetVerb() + " of node " + p.req.GetNode()
 }
 
-// addMissingReplicas adds replicas to all replicated volumes that have too few: an earlier call
-// was interrupted or found no room, or this one loses them.
+// addMissingReplicas adds replicas to all replicated volumes that have too few: because an earlier call
+// was interrupted or found no space, or because of this plan's loss.
 func (p *planner) addMissingReplicas() {
 	var incomplete []*fsm.Volume
 	for v := range p.underReplicated() {
@@ -241,8 +240,8 @@ func (p *planner) addMissingReplicas() {
 	}
 }
 
-// underReplicated yields the volumes that may have too few replicas, in order of id. The index
-// of them does not have what a sweep has yet to write.
+// underReplicated yields the volumes that may have too few replicas, in order of their ids. The state's
+// index of volumes in repair lacks those that a sweep has not written yet: then all are yielded.
 func (p *planner) underReplicated() iter.Seq[*fsm.Volume] {
 	if len(p.state.Cluster().Sweeps) > 0 && p.volumesOfLostHost == nil {
 		return p.state.Volumes("")
@@ -265,7 +264,7 @@ func (p *planner) underReplicated() iter.Seq[*fsm.Volume] {
 	}
 }
 
-// remainingReplicas is how many replicas stay.
+// remainingReplicas returns how many replicas are neither removed nor being removed.
 func remainingReplicas(v *fsm.Volume) (n uint32) {
 	for _, r := range v.Replicas {
 		if r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
@@ -275,7 +274,7 @@ func remainingReplicas(v *fsm.Volume) (n uint32) {
 	return n
 }
 
-// snapshots stay: they are of one host.
+// addSnapshots adds blocked steps for snapshots and kept copies: they cannot move to another host.
 func (p *planner) addSnapshots() {
 	kept := p.keptCopyCount()
 	if kept > 0 {

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// planText is each step as "state action name@node".
+// planText formats each step as "state action name@node".
 func planText(p *adminpb.PlanResponse) []string {
 	return mapSlice(p.GetSteps(), func(s *adminpb.PlanStep) string {
 		return strings.TrimSpace(s.GetState() + " " + s.GetAction() + " " + s.GetVolumeName() + "@" + s.GetNode())
 	})
 }
 
-// plan asks twice: a plan changes nothing.
+// plan makes the plan twice and requires equal answers: a plan changes nothing.
 func (w *env) plan(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	w.t.Helper()
 	before := w.state.Hash()
@@ -55,7 +55,7 @@ func TestDrainCordonsAndSaysWhatMustMove(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	w.publish(id)
-	w.stage(w.create(2, true), "/stage/2") // on n1, where it has its only replica
+	w.stage(w.create(2, true), "/stage/2") // on n1, which has its only replica
 	req := &adminpb.PlanRequest{Verb: "drain", Node: "n1"}
 	plan := w.plan(req)
 	require.Equal(t, []string{"todo cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, planText(plan))
@@ -109,7 +109,7 @@ func TestEvictMovesReplicasAndGoesOnWhereItEnded(t *testing.T) {
 
 func TestEvictGoesOnWhereItWasInterrupted(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2", "n3")
-	w.create(2, true) // it is on n1 with all that it has
+	w.create(2, true) // its only replica is on n1
 	id := w.replicate(1)
 	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(id), NodeId: "n1", HostId: "host-n1"}}})
@@ -137,7 +137,7 @@ func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
 	require.True(t, w.carryOut(req).GetDone())
 }
 
-// S71: the replica that was given up is all that is left.
+// S71: the plan says that the replica that was being removed is the only one left.
 func TestLostSaysWhichReplicaComesBack(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
@@ -169,7 +169,7 @@ func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
 	require.NotNil(t, w.volume(id).Replica("host-new"))
 }
 
-// S17, S71: said again after another host took the name, no verb does anything to that one.
+// S17, S71: repeated after another host registered under the node's id, no verb does anything to that host.
 func TestS71_RepeatedVerbSparesTheSuccessor(t *testing.T) {
 	for verb, want := range map[string]string{
 		"lost": "done lose @n1", "replace": "done lose @n1", "drain": "", "undrain": "", "evict": "", "adopt": "",
@@ -199,7 +199,7 @@ func TestS71_RepeatedVerbSparesTheSuccessor(t *testing.T) {
 	}
 }
 
-// S71: a host that can be reached is lost by a word of its own, whoever is named.
+// S71: a reachable host is recorded as lost only with --even-if-reachable.
 func TestS71_ReachableHostIsNotLost(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	for _, verb := range []string{"lost", "replace"} {
@@ -271,13 +271,13 @@ func TestPlansAreRefusedForWhatIsNotThere(t *testing.T) {
 	})
 }
 
-// S70: what a viewer may ask ends no controller: a plan that meets a bug is an error.
+// S70: a viewer's request cannot end the controller: a plan that faults fails only its own call.
 func TestFaultInAPlanFailsOnlyTheCall(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	var lines bytes.Buffer
 	w.server.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 	for verb, plan := range map[string]func(*planner) error{
-		"fault": func(p *planner) error { return p.dryRun(&fsmpb.Command{}) }, // the state knows no such command
+		"fault": func(p *planner) error { return p.dryRun(&fsmpb.Command{}) }, // the state machine faults on a command without a body
 		"panic": func(*planner) error { panic("planted") },
 	} {
 		verbs[verb] = plan
@@ -293,7 +293,7 @@ func TestFaultInAPlanFailsOnlyTheCall(t *testing.T) {
 	}
 }
 
-// S70: a volume that has no replica left is no reason to fault, in a plan or in the log.
+// S70: a volume without replicas does not make a plan or the state machine fault.
 func TestReplaceOfTheHostOfAVolumeWithoutReplicas(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
@@ -305,7 +305,7 @@ func TestReplaceOfTheHostOfAVolumeWithoutReplicas(t *testing.T) {
 	w.carryOut(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})
 }
 
-// S25: a plan goes by what was measured of the pools, as the leader does.
+// S25: a plan uses the measurements of the pools, as the leader does.
 func TestEvictGoesByWhatWasMeasured(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)

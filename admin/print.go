@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Formats are what Print understands.
+// Formats are the output formats that Print supports.
 var Formats = []string{"table", "json", "yaml"}
 
-// CheckFormat tells whether there is such a format.
+// CheckFormat returns an error for an unknown output format.
 func CheckFormat(format string) error {
 	if !slices.Contains(Formats, format) {
 		return fmt.Errorf("there is no output format %q: choose table, json or yaml", format)
@@ -22,7 +22,7 @@ func CheckFormat(format string) error {
 	return nil
 }
 
-// Print writes an answer of the API as a table for people, or whole as JSON or YAML.
+// Print writes an answer of the API as a table for people, or completely as JSON or YAML.
 func Print(w io.Writer, format string, answer proto.Message) error {
 	switch format {
 	case "table":
@@ -39,7 +39,7 @@ func printJSON(w io.Writer, answer proto.Message) error {
 	return encoder.Encode(orderedMessage{answer})
 }
 
-// printYAML goes through JSON, which is YAML, so that both have one shape and order.
+// printYAML converts the JSON, which is valid YAML, so that both have the same fields and order.
 func printYAML(w io.Writer, answer proto.Message) error {
 	text, err := json.Marshal(orderedMessage{answer})
 	if err != nil {
@@ -60,8 +60,8 @@ func printYAML(w io.Writer, answer proto.Message) error {
 	return err
 }
 
-// blockStyle undoes the flow style of JSON. Empty lists and maps keep it, for
-// there is no other; strings keep their quotes where they need them.
+// blockStyle replaces the flow style of JSON by block style. Empty lists and maps keep the flow
+// style, because YAML has no other; strings keep their quotes where they are needed.
 func blockStyle(n *yaml.Node) {
 	if len(n.Content) > 0 {
 		n.Style = 0

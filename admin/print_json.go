@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// orderedMessage is a message as JSON and YAML show it: fields in their order and under
-// their names in the .proto file, numbers as numbers, bytes in hex, enums by
-// name, empty lists as []. Of a oneof only what is set is there.
+// orderedMessage marshals a message for JSON and YAML: fields in the order and with the names of the
+// .proto file, numbers as numbers, bytes in hex, enums by name, empty lists as []. Of a oneof only
+// the field that is set is written.
 type orderedMessage struct{ m protoreflect.ProtoMessage }
 
 // MarshalJSON writes the fields in order.

@@ -10,18 +10,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Document writes an answer that came as a stream without keeping it: the
-// header's fields, then lists under their names. As a table, items are lines.
+// Document writes a streamed answer without buffering it: the header's fields, then lists under their
+// names. As a table, each item is a line.
 type Document struct {
 	w           io.Writer
 	format      string
-	lists       []string // those not begun yet
-	currentList string   // the list that items go to
-	items       int      // of the open list
+	lists       []string // lists that are not open yet
+	currentList string   // the open list
+	items       int      // written to the open list
 }
 
-// NewDocument begins a document with its header. All lists are in it, also
-// empty ones, in this order; items must come in this order too.
+// NewDocument begins a document with its header. All lists are written in the given order, empty ones
+// too; items must be written in the same order.
 func NewDocument(w io.Writer, format string, header proto.Message, lists ...string) (*Document, error) {
 	d := &Document{w: w, format: format, lists: lists}
 	switch format {
@@ -62,7 +62,7 @@ func (d *Document) Item(list string, item proto.Message) error {
 	return err
 }
 
-// End writes the lists that are left, which are empty, and closes the document.
+// End writes the remaining lists as empty ones, and closes the document.
 func (d *Document) End() error {
 	for len(d.lists) > 0 {
 		if err := d.openNext(); err != nil {

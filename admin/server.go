@@ -10,68 +10,68 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Cluster is what the API asks of the Raft member that it runs beside.
+// Cluster is what the API needs of its controller's Raft member.
 type Cluster interface {
-	// Propose has a command applied; a rejection is an error of type *fsm.Rejection.
+	// Propose returns when the command is applied; a rejection is an error of type *fsm.Rejection.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
-	// Read is linearizable and answers the index it was read at.
+	// Read is linearizable; it returns the index at which the state was read.
 	Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error)
-	// View reads this member's own state, which may lag.
+	// View reads this member's own state, which may lag behind.
 	View(fn func(*fsm.State) error) error
-	// Fork copies this member's own state.
+	// Fork returns a copy of this member's own state.
 	Fork() *fsm.State
-	// Members asks every member of the configuration, this one too, for its status
-	// with the state's hash at an index. Those that do not answer are in it, with Err.
+	// Members requests the status of every member of the configuration, this one included, with the
+	// hash of its state at an index. Members that do not answer are included, with Err set.
 	Members(ctx context.Context, hashAt uint64) []Member
-	// History yields journalled commands with an index in [from, to] (0: no bound).
-	// first is the lowest index that this member knows.
+	// History yields journalled commands with an index in [from, to] (0: no bound). first is the lowest
+	// index in this member's journal.
 	History(from, to uint64, fn func(Entry) bool) (first uint64, err error)
 }
 
-// Membership changes the configuration of the Raft members.
+// Membership changes the Raft configuration.
 type Membership interface {
-	// StatusAt asks whoever listens at an address who it is.
+	// StatusAt requests the status of the controller that listens at an address.
 	StatusAt(ctx context.Context, addr string) (PeerStatus, error)
-	// Add takes in the member that waits at an address, under this id.
+	// Add makes the controller at an address a member, under this id.
 	Add(ctx context.Context, memberID, addr string) error
-	// Remove takes a member out. What could do harm is a *fsm.Rejection.
+	// Remove removes a member. A removal that would be unsafe is rejected with a *fsm.Rejection.
 	Remove(ctx context.Context, memberID string) error
 }
 
-// PeerStatus is who listens at an address.
+// PeerStatus is the status of the controller that listens at an address.
 type PeerStatus struct {
 	Name, MemberID, ClusterID string
 	FeatureLevel              uint32
 	Detail                    string // why it is not ready
 }
 
-// Hosts asks hosts, whichever member has their session.
+// Hosts sends queries to hosts, through whichever member has their session.
 type Hosts interface {
-	// Inventory is what a host found below its pools and in its kernel. The error
-	// says why the host could not be asked.
+	// Inventory returns what a host found below its pools and in its kernel. The error says why
+	// there is no answer.
 	Inventory(ctx context.Context, node fsm.NodeID) ([]Item, error)
 }
 
-// Member is what one member says of itself, or why it did not (Err).
+// Member is the status of one member, or the reason why it did not answer (Err).
 type Member struct {
 	Name, MemberID, Role string
-	Address              string // of its Raft listener
+	Address              string // address of its Raft listener
 	Voter                bool
 	Term, Applied        uint64
 	Commit               uint64
 	Hash                 []byte
 	HashIndex            uint64
 	Version, LogStore    string
-	Level                uint32 // the highest feature level that it understands
+	Level                uint32 // the highest feature level that it supports
 	Err                  error
 }
 
-// Entry is one applied command. One without a command marks a gap.
+// Entry is one applied command. An entry without a command marks a gap in the journal.
 type Entry struct {
 	Index, Term uint64
 	Command     *fsmpb.Command
 	Outcome     *fsmpb.Outcome
-	// GapTo ends a gap that begins at Index, and Why says how it came about.
+	// GapTo is the last index of a gap that begins at Index; GapReason says why it is missing.
 	GapTo     uint64
 	GapReason string
 }
@@ -81,38 +81,37 @@ type Entry struct {
 type Item struct {
 	Kind     string
 	ID       fsm.VolumeID
-	Snapshot fsm.SnapshotID // instead of ID for a snapshot, finished or not
+	Snapshot fsm.SnapshotID // set instead of ID for a snapshot, complete or not
 	Path     string
 }
 
-// PoolState is what a host measured of one of its pools.
+// PoolState is what a host last measured of one of its pools.
 type PoolState struct {
 	Free, Capacity int64 // bytes
 	Absent         bool  // not mounted, or without its id (S12)
-	Copies         bool  // a snapshot or a clone is a whole copy
+	Copies         bool  // the pool shares no blocks: a snapshot or a clone copies all of them
 	Detail         string
 }
 
-// Options is what a server is made of.
+// Options configures a server.
 type Options struct {
 	Cluster    Cluster
 	Membership Membership
 	Hosts      Hosts
-	// Pools is what was measured of each pool, as far as hosts can be asked; nil: nothing.
+	// Pools returns what hosts measured of each pool, as far as they answered; nil: nothing is known.
 	Pools func(context.Context) map[fsm.PoolID]PoolState
-	// AttachFacts gives a command what was measured of pools, as the leader does when it is
-	// proposed. Another member has measured nothing, and its plans go by the state alone, as
-	// with nil: the leader may then refuse a step of theirs.
+	// AttachFacts adds the current measurements of pools to a command, as the leader does for a
+	// proposal; nil: plans use the state alone.
 	AttachFacts func(*fsmpb.Command)
-	// Name is this controller's.
+	// Name is this controller's name.
 	Name string
-	// Actor is the verified identity of a call's peer, as commands carry it.
+	// Actor returns the verified identity of a call's peer, in the form of a command's actor.
 	Actor func(context.Context) (string, error)
-	// Error turns an error of the cluster into a gRPC status error.
+	// Error converts an error of the cluster to a gRPC status error.
 	Error func(error) error
-	// AuditPause is how long an audit waits before it looks again; 0 means 250 ms.
+	// AuditPause is the time between two rounds of an audit; 0 means 250 ms.
 	AuditPause time.Duration
-	// Logger gets what operators should hear of; nil means nobody does.
+	// Logger gets events that operators should know; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -120,10 +119,10 @@ type Options struct {
 type Server struct {
 	adminpb.UnimplementedAdminServer
 	Options
-	plans, adminPlans chan struct{} // one is in it for each plan that is being made
+	plans, adminPlans chan struct{} // semaphores: one element for each plan that is being made
 }
 
-// NewServer makes a server.
+// NewServer creates a server.
 func NewServer(o Options) *Server {
 	if o.AuditPause == 0 {
 		o.AuditPause = 250 * time.Millisecond
@@ -150,15 +149,15 @@ func ReadMethods() []string {
 	}
 }
 
-// read is a linearizable read.
+// read does a linearizable read.
 func (s *Server) read(ctx context.Context, fn func(*fsm.State) error) error {
 	_, err := s.Cluster.Read(ctx, fn)
 	return s.Error(err)
 }
 
-// fork is a copy that holds all that was acknowledged before the call, unless stale
-// is accepted: then it is this member's own, and needs no quorum. What is made of
-// it takes as long as it takes: no lock is held.
+// fork returns a copy of the state that has every entry acknowledged before the call. With stale it is
+// a copy of this member's own state, which needs no quorum. A copy may be read for long: it holds no
+// lock.
 func (s *Server) fork(ctx context.Context, stale bool) (*fsm.State, error) {
 	if !stale {
 		if err := s.read(ctx, func(*fsm.State) error { return nil }); err != nil {

@@ -181,7 +181,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// collector is a stream's server end.
+// collector is the server side of a stream; it collects what is sent.
 type collector[T any] struct {
 	grpc.ServerStream
 	got []*T

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Snapshots answers one page. Its index is the page's own, as that of Volumes.
+// Snapshots returns one page. Its index is the page's own, as that of Volumes.
 func (s *Server) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (*adminpb.SnapshotsResponse, error) {
 	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
@@ -56,7 +56,7 @@ func pageSize(requested uint32) int {
 	return int(min(requested, maxPage))
 }
 
-// findSnapshot finds by id, else by name; nil when there is none.
+// findSnapshot finds a snapshot by id, else by name; nil when there is none.
 func findSnapshot(st *fsm.State, idOrName string) *fsm.Snapshot {
 	if snap, ok := st.Snapshot(fsm.SnapshotID(idOrName)); ok {
 		return snap
@@ -67,7 +67,7 @@ func findSnapshot(st *fsm.State, idOrName string) *fsm.Snapshot {
 	return nil
 }
 
-// GroupSnapshots answers one page. Its index is the page's own.
+// GroupSnapshots returns one page. Its index is the page's own.
 func (s *Server) GroupSnapshots(ctx context.Context, req *adminpb.GroupSnapshotsRequest) (*adminpb.GroupSnapshotsResponse, error) {
 	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
@@ -97,7 +97,7 @@ func fillGroups(st *fsm.State, req *adminpb.GroupSnapshotsRequest, resp *adminpb
 	}
 }
 
-// findGroup finds by id, else by name; nil when there is none.
+// findGroup finds a group snapshot by id, else by name; nil when there is none.
 func findGroup(st *fsm.State, idOrName string) *fsm.GroupSnapshot {
 	if g, ok := st.GroupSnapshot(fsm.GroupSnapshotID(idOrName)); ok {
 		return g

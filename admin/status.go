@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// statusTimeout is how long Status waits for a quorum, and then for members.
+// statusTimeout bounds the wait for a linearizable read, and then the wait for the members' answers.
 const statusTimeout = 2 * time.Second
 
-// Status reads the commit index, then asks every member for its state's hash at
-// that index. Without a quorum it tells what this member knows, without a leader.
+// Status reads the commit index, then requests from every member the hash of its state at that index.
+// Without a quorum it returns what this member knows, and no leader.
 func (s *Server) Status(ctx context.Context, _ *adminpb.StatusRequest) (*adminpb.StatusResponse, error) {
 	resp := &adminpb.StatusResponse{}
 	index, quorum := s.statusRead(ctx, resp)
@@ -33,8 +33,8 @@ func (s *Server) Status(ctx context.Context, _ *adminpb.StatusRequest) (*adminpb
 	return resp, nil
 }
 
-// statusRead answers the commit index under a linearizable read, or the applied
-// one of this member's own state when there is no quorum.
+// statusRead returns the index of a linearizable read, or, without a quorum, the index that this
+// member has applied.
 func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (index uint64, quorum bool) {
 	fill := func(st *fsm.State) error {
 		c := st.Cluster()
@@ -43,7 +43,7 @@ func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (
 		index = c.Index
 		return nil
 	}
-	defer func() { resp.Volumes, resp.Snapshots, resp.Operations = counts(s.Cluster.Fork()) }() // long work holds no lock
+	defer func() { resp.Volumes, resp.Snapshots, resp.Operations = counts(s.Cluster.Fork()) }() // counting takes long, so it uses a copy instead of a read that holds the lock
 	reading, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	if at, err := s.Cluster.Read(reading, fill); err == nil {
@@ -57,7 +57,8 @@ func counts(st *fsm.State) (volumes, snapshots, operations uint64) {
 	return uint64(st.VolumeCount()), uint64(st.SnapshotCount()), uint64(len(allOperations(st))) //nolint:gosec // counts
 }
 
-// leader is the member that leads in the highest term; an older leader may not know yet.
+// leader returns the name of the member that leads in the highest term: a deposed leader may still
+// report that it leads.
 func leader(members []Member, term uint64) string {
 	for _, m := range members {
 		if m.Err == nil && m.Role == "leader" && m.Term == term {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// printTable writes what people ask for most; JSON and YAML have everything.
+// printTable writes the fields that are needed most; JSON and YAML have all of them.
 func printTable(w io.Writer, answer proto.Message) error {
 	out := newTable(w)
 	switch a := answer.(type) {
@@ -134,7 +134,7 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
-// freeCell is what is free in a pool, empty when its host did not say.
+// freeCell shows the free space of a pool, empty when its host did not report it.
 func freeCell(p *adminpb.Pool) string {
 	if !p.GetMeasured() {
 		return ""
@@ -168,7 +168,7 @@ func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 		CountOf(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetPending()), CountOf(len(a.GetUnknown()), "host"))
 }
 
-// historyLine is one entry in one line; the tabs of a stream are fixed widths.
+// historyLine writes one entry as one line; a stream's columns have fixed widths.
 func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	if e.GetGap() {
 		fmt.Fprintf(w, "%-8d up to %d is not known to this member: %s\n", e.GetIndex(), e.GetGapTo(), e.GetWhy())
@@ -188,7 +188,7 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 		cmp.Or(subject, "-"), outcomeFacts(e), result)
 }
 
-// volumesCell are the entry's volumes, with what the orchestrator calls them.
+// volumesCell returns the entry's volumes, with the orchestrator's names for them.
 func volumesCell(e *adminpb.HistoryEntry) []string {
 	cells := slices.Clone(e.GetVolumes())
 	for i, claim := range e.GetClaims() {
@@ -199,7 +199,7 @@ func volumesCell(e *adminpb.HistoryEntry) []string {
 	return cells
 }
 
-// outcomeFacts is what a report says, one word for each observation.
+// outcomeFacts returns the kinds of a report's observations, one word each.
 func outcomeFacts(e *adminpb.HistoryEntry) string {
 	var out strings.Builder
 	for _, o := range e.GetCommand().GetReport().GetObservations() {
@@ -211,7 +211,7 @@ func outcomeFacts(e *adminpb.HistoryEntry) string {
 	return out.String()
 }
 
-// CountOf is a number of things for people: "1 node", "2 nodes".
+// CountOf formats a number of things for people: "1 node", "2 nodes".
 func CountOf[N int | uint32 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -219,7 +219,7 @@ func CountOf[N int | uint32 | uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// formatSize is a number of bytes for people.
+// formatSize formats a number of bytes for people.
 func formatSize(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	value, unit := float64(n), 0

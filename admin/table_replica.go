@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// PrintReplicas writes the replicas of volumes: as a table one line for each of a
-// replicated volume, as JSON or YAML the whole answer.
+// PrintReplicas writes the replicas of volumes: as a table one line for each replica of a replicated
+// volume, as JSON or YAML the complete answer.
 func PrintReplicas(w io.Writer, format string, answer *adminpb.VolumesResponse) error {
 	if format == "table" {
 		return tabulate(w, func(out io.Writer) { replicasTable(out, answer) })
@@ -35,7 +35,7 @@ func replicasTable(w io.Writer, a *adminpb.VolumesResponse) {
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
-// logCell is the log's word on a replica (S5).
+// logCell shows what the log records of a replica's content (S5).
 func logCell(r *adminpb.Replica) string {
 	switch {
 	case r.GetOutdated():
@@ -53,7 +53,7 @@ func connectionCell(r *adminpb.Replica) string {
 	return r.GetConnection()
 }
 
-// percentCell is how far a resynchronisation or verification is, where one runs.
+// percentCell shows the progress of a resynchronisation or verification, empty when none runs.
 func percentCell(r *adminpb.Replica) string {
 	if slices.Contains([]string{"sync_source", "sync_target", "verifying"}, r.GetConnection()) {
 		return fmt.Sprintf("%d %%", r.GetPercent())

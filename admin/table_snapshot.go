@@ -33,7 +33,7 @@ func groupsTable(w io.Writer, a *adminpb.GroupSnapshotsResponse) {
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
-// limitsCell names the limits that there are.
+// limitsCell shows the limits that are set.
 func limitsCell(l *adminpb.Limits) string {
 	var parts []string
 	add := func(n uint64, text string) {
@@ -48,7 +48,7 @@ func limitsCell(l *adminpb.Limits) string {
 	return strings.Join(parts, ",")
 }
 
-// copiedCell is how much of a copy is done.
+// copiedCell shows the progress of a copy.
 func copiedCell(o *adminpb.Operation) string {
 	if o.GetTotalBytes() == 0 {
 		return ""
@@ -56,7 +56,7 @@ func copiedCell(o *adminpb.Operation) string {
 	return formatSize(o.GetDoneBytes()) + " of " + formatSize(o.GetTotalBytes())
 }
 
-// PrintKept writes copies of what replicas had that lost: as a table, as JSON or YAML.
+// PrintKept writes kept copies: as a table, as JSON or YAML.
 func PrintKept(w io.Writer, format string, answer *adminpb.SnapshotsResponse) error {
 	if format == "table" {
 		return tabulate(w, func(out io.Writer) { keptTable(out, answer) })

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// UpgradeStatus asks every member of the configuration, and reads what the nodes
-// registered with. Nodes that were recorded as lost do not count.
+// UpgradeStatus requests the feature level of every member of the configuration, and reads with which
+// level each node registered. Nodes that were recorded as lost do not count.
 func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
 	resp := &adminpb.UpgradeResponse{Target: cmp.Or(req.GetLevel(), fsm.MaxFeatureLevel)}
 	index, err := s.Cluster.Read(ctx, func(st *fsm.State) error {
@@ -40,8 +40,8 @@ func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest)
 	return resp, nil
 }
 
-// FinishUpgrade proposes the level where nobody is missing. The leader asks the members
-// again, and Apply the nodes: what changed meanwhile is refused there.
+// FinishUpgrade proposes the level when every member and node supports it. The leader checks the members
+// again, and Apply checks the nodes again: a change in between makes the command a rejection.
 func (s *Server) FinishUpgrade(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
 	actor, err := s.Actor(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func memberUnderstanding(m Member, target uint32) *adminpb.Understanding {
 	return u
 }
 
-// summarizeUpgrade says what the levels come to.
+// summarizeUpgrade sets Done, Ready and Summary from the levels.
 func summarizeUpgrade(resp *adminpb.UpgradeResponse) {
 	missing := len(withMissing(resp.GetMembers())) + len(withMissing(resp.GetNodes()))
 	resp.Done, resp.Ready = resp.GetFeatureLevel() >= resp.GetTarget(), missing == 0

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// newEnvAtLevel is a cluster at a feature level with nodes that understand the levels given.
+// newEnvAtLevel is a cluster at a feature level with nodes that support the given levels.
 func newEnvAtLevel(t *testing.T, level uint32, nodes map[string]uint32) *env {
 	t.Helper()
 	w := newEnv(t)
@@ -27,8 +27,8 @@ func newEnvAtLevel(t *testing.T, level uint32, nodes map[string]uint32) *env {
 	return w
 }
 
-// S72: the level rises when all members and nodes understand it, and who is missing is
-// said; repeated, it changes nothing.
+// S72: the level rises when all members and nodes support it, and the answer names those that do not;
+// repeated, it changes nothing.
 func TestS72_FinishUpgrade(t *testing.T) {
 	ok := []Member{{Name: "c2", Level: 2}, {Name: "c1", Level: 2}}
 	for name, tc := range map[string]struct {
@@ -86,7 +86,7 @@ func TestS72_FinishUpgrade(t *testing.T) {
 	}
 }
 
-// S72: without a quorum nothing is known of the level.
+// S72: without a quorum the level is unknown.
 func TestUpgradeNeedsAQuorum(t *testing.T) {
 	w := newEnvAtLevel(t, fsm.Level1, nil)
 	w.quorum = errNoQuorum

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// volumeView is a volume as the API shows it.
+// volumeView converts a volume to the API's form.
 func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 	phase, reason := phaseView(v.Phase)
 	condition := v.Condition
@@ -39,7 +39,7 @@ func claimView(c *fsm.Claim) *adminpb.Claim {
 	return &adminpb.Claim{Name: c.Name, Namespace: c.Namespace, Volume: c.Volume}
 }
 
-// sourceView is nil for an empty volume.
+// sourceView returns nil for a volume without a source.
 func sourceView(s fsm.Source) *adminpb.Source {
 	if s.IsZero() {
 		return nil
@@ -47,7 +47,7 @@ func sourceView(s fsm.Source) *adminpb.Source {
 	return &adminpb.Source{Snapshot: string(s.Snapshot), Volume: string(s.Volume)}
 }
 
-// limitsView is nil where there are none.
+// limitsView returns nil where no limits are set.
 func limitsView(l fsm.Limits) *adminpb.Limits {
 	if l == (fsm.Limits{}) {
 		return nil
@@ -57,7 +57,7 @@ func limitsView(l fsm.Limits) *adminpb.Limits {
 	}
 }
 
-// each maps a slice.
+// mapSlice applies a function to each element of a slice.
 func mapSlice[T, V any](in []T, view func(T) V) []V {
 	out := make([]V, 0, len(in))
 	for _, t := range in {
@@ -147,7 +147,7 @@ func poolView(st *fsm.State, p fsm.Pool) *adminpb.Pool {
 	}
 }
 
-// timeView is RFC 3339 in UTC, empty for no time.
+// timeView formats a time as RFC 3339 in UTC, empty for the zero time.
 func timeView(t time.Time) string {
 	if t.IsZero() || t.UnixNano() == 0 {
 		return ""

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// poolNearlyFull is the share of a pool, in percent, from which it is said that it runs full.
+// poolNearlyFull is the used share of a pool, in percent, from which its condition reports it.
 const poolNearlyFull = 80
 
-// measure adds what hosts measure now to what the log knows of their pools.
+// measure adds what hosts measure now to the pools as the log records them.
 func (s *Server) measure(ctx context.Context, nodes []*adminpb.Node) {
 	if s.Pools == nil {
 		return
@@ -28,7 +28,7 @@ func (s *Server) measure(ctx context.Context, nodes []*adminpb.Node) {
 	}
 }
 
-// condition is what an operator should know of a pool, empty when there is nothing.
+// condition says what an operator should know of a pool, empty when there is nothing.
 func (p PoolState) condition() string {
 	if p.Absent {
 		return "absent: " + cmp.Or(p.Detail, "it is not mounted, or lost its id")

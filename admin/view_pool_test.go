@@ -32,7 +32,7 @@ func TestPoolCondition(t *testing.T) {
 	}
 }
 
-// Capacity is of the filesystem below: what is free is what a volume can have.
+// TestNodesShowFreeSpace checks the capacity of the filesystem below the pool, and the free space for volumes.
 func TestNodesShowFreeSpace(t *testing.T) {
 	w := newEnv(t, "n1", "n2")
 	pools := map[string]string{}

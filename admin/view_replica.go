@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// replicationView is nil for a volume that is not replicated.
+// replicationView returns nil for a volume that is not replicated.
 func replicationView(r *fsm.Replication) *adminpb.Replication {
 	if r == nil {
 		return nil
@@ -31,7 +31,7 @@ func replicationView(r *fsm.Replication) *adminpb.Replication {
 	return out
 }
 
-// replicaViews are the volume's replicas, with their legs where it is replicated.
+// replicaViews converts the volume's replicas, with their ReplicaSync where the volume is replicated.
 func replicaViews(v *fsm.Volume) []*adminpb.Replica {
 	return mapSlice(v.Replicas, func(r fsm.Replica) *adminpb.Replica {
 		view := replicaView(r)
@@ -74,5 +74,5 @@ func roleView(seen *fsm.ReplicaObservation) string {
 	return "secondary"
 }
 
-// enumView is an enum's name in small letters; what was never heard is unknown.
+// enumView returns an enum's name in lower case, without its prefix; the zero value is unknown.
 func enumView(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }

@@ -16,8 +16,7 @@ const (
 	maxPage     = 1000
 )
 
-// Volumes answers one page. Its index is the page's own: a later page may be of
-// a later state.
+// Volumes returns one page. Its index is the page's own: a later page may show a later state.
 func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
 	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
@@ -50,7 +49,7 @@ func fillPage(st *fsm.State, req *adminpb.VolumesRequest, resp *adminpb.VolumesR
 	}
 }
 
-// findVolume finds by id, else by name; nil when there is none.
+// findVolume finds a volume by id, else by name; nil when there is none.
 func findVolume(st *fsm.State, idOrName string) *fsm.Volume {
 	if v, ok := st.Volume(fsm.VolumeID(idOrName)); ok {
 		return v
@@ -61,14 +60,14 @@ func findVolume(st *fsm.State, idOrName string) *fsm.Volume {
 	return nil
 }
 
-// isOnNode tells whether a node keeps a replica of a volume, has it published, or owes its teardown.
+// isOnNode tells whether a volume has a replica, a publication or a pending teardown on a node.
 func isOnNode(v *fsm.Volume, node fsm.NodeID) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.Node == node }) ||
 		slices.ContainsFunc(publications(v), func(p fsm.Publication) bool { return p.Node == node }) ||
 		slices.ContainsFunc(v.Teardowns, func(t fsm.Teardown) bool { return t.Node == node })
 }
 
-// Nodes answers every host that the log knows, with how many volumes it keeps and has published.
+// Nodes returns every registered node, with how many volumes have a replica or are published there.
 func (s *Server) Nodes(ctx context.Context, req *adminpb.NodesRequest) (*adminpb.NodesResponse, error) {
 	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
@@ -98,8 +97,8 @@ func nodeViews(st *fsm.State) []*adminpb.Node {
 	return out
 }
 
-// State streams a whole state: a header, every node, every volume, every snapshot
-// and every group of them.
+// State streams a complete state: a header, every node, every volume, every snapshot and every group
+// snapshot.
 func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer) error {
 	st, err := s.fork(out.Context(), req.GetStale())
 	if err != nil {
