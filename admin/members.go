@@ -140,7 +140,7 @@ func (s *Server) isAdmin(ctx context.Context) bool {
 }
 
 // statusAt asks the controller at the plan's address for its status. For a viewer no connection
-// is made: a viewer must not make a controller connect to an address of its choice (S70).
+// is made: a viewer must not make a controller connect to an address of its choice.
 func (p *memberPlanner) statusAt(ctx context.Context) (PeerStatus, error) {
 	if !p.mayAskPeer {
 		return PeerStatus{}, errPeerNotAsked

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// benchCluster has the timeouts and sizes of a real one.
+// benchCluster has the timeouts and sizes of a production cluster.
 func benchCluster(b *testing.B) *testCluster {
 	b.Helper()
 	c := newThreeMembers(b, func(cfg *Config) {
@@ -22,7 +22,7 @@ func benchCluster(b *testing.B) *testCluster {
 	return c
 }
 
-// BenchmarkPropose is commits per second with so many in flight, at the leader and at a follower.
+// BenchmarkPropose measures commits per second with a number of proposals in flight, at the leader and at a follower.
 func BenchmarkPropose(b *testing.B) {
 	c := benchCluster(b)
 	for _, inflight := range []int{1, 64, 256} {
@@ -42,7 +42,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is linearizable reads per second with so many in flight.
+// BenchmarkRead measures linearizable reads per second with a number of reads in flight.
 func BenchmarkRead(b *testing.B) {
 	c := benchCluster(b)
 	for _, inflight := range []int{1, 64} {
@@ -83,7 +83,7 @@ func inParallel(b *testing.B, inflight int, do func() error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
 }
 
-// createVolume is a CreateVolume of ordinary size; rejected commands cost as much as others.
+// createVolume is a CreateVolume of ordinary size; a rejected command costs as much as an accepted one.
 func createVolume(i int64, run int) *fsmpb.Command {
 	return &fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: fmt.Sprintf("hf-00000000-0000-4000-%04x-%012x", run%0x10000, i), Name: fmt.Sprintf("pvc-%d-%d", run, i),

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newUnstartedMembers are members with fixed addresses that are not started yet: the first is to
-// found the cluster, all know all addresses.
+// newUnstartedMembers returns members with fixed addresses that are not started yet: the first is to
+// bootstrap the cluster, and every member knows all addresses.
 func newUnstartedMembers(t *testing.T, kind string) *testCluster {
 	c := newTestCluster(t, func(cfg *Config) { cfg.LogStore = kind })
 	var addrs []string
@@ -137,13 +137,13 @@ func TestS69_AnInterruptedBootstrapContinues(t *testing.T) {
 	text, err := json.Marshal(bootstrapMarker{Member: n.id})
 	require.NoError(t, err)
 	n.crash(t)
-	require.NoError(t, os.WriteFile(n.cfg.Dir+".founded", text, 0o600)) // and then it was killed
+	require.NoError(t, os.WriteFile(n.cfg.Dir+".founded", text, 0o600)) // as after a kill just after the marker was written
 	n.cfg.Bootstrap, n.cfg.Join = true, nil
 	require.NoError(t, c.start(n))
 	c.waitReady(1)
 }
 
-// S69, S142: told to found once more, a folder that holds a cluster goes on with it.
+// S69, S142: a member that is told to bootstrap although its data directory holds a cluster continues with that cluster.
 func TestS69_ABootstrapOfAnOlderBuildGetsItsMarker(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// diverge replaces a member's state by one in which a node has another limit.
+// diverge replaces a member's state by one in which a node has a different limit.
 func diverge(t *testing.T, n *testMember, limit uint32) {
 	t.Helper()
 	require.True(t, n.hasNode(t, "common"))
@@ -40,7 +40,7 @@ func diverge(t *testing.T, n *testMember, limit uint32) {
 	n.machine.state = state
 }
 
-// proposeUntil keeps the log moving, so that checkpoints are made.
+// proposeUntil keeps proposing commands, so that checkpoints are made, until done returns no error.
 func proposeUntil(t *testing.T, members []*testMember, done func() error) {
 	t.Helper()
 	i := 0

@@ -21,14 +21,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// testTimeout is for what takes milliseconds on an idle machine.
+// testTimeout bounds what takes milliseconds on an idle machine.
 const testTimeout = 3 * time.Minute
 
-// testHeartbeat keeps tests short, and is long enough for a loaded machine.
+// testHeartbeat keeps tests short, and tolerates a loaded machine.
 const testHeartbeat = 150 * time.Millisecond
 
-// TestMain runs more parallel tests at the same time than there are processors, unless
-// -parallel says how many: they wait more than they compute.
+// TestMain runs more parallel tests at a time than there are processors, unless -parallel is set:
+// they wait more than they compute.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster is some members in this process, each with its own folder, certificate and port.
+// testCluster is a set of members in this process, each with its own data directory, certificate and port.
 type testCluster struct {
 	t         testing.TB
 	ca        string
@@ -46,13 +46,13 @@ type testCluster struct {
 	configure func(*Config)
 }
 
-// testMember is one member and what is needed to start it again.
+// testMember is one member with what is needed to start it again.
 type testMember struct {
 	*Member
 	cfg      Config
 	files    pki.Files
 	addr     string
-	listener net.Listener // of the address, for the first start
+	listener net.Listener // listens at the member's address, for the first start
 	exitCode atomic.Int64
 }
 
@@ -78,7 +78,7 @@ func newThreeMembers(t testing.TB, configure func(*Config)) *testCluster {
 	return c
 }
 
-// add makes a member: the first begins the cluster, the others join it.
+// add creates and starts a member: the first bootstraps the cluster, the others join it.
 func (c *testCluster) add(name string, configure func(*Config)) *testMember {
 	c.t.Helper()
 	n := c.prepare(name, configure)
@@ -86,7 +86,7 @@ func (c *testCluster) add(name string, configure func(*Config)) *testMember {
 	return n
 }
 
-// prepare is add without the start.
+// prepare creates a member without starting it.
 func (c *testCluster) prepare(name string, configure func(*Config)) *testMember {
 	c.t.Helper()
 	files, err := pki.Issue(c.ca, filepath.Join(c.root, name+"-pki"), pki.Identity{Role: pki.Controller, Name: name}, time.Hour)
@@ -109,7 +109,7 @@ func (c *testCluster) prepare(name string, configure func(*Config)) *testMember 
 	return n
 }
 
-// start opens the member's folder again, on the port that it had.
+// start opens the member's data directory again, on the same port.
 func (c *testCluster) start(n *testMember) error {
 	c.t.Helper()
 	listener := n.listener
@@ -145,7 +145,7 @@ func (n *testMember) crash(t testing.TB) {
 	require.NoError(t, n.terminateErr)
 }
 
-// waitReady waits until so many members vote and all are ready.
+// waitReady waits until there are that many voters and all members are ready.
 func (c *testCluster) waitReady(voters int) {
 	c.t.Helper()
 	eventually(c.t, func() error {
@@ -161,7 +161,7 @@ func (c *testCluster) waitReady(voters int) {
 	})
 }
 
-// leader waits for the one of these members that leads.
+// leader waits until one of these members leads, and returns it.
 func (c *testCluster) leader(among ...*testMember) (leader *testMember) {
 	c.t.Helper()
 	if among == nil {
@@ -185,7 +185,7 @@ func (c *testCluster) others(n *testMember) []*testMember {
 	return slices.DeleteFunc(slices.Clone(c.members), func(o *testMember) bool { return o == n })
 }
 
-// eventually polls until there is no error.
+// eventually polls until fn returns no error.
 func eventually(t testing.TB, fn func() error) {
 	t.Helper()
 	var err error
@@ -204,7 +204,7 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// register is a command that succeeds with any name.
+// registerNode returns a command that is accepted for any name.
 func registerNode(name string) *fsmpb.Command {
 	return &fsmpb.Command{
 		Actor: "node/" + name,
@@ -237,7 +237,7 @@ func (n *testMember) mustPropose(t testing.TB, name string) {
 	})
 }
 
-// proposeUntilAnswered proposes a command until it has an answer of the log, which may be a rejection.
+// proposeUntilAnswered proposes a command until the log has an outcome for it, which may be a rejection.
 func (n *testMember) proposeUntilAnswered(t testing.TB, cmd *fsmpb.Command) (outcome *fsmpb.Outcome, err error) {
 	t.Helper()
 	eventually(t, func() error {
@@ -249,8 +249,8 @@ func (n *testMember) proposeUntilAnswered(t testing.TB, cmd *fsmpb.Command) (out
 	return outcome, err
 }
 
-// retryUnavailable tries again while there is no leader, which may be for longer than a
-// member's patience on a loaded machine.
+// retryUnavailable retries while there is no leader, which may take longer than a member's leaderless
+// timeout on a loaded machine.
 func retryUnavailable(t testing.TB, try func() error) {
 	t.Helper()
 	eventually(t, func() error {
@@ -263,7 +263,7 @@ func retryUnavailable(t testing.TB, try func() error) {
 	})
 }
 
-// refuses asks for a change of the members until it is answered: by a refusal.
+// requireRefused tries a membership change until it is answered, and requires a refusal.
 func requireRefused(t testing.TB, try func() error) {
 	t.Helper()
 	var err error
@@ -276,7 +276,7 @@ func requireRefused(t testing.TB, try func() error) {
 	require.ErrorIs(t, err, ErrRefused)
 }
 
-// sameHash waits until all have the same hash at the same index.
+// requireSameHash waits until all members have the same hash at the same index.
 func requireSameHash(t testing.TB, members ...*testMember) {
 	t.Helper()
 	at := members[0].machine.index.Load()

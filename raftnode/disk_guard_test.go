@@ -16,7 +16,7 @@ import (
 
 const mib = 1 << 20
 
-// TestS28_TheDiskGuard goes through a disk's life; each step is looked at twice.
+// TestS28_TheDiskGuard takes the guard through the stages of a disk that fills up and is cleared; each is checked twice.
 func TestS28_TheDiskGuard(t *testing.T) {
 	var free atomic.Int64
 	free.Store(100 * mib)
@@ -78,7 +78,7 @@ func TestS28_AMemberStartsOnAFullDisk(t *testing.T) {
 	require.Error(t, err)
 }
 
-// S28, S134: it leaves leadership to a member that can still write.
+// S28, S134: a leader with a full disk transfers leadership to a member that can still write.
 func TestS28_ALeaderWithAFullDiskTransfersLeadership(t *testing.T) {
 	t.Parallel()
 	full := make(map[string]*atomic.Bool)
@@ -134,11 +134,11 @@ func TestS28_ForwardedCommandsSeeTheLeadersFullDisk(t *testing.T) {
 		if c.leader() != leader {
 			return errors.New("the other one leads")
 		}
-		leader.diskGuard.full.Store(true) // between two looks: leadership stays
+		leader.diskGuard.full.Store(true) // set between two checks: leadership stays
 		_, err := follower.Propose(testContext(t), registerNode("refused"))
-		if err != nil && !errors.Is(err, ErrDiskFull) { // a look may have come in between and cleared it
+		if err != nil && !errors.Is(err, ErrDiskFull) { // a check in between may have cleared it
 			require.True(t, IsUnavailable(err), "%v", err)
-			return err // it was elected itself
+			return err // this member was elected
 		}
 		return nil
 	})

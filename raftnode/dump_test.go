@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestS22_AVerifiedDumpIsRestoredOnce: the state that was decoded wholly
-// to verify a snapshot is used for the restore of that snapshot, and for no other.
+// TestS22_AVerifiedDumpIsRestoredOnce checks that the state that was decoded to verify a Raft snapshot
+// is used when that Raft snapshot is restored, and for no other.
 func TestS22_AVerifiedDumpIsRestoredOnce(t *testing.T) {
 	var fault atomic.Pointer[string]
 	from := newTestMachine(t, &fault)

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A copy that votes while the original is only slow gives the member two votes.
+// TestS68_OneMissingAnswerDoesNotRuleOutADuplicate: a duplicate that votes while the original only
+// answers slowly would give the member two votes.
 func TestS68_OneMissingAnswerDoesNotRuleOutADuplicate(t *testing.T) {
 	t.Parallel()
 	var unprobed, unanswering, slow duplicateMember

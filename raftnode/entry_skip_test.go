@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// faultyApply is a state that panics on the registration of a node that is named poison. A
-// retry of one that was passed over gets its answer, as from the real one.
+// faultyApply is an apply function that panics on the registration of a node that is named poison. A
+// retry of a registration that was skipped gets its stored answer, as from the real apply function.
 func faultyApply(s *fsm.State, index uint64, cmd *fsmpb.Command) fsm.Result {
 	if cmd.GetRegisterNode().GetNodeId() == "poison" && len(s.Cluster().Skipped) == 0 {
 		panic("a planted bug")
@@ -25,7 +25,7 @@ func faultyApply(s *fsm.State, index uint64, cmd *fsmpb.Command) fsm.Result {
 	return s.Apply(index, cmd)
 }
 
-// newFaultedCluster has every member of a cluster end at one entry, and closes them all.
+// newFaultedCluster returns a cluster whose members have all exited at one entry and are closed.
 func newFaultedCluster(t *testing.T, configure func(*Config)) *testCluster {
 	t.Helper()
 	c := newThreeMembers(t, func(cfg *Config) {
@@ -41,9 +41,10 @@ func newFaultedCluster(t *testing.T, configure func(*Config)) *testCluster {
 	return c
 }
 
-// exitAll proposes the command until the state of every member ended it, and closes them.
-// A follower that was not told of the commit before its leader ended hears of it from
-// the next leader: so who ended is started again until each met the entry.
+// exitAll proposes the command until every member has exited because its state machine faults on the
+// entry, and closes them. A follower that did not receive the commit index before its leader exited
+// receives it from the next leader: so members that exited are started again until each has reached
+// the entry.
 func (c *testCluster) exitAll(cmd *fsmpb.Command) {
 	c.t.Helper()
 	exited := map[*testMember]bool{}
@@ -70,7 +71,7 @@ func (c *testCluster) exitAll(cmd *fsmpb.Command) {
 	}
 }
 
-// openOffline opens a stopped member's log with the state that its process has.
+// openOffline opens a stopped member's log, with the given apply function.
 func (n *testMember) openOffline(t *testing.T, apply applyFunc) *Offline {
 	t.Helper()
 	o, err := OpenOffline(n.cfg.Dir)
@@ -79,7 +80,7 @@ func (n *testMember) openOffline(t *testing.T, apply applyFunc) *Offline {
 	return o
 }
 
-// skipFaultedEntry skips the entry at which the member ended, twice.
+// skipFaultedEntry skips the entry at which the member exited, twice.
 func (n *testMember) skipFaultedEntry(t *testing.T) store.EntryName {
 	t.Helper()
 	o := n.openOffline(t, faultyApply)
@@ -96,8 +97,8 @@ func (n *testMember) skipFaultedEntry(t *testing.T) store.EntryName {
 	return f.EntryName
 }
 
-// S70: a committed command that every member's state faults on ends all of them at each
-// start, until all pass it over; then they serve, with one state.
+// S70: a committed command on which every member's state machine faults makes all members exit at each
+// start, until all skip it; then they serve, with equal states.
 func TestS70_AnEntryThatFaultsEveryMemberIsSkipped(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{store.WAL, store.BoltDB} {
@@ -131,9 +132,9 @@ func TestS70_AnEntryThatFaultsEveryMemberIsSkipped(t *testing.T) {
 	}
 }
 
-// S70: a member that joins by replaying the log meets the entry as well. It ends there, as
-// one that applied another state would, says what is to be done, and passes it over when
-// its operators decided that too.
+// S70: a member that joins by replaying the log also reaches the entry. It exits there, because applying
+// the entry would give it another state, says what to do, and skips the entry after its operator has
+// decided so too.
 func TestS70_AJoiningMemberSkipsTheEntryToo(t *testing.T) {
 	t.Parallel()
 	c := newFaultedCluster(t, nil)
@@ -162,7 +163,7 @@ func TestS70_AJoiningMemberSkipsTheEntryToo(t *testing.T) {
 	c.waitSameHash(t)
 }
 
-// sameHash compares the members' states at one index.
+// waitSameHash waits until the members' states are equal at one index.
 func (c *testCluster) waitSameHash(t *testing.T) {
 	t.Helper()
 	eventually(t, func() error {
@@ -177,12 +178,12 @@ func (c *testCluster) waitSameHash(t *testing.T) {
 	})
 }
 
-// S70, S23: a member whose state took the entry is told from those that passed it over.
+// S70, S23: a member that applied the entry is detected by the hash of those that skipped it, and quarantined.
 func TestS70_AMemberThatDidNotSkipIsQuarantined(t *testing.T) {
 	t.Parallel()
 	c := newFaultedCluster(t, nil)
 	unskipped := c.members[2]
-	unskipped.cfg.apply = nil // a build that does not fault on it
+	unskipped.cfg.apply = nil // this build does not fault on the entry
 	for _, n := range c.others(unskipped) {
 		n.skipFaultedEntry(t)
 	}
@@ -197,7 +198,7 @@ func TestS70_AMemberThatDidNotSkipIsQuarantined(t *testing.T) {
 	}
 }
 
-// S70: only the committed entry that the state faults on is passed over.
+// S70: only the committed entry on which the state machine faults can be skipped.
 func TestS70_OnlyTheFaultedEntryIsSkipped(t *testing.T) {
 	t.Parallel()
 	c := newFaultedCluster(t, nil)
@@ -238,7 +239,7 @@ func TestS70_OnlyTheFaultedEntryIsSkipped(t *testing.T) {
 	require.Empty(t, known)
 }
 
-// S70: what is not known to be committed, and what a Raft snapshot holds, is not passed over.
+// S70: an entry that is not known to be committed, or that a Raft snapshot covers, cannot be skipped.
 func TestS70_WithoutAFaultNothingIsSkipped(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)

@@ -17,18 +17,18 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// network cuts members off from each other.
+// network isolates members from each other.
 type network struct {
 	mu    sync.Mutex
 	conns map[net.Conn]string
-	cut   map[string]bool // addresses
+	cut   map[string]bool // addresses of isolated members
 }
 
 func newNetwork() *network {
 	return &network{conns: make(map[net.Conn]string), cut: make(map[string]bool)}
 }
 
-// dialFor is the dialing of the member that will have the listener's address.
+// dialFor returns the dial function of the member that will have the listener's address.
 func (w *network) dialFor(own func() string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		from := own()
@@ -58,7 +58,7 @@ func (w *network) isolate(addr string, cut bool) {
 	}
 }
 
-// newThreeMembersOn is three on a network that can be cut.
+// newThreeMembersOn returns three members on a network that can be partitioned.
 func newThreeMembersOn(t testing.TB, w *network) *testCluster {
 	c := newTestCluster(t, nil)
 	for i := range 3 {
@@ -101,7 +101,7 @@ func TestReadsAreNeverStaleOnAnIsolatedLeader(t *testing.T) {
 	}
 }
 
-// readUntil fails on a read that began after the acknowledgement and missed what was acknowledged.
+// readUntil fails when a read that began after a command was acknowledged misses the command's effect.
 func readUntil(t *testing.T, n *testMember, name string, stop <-chan struct{}, acknowledged func() bool) error {
 	for {
 		must, found := acknowledged(), false
@@ -124,8 +124,9 @@ func readUntil(t *testing.T, n *testMember, name string, stop <-chan struct{}, a
 	}
 }
 
-// TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing: the answer may have waited in
-// the socket of a process that was stopped, while others elected a new leader.
+// TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing checks that an old heartbeat's ack does not
+// confirm a read: the ack may have waited in the socket of a stopped process while others elected a
+// new leader.
 func TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing(t *testing.T) {
 	servers := []raft.Server{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "watcher", Suffrage: raft.Nonvoter}}
 	for name, tc := range map[string]struct {
@@ -161,11 +162,11 @@ func TestS4_AnUnknownOutcomeProposedAgainHasOneEffect(t *testing.T) {
 	cmd := registerNode("given-up")
 	cmd.RequestId, cmd.ProposedIndex = []byte("0123456789abcdef"), c.leader().machine.index.Load()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the command is on its way and nobody waits for it
+	cancel() // the command is in flight and has no caller any more
 	eventually(t, func() error {
 		leader := c.leader()
 		_, err := leader.proposer.proposeInternal(ctx, cmd)
-		if !errors.Is(err, ErrOutcomeUnknown) { // who led a moment ago may lead no more
+		if !errors.Is(err, ErrOutcomeUnknown) { // leadership may have changed since
 			require.ErrorIs(t, err, ErrNotLeader)
 			return err
 		}
@@ -202,7 +203,7 @@ func TestS4_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(wg.Wait) // what may fail the test must not outlive it
+	t.Cleanup(wg.Wait) // goroutines that may fail the test must not outlive it
 	rest[0].mustPropose(t, "burst-began")
 	old.crash(t)
 	wg.Wait()
@@ -232,7 +233,7 @@ func TestALaggingMemberCatchesUpByARaftSnapshot(t *testing.T) {
 func testCatchUpBySnapshot(t *testing.T, kind string) {
 	c := newThreeMembers(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.LogStore = 32, 20*time.Millisecond, kind
-		cfg.SegmentSize = 8 << 10 // a wal goes on reading what is deleted from its last segment
+		cfg.SegmentSize = 8 << 10 // raft-wal can still read deleted entries in its last segment
 	})
 	behind := c.followers()[0]
 	rest := c.others(behind)
@@ -240,7 +241,7 @@ func testCatchUpBySnapshot(t *testing.T, kind string) {
 	for i := range 200 {
 		rest[0].mustPropose(t, fmt.Sprintf("missed-%d", i))
 	}
-	for _, n := range rest { // whoever leads when it is back
+	for _, n := range rest { // each member that may lead when it is back
 		eventually(t, func() error { return checkCompacted(n, behind) })
 	}
 	require.NoError(t, c.start(behind))
@@ -258,7 +259,7 @@ func testCatchUpBySnapshot(t *testing.T, kind string) {
 	}
 }
 
-// checkCompacted tells whether a leader no longer has the next entry of a member.
+// checkCompacted returns an error while a leader still has the next entry of a member.
 func checkCompacted(leader, behind *testMember) error {
 	first, err := leader.storage.logs.FirstIndex()
 	if err == nil && first <= behind.raft.LastIndex()+1 {

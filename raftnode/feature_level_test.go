@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// withMaxFeatureLevel has a member say that it understands no more than a level.
+// withMaxFeatureLevel makes a member support no more than a level.
 func withMaxFeatureLevel(level uint32) func(*Config) {
 	return func(c *Config) { c.maxFeatureLevel = level }
 }
 
-// raiseLevel asks for a level as an operator does, until it is answered.
+// raiseLevel requests a level as an operator does, until there is a definite answer.
 func (n *testMember) raiseLevel(t *testing.T, level uint32) (err error) {
 	t.Helper()
 	retryUnavailable(t, func() error {
@@ -45,19 +45,19 @@ func rejectionReason(err error) fsm.Reason {
 	return rej.Reason
 }
 
-// commandAtLevel is a command that says that it needs a level.
+// commandAtLevel returns a command that requires a level.
 func commandAtLevel(level uint32) *fsmpb.Command {
 	cmd := registerNode("newer")
 	cmd.SchemaVersion = level
 	return cmd
 }
 
-// S72: what the cluster's level does not know does not get into the log, proposed on the
-// leader, on another member, or forwarded by one that did not look.
+// S72: a command above the cluster's level does not get into the log: not when it is proposed on the
+// leader, nor on another member, nor when a member forwards it without a check.
 func TestS72_TheLeaderProposesNothingAboveTheClustersLevel(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
-	c.add("c1", withMaxFeatureLevel(fsm.Level1)) // it founds the cluster
+	c.add("c1", withMaxFeatureLevel(fsm.Level1)) // it bootstraps the cluster
 	c.add("c2", nil)
 	c.waitReady(2)
 	unknown := registerNode("odd")
@@ -78,7 +78,7 @@ func TestS72_TheLeaderProposesNothingAboveTheClustersLevel(t *testing.T) {
 	eventually(t, func() error {
 		s := &service{member: c.leader().Member}
 		resp := s.propose(t.Context(), []*fsmpb.Command{cmd})[0]
-		if f := resp.GetFailure(); f != raftpb.Failure_FAILURE_NONE { // it leads no more
+		if f := resp.GetFailure(); f != raftpb.Failure_FAILURE_NONE { // it does not lead any more
 			return errors.New(f.String())
 		}
 		require.EqualValues(t, fsm.Unsupported, resp.GetOutcome().GetRejection().GetReason())
@@ -90,8 +90,8 @@ func TestS72_TheLeaderProposesNothingAboveTheClustersLevel(t *testing.T) {
 	}
 }
 
-// S72: the level rises when every member says that it understands it, with a vote or not,
-// and who is missing is named; asked again, nothing changes.
+// S72: the level rises when every member supports it, voter or not, and the refusal names those that do
+// not; a repeated request changes nothing.
 func TestS72_TheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
@@ -109,7 +109,7 @@ func TestS72_TheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	require.ErrorContains(t, err, "the member at "+old.addr+" does not answer")
 	old.cfg.maxFeatureLevel = 0 // upgraded
 	require.NoError(t, c.start(old))
-	eventually(t, func() error { return c.members[1].raiseLevel(t, fsm.Level2) }) // it may not answer at once
+	eventually(t, func() error { return c.members[1].raiseLevel(t, fsm.Level2) }) // the upgraded member may not answer at once
 	for range 2 {
 		for _, n := range c.members {
 			eventually(t, func() error { return n.raiseLevel(t, fsm.Level2) })
@@ -121,7 +121,7 @@ func TestS72_TheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	require.Equal(t, fsm.Unsupported, rejectionReason(c.members[0].raiseLevel(t, fsm.MaxFeatureLevel+1)))
 }
 
-// S72: a member that does not understand the cluster's level is refused with what to do.
+// S72: a member that does not support the cluster's level is refused, and told to be upgraded.
 func TestS72_AMemberOfALowerLevelIsNotAdmitted(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
@@ -136,7 +136,7 @@ func TestS72_AMemberOfALowerLevelIsNotAdmitted(t *testing.T) {
 	require.Len(t, n.servers(), 1)
 }
 
-// blockingLogs hold back the entry that raises the level, on its way to the disk.
+// blockingLogs holds back the write of the entry that raises the level.
 type blockingLogs struct {
 	raft.LogStore
 	reached, release chan struct{}
@@ -153,8 +153,8 @@ func (h blockingLogs) StoreLogs(logs []*raft.Log) error {
 	return h.LogStore.StoreLogs(logs)
 }
 
-// S72: who asked for the level may go away before it is applied; nobody of a lower level
-// comes in between all the same.
+// S72: the caller that raises the level may give up before the entry is applied; a member of a lower
+// level cannot join in between all the same.
 func TestS72_NobodyJoinsWhileTheLevelRisesUnobserved(t *testing.T) {
 	t.Parallel()
 	logs := blockingLogs{reached: make(chan struct{}), release: make(chan struct{})}
@@ -179,13 +179,13 @@ func TestS72_NobodyJoinsWhileTheLevelRisesUnobserved(t *testing.T) {
 	go func() {
 		joined <- n.membership.addMember(testContext(t), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: fsm.Level1})
 	}()
-	sleep(t.Context(), testHeartbeat) // it waits for the raise; without that it is on its way by now
+	sleep(t.Context(), testHeartbeat) // the join waits for the raise; otherwise it would be in flight by now
 	close(logs.release)
 	require.ErrorContains(t, <-joined, "runs at feature level 2, the member understands 1: upgrade it")
 	require.Len(t, n.servers(), 1)
 }
 
-// S72: whoever does not answer, or answers for another, counts as not understanding.
+// S72: a member that does not answer, or answers with another member's id, counts as not supporting the level.
 func TestS72_MissingLevels(t *testing.T) {
 	t.Parallel()
 	status := func(id string, level uint32) memberStatus {

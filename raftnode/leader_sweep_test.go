@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S118, S23: a leader has the loss of a host written into all records, batch by batch, and
-// when it dies the next one goes on where it was.
+// S118, S23: a leader writes the loss of a host into all records batch by batch, and when it dies the
+// next leader continues at the same place.
 func TestS118_ASweepOutlivesItsLeader(t *testing.T) {
 	c := newThreeMembers(t, nil)
 	c.leader().mustPropose(t, "n1")

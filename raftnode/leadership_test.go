@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// S140: raft waits until its notice of leadership is taken, and does nothing meanwhile.
+// S140: raft blocks until its notice of leadership is received.
 func TestS140_NoticesOfLeadershipAreTaken(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)

@@ -146,7 +146,7 @@ func testTransfer(t *testing.T, c *testCluster) {
 		return errors.New("no other member leads")
 	})
 	old.mustPropose(t, "after-transfer")
-	for _, n := range c.members { // a second time, on those that do not lead
+	for _, n := range c.members { // repeated, on the followers
 		if leading, _, _ := n.Leadership(); !leading {
 			require.NoError(t, n.TransferLeadership(testContext(t)))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// S141: a voter leaves only while the others are a quorum without it.
+// S141: a voter is removed only while the others are a quorum without it.
 func TestAVoterIsRemovedOnlyIfTheOthersKeepAQuorum(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
@@ -23,17 +23,17 @@ func TestAVoterIsRemovedOnlyIfTheOthersKeepAQuorum(t *testing.T) {
 	dead.crash(t)
 	for range 2 {
 		for _, through := range []*testMember{leader, live} {
-			requireRefused(t, func() error { return through.RemovePeer(testContext(t), live.id) }) // one of two would be left
+			requireRefused(t, func() error { return through.RemovePeer(testContext(t), live.id) }) // one of two voters would be left
 			requireRefused(t, func() error { return through.RemovePeer(testContext(t), leader.id) })
 		}
 	}
 	require.Len(t, leader.Peers(), 3)
 	retryUnavailable(t, func() error { return live.RemovePeer(testContext(t), dead.id) })
-	retryUnavailable(t, func() error { return leader.RemovePeer(testContext(t), dead.id) }) // said twice
+	retryUnavailable(t, func() error { return leader.RemovePeer(testContext(t), dead.id) }) // repeated
 	leader.mustPropose(t, "by-two")
 }
 
-// S141: one change at a time.
+// S141: the membership changes by one member at a time.
 func TestNoVoterIsRemovedWhileAMemberCatchesUp(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
@@ -47,7 +47,7 @@ func TestNoVoterIsRemovedWhileAMemberCatchesUp(t *testing.T) {
 		}
 		return nil
 	})
-	late.crash(t) // before it votes, or after: then it is one voter of four
+	late.crash(t) // before it is a voter, or after: then it is one of four voters
 	if s, _ := leader.serverOf(late.id); s.Suffrage != 0 {
 		requireRefused(t, func() error { return leader.RemovePeer(testContext(t), follower.id) })
 	}
@@ -59,12 +59,12 @@ func TestAMemberIsAddedUnderTheIDAtItsAddress(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
 	other := c.followers()[0]
-	// It knows an address where nobody is, so it cannot ask by itself.
+	// It knows only an address where nobody listens, so it cannot request to join by itself.
 	joiner := c.prepare("c4", func(cfg *Config) { cfg.Join = []string{"127.0.0.1:1"} })
 	require.NoError(t, c.start(joiner))
 	requireRefused(t, func() error { return other.AddPeer(testContext(t), other.id, joiner.addr) })
 	requireRefused(t, func() error { return other.AddPeer(testContext(t), joiner.id, c.leader().addr) })
-	for range 2 { // said twice
+	for range 2 { // the second is a retry
 		retryUnavailable(t, func() error { return other.AddPeer(testContext(t), joiner.id, joiner.addr) })
 	}
 	c.waitReady(4)
@@ -89,8 +89,8 @@ func TestS68_ACopyOfADataFolderIsNoMember(t *testing.T) {
 	requireSameHash(t, c.members...)
 }
 
-// TestMembershipChangesSurviveTheLeader has the leader end in the middle of each change of the
-// membership; the same change said again at another member ends it.
+// TestMembershipChangesSurviveTheLeader ends the leader in the middle of each membership change; the
+// same change, retried at another member, completes it.
 func TestMembershipChangesSurviveTheLeader(t *testing.T) {
 	for name, change := range map[string]func(context.Context, *testMember, *testMember) error{
 		"remove": func(ctx context.Context, at, gone *testMember) error { return at.RemovePeer(ctx, gone.id) },
@@ -115,7 +115,7 @@ func TestMembershipChangesSurviveTheLeader(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				_ = change(testContext(t), leader, subject) // whatever it comes to
+				_ = change(testContext(t), leader, subject) // its result does not matter
 			}()
 			leader.crash(t)
 			<-ended
@@ -161,7 +161,7 @@ func TestADeadMemberIsReplacedUnderLoad(t *testing.T) {
 			}
 		})
 		end := sync.OnceFunc(func() { close(stop); load.Wait() })
-		t.Cleanup(end) // what may fail the test must not outlive it
+		t.Cleanup(end) // goroutines that may fail the test must not outlive it
 		require.NoError(t, c.start(dead))
 		dead.waitNotReady(t, "holdfast members replace "+old)
 		retryUnavailable(t, func() error { return rest[0].RemovePeer(testContext(t), old) })

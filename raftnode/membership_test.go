@@ -37,8 +37,8 @@ func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
 	}
 }
 
-// handshakeAs tells how a listener took a certificate: a client learns it when it reads. One that
-// says nothing for so long took it.
+// handshakeAs tells whether a listener accepted a certificate: a client learns of a refusal when it
+// reads. A listener that sends nothing within the timeout accepted it.
 func handshakeAs(t *testing.T, addr string, creds *pki.Credentials, proto string, quiet time.Duration) error {
 	config := creds.Client(pki.Controller)
 	config.NextProtos = []string{proto}
@@ -52,7 +52,7 @@ func handshakeAs(t *testing.T, addr string, creds *pki.Credentials, proto string
 	_, err = conn.Read(make([]byte, 1))
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return nil // it waits for what this end says
+		return nil // the listener waits for this end's first message
 	}
 	return err
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// S68: raft asks by itself, maybe before Open has it.
+// S68: raft may request votes before Open has returned.
 func TestS68_AMemberDoesNotCampaignBeforeItIsOpen(t *testing.T) {
 	t.Parallel()
 	m := &joiner{core: &core{id: "a", started: make(chan struct{})}}
 	require.False(t, m.mayCampaign())
 }
 
-// What ends a member while it is being opened waits until all of it runs: else the end
-// waits for goroutines that are still being started.
+// TestAMemberThatFailsWhileItIsOpenedEnds checks that a fatal error during Open is acted upon after all
+// goroutines were started: otherwise the end would wait for goroutines that are still being started.
 func TestAMemberThatFailsWhileItIsOpenedEnds(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// S142, S135: an empty folder founds nothing unasked; enough logs are kept behind a Raft snapshot.
+// S142, S135: an empty data directory does not bootstrap a cluster unasked; enough logs are kept behind a Raft snapshot.
 func TestOpenRefusesWithTheRemedy(t *testing.T) {
 	c := newTestCluster(t, nil)
 	files, err := pki.Issue(c.ca, filepath.Join(c.root, "pki"), pki.Identity{Role: pki.Controller, Name: "c1"}, time.Hour)

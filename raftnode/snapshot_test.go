@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sink is where Raft would keep a snapshot.
+// sink replaces the file into which Raft writes a Raft snapshot.
 type sink struct{ bytes.Buffer }
 
 func (*sink) ID() string    { return "sink" }
@@ -19,7 +19,7 @@ func (*sink) Cancel() error { return nil }
 
 var _ raft.SnapshotSink = (*sink)(nil)
 
-// S137: what is applied while a Raft snapshot is written is not in it.
+// S137: entries that are applied while a Raft snapshot is written are not in it.
 func TestS137_ARaftSnapshotIsOfTheIndexAtWhichItWasTaken(t *testing.T) {
 	var fault atomic.Pointer[string]
 	from, to := newTestMachine(t, &fault), newTestMachine(t, &fault)

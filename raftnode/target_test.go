@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// wipe ends a member, takes its disk away and starts it again at its address, as a
-// controller that is to join through the others.
+// wipe ends a member, deletes its data directory and starts it again at its address, as a controller
+// that joins through the others.
 func (c *testCluster) wipe(t *testing.T, n *testMember) {
 	t.Helper()
 	n.crash(t)
@@ -36,7 +36,7 @@ func (c *testCluster) wipe(t *testing.T, n *testMember) {
 	require.NotEqual(t, old, n.id)
 }
 
-// waitMisdirected waits until the member told so many dialers that it is another one.
+// waitMisdirected waits until the member has refused that many connections whose target is another member.
 func (n *testMember) waitMisdirected(t *testing.T, times uint64) {
 	t.Helper()
 	from := n.mux.misdirected.Load()
@@ -79,7 +79,7 @@ func TestS68_AWipedMemberElectsNobody(t *testing.T) {
 	})
 }
 
-// crashAndWipe wipes a member after another one went down.
+// crashAndWipe crashes one member, then wipes another.
 func (c *testCluster) crashAndWipe(t *testing.T, wiped, down *testMember) {
 	t.Helper()
 	down.crash(t)
@@ -106,8 +106,8 @@ func TestS68_AWipedMemberServesAndAcknowledgesNothing(t *testing.T) {
 	})
 }
 
-// requireNoCommit asserts that no command is committed: the member gives up after its
-// patience, or as soon as it steps down.
+// requireNoCommit asserts that no command is committed: Propose fails after the leaderless timeout, or
+// as soon as the member steps down.
 func (n *testMember) requireNoCommit(t *testing.T) {
 	t.Helper()
 	_, err := n.Propose(testContext(t), registerNode("without-a-quorum"))
@@ -200,7 +200,7 @@ func TestS68_AMemberWithoutAConfigurationGivesNoVote(t *testing.T) {
 	leader := c.leader()
 	wiped := c.others(leader)[0]
 	c.wipe(t, wiped)
-	// Even under its own new id, as a member that was given a vote before it heard of it.
+	// Also under its own new id, as a member that became a voter before it knew the cluster.
 	require.NoError(t, wiped.recordClusterID(leader.storage.clusterID()))
 	inner := newTransport(leader.mux.raftListener, testTimeout, &leader.Member.cfg)
 	defer func() { require.NoError(t, inner.NetworkTransport.Close()) }()
@@ -210,8 +210,8 @@ func TestS68_AMemberWithoutAConfigurationGivesNoVote(t *testing.T) {
 	}
 }
 
-// S68: a process on a copy of a data folder gives no vote beside the one that it is a copy
-// of, nor is it elected, nor does it serve. When that one is gone it is the member.
+// S68: a process on a copy of a data directory does not vote beside the original, is not elected, and
+// does not serve. When the original is gone it is the member.
 func TestS68_ACopyOfADataFolderGivesNoVote(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
@@ -243,7 +243,7 @@ func TestS68_ACopyOfADataFolderGivesNoVote(t *testing.T) {
 	duplicate.mustPropose(t, "from-the-copy")
 }
 
-// dialUntargeted dials as a build of level 1 does, and tells whether it was taken.
+// dialUntargeted dials without a target, as a build of level 1 does, and tells whether it was accepted.
 func dialUntargeted(t *testing.T, from, to *testMember, quiet time.Duration) bool {
 	t.Helper()
 	return handshakeAs(t, to.addr, from.Member.cfg.Credentials, protoRaft1, quiet) == nil
@@ -260,7 +260,7 @@ func TestS68_UntargetedConnectionsAreOfLevel1(t *testing.T) {
 			c.wipe(t, wiped)
 			wiped.waitNotReady(t, "not in the cluster yet")
 			for range 2 {
-				silent := testTimeout // a refusal may be late
+				silent := testTimeout // a refusal may come late
 				if want {
 					silent = 200 * time.Millisecond
 				}

@@ -203,7 +203,7 @@ func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
 	require.Empty(t, h.byGroup)
 }
 
-// S131: an installed Raft snapshot that brings nothing new, again and again.
+// S131: a Raft snapshot that brings nothing new is installed repeatedly.
 func TestARestoreLoopIsDetected(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
@@ -229,7 +229,7 @@ func TestARestoreLoopIsDetected(t *testing.T) {
 	}
 }
 
-// newTestMachine is a machine without a member.
+// newTestMachine returns a machine without a member.
 func newTestMachine(t *testing.T, fault *atomic.Pointer[string]) *machine {
 	t.Helper()
 	j, err := journal.Open(journal.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
@@ -255,7 +255,7 @@ type readerCloser struct {
 	io.Closer
 }
 
-// dumpAt is the machine's snapshot as Raft would open it.
+// dumpAt returns the machine's dump as Raft opens it.
 func dumpAt(t *testing.T, m *machine, index uint64) io.ReadCloser {
 	t.Helper()
 	var b bytes.Buffer
@@ -295,7 +295,7 @@ func TestS24_ApplyGoesOnAboveARestoredState(t *testing.T) {
 	require.Nil(t, fault.Load())
 }
 
-// S136: the state is swapped only for one that was decoded and verified wholly.
+// S136: the state is replaced only by one that was decoded and verified completely.
 func TestARestoreThatFailsKeepsTheStateAndStops(t *testing.T) {
 	var fault atomic.Pointer[string]
 	m := newTestMachine(t, &fault)
@@ -317,7 +317,7 @@ func TestARestoreThatFailsKeepsTheStateAndStops(t *testing.T) {
 	require.Error(t, err)
 }
 
-// S147: at INFO and above, and never what an entry holds.
+// S147: Raft's logs appear at INFO and above, and never contain an entry's content.
 func TestRaftsLogs(t *testing.T) {
 	var b bytes.Buffer
 	l := newRaftLogger(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -335,7 +335,7 @@ func TestRaftsLogs(t *testing.T) {
 	require.Equal(t, hclog.Info, l.GetLevel())
 }
 
-// S134: a full disk is refused before anything is written, without an error of the store.
+// S134: with a full disk an append is refused before anything is written, without an error of the store.
 func TestTheGuardedLogKeepsIsMonotonic(t *testing.T) {
 	plain := guardedLogs{LogStore: raft.NewInmemStore(), checkAppend: func() error { return nil }}
 	require.False(t, plain.IsMonotonic())
@@ -356,7 +356,7 @@ type monotonic struct{ *raft.InmemStore }
 
 func (monotonic) IsMonotonic() bool { return true }
 
-// S138: what certainly did not happen is told from what may have.
+// S138: errors after which the command was certainly not applied differ from those after which it may have been.
 func TestErrorsThatMeanTryAgain(t *testing.T) {
 	for err, want := range map[error]bool{
 		ErrNotLeader: true, ErrOutcomeUnknown: true, ErrShutdown: true, ErrDiskFull: true, ErrDiverged: true,

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What raft was asked is answered before it is shut down, and nothing is asked after that.
+// TestRaftShutsDownAfterPendingVerifyCalls checks that pending verifications are answered before Raft is shut down, and none begins after that.
 func TestRaftShutsDownAfterPendingVerifyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v verifyCalls
@@ -32,7 +32,7 @@ func TestRaftShutsDownAfterPendingVerifyCalls(t *testing.T) {
 	})
 }
 
-// S27, S132: a main loop that is blocked does not keep the member from ending.
+// S27, S132: a blocked main loop does not prevent the member's shutdown.
 func TestS27_ShutdownDoesNotWaitForABlockedMainLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v verifyCalls

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// A wide touch wakes whoever waits for a volume or a snapshot, and of the nodes only its own.
+// TestAWideChangeWakesWaitingWatches checks that a change of everything wakes all watches of volumes and snapshots, and of nodes only its own.
 func TestAWideChangeWakesWaitingWatches(t *testing.T) {
 	h := newWatchHub()
 	for name, tc := range map[string]struct {
