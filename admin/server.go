@@ -101,7 +101,8 @@ type Options struct {
 	// Pools returns what hosts measured of each pool, as far as they answered; nil: nothing is known.
 	Pools func(context.Context) map[fsm.PoolID]PoolState
 	// AttachFacts adds the current measurements of pools to a command, as the leader does for a
-	// proposal; nil: plans use the state alone.
+	// proposal. A member that does not lead has none, and its plans use the state alone, as with
+	// nil: the leader may then reject a step of theirs.
 	AttachFacts func(*fsmpb.Command)
 	// Name is this controller's name.
 	Name string

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// connection is how an operator's command reaches the controllers, and how it prints.
+// connection is how an operator's command connects to the controllers, and in which format it prints.
 type connection struct {
 	dir       string
 	endpoints []string
@@ -22,7 +22,7 @@ type connection struct {
 	timeout   time.Duration
 }
 
-// addFlags adds the flags that all operators' commands have.
+// addFlags adds the flags that all commands for operators have.
 func (c *connection) addFlags(cmd *cobra.Command, timeout time.Duration) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
@@ -32,7 +32,7 @@ func (c *connection) addFlags(cmd *cobra.Command, timeout time.Duration) {
 	flags.DurationVar(&c.timeout, "timeout", timeout, "how long one controller may take before the next is asked")
 }
 
-// client reads the flags. The error says which of them is wrong.
+// client makes a client from the flags. The error names the flag that is wrong.
 func (c *connection) client() (*admin.Client, error) {
 	if err := admin.CheckFormat(c.output); err != nil {
 		return nil, exit.Wrap(exit.Usage, err)
@@ -68,7 +68,7 @@ func (c *connection) resolve() ([]string, pki.Files, error) {
 	return c.endpoints, c.files, nil
 }
 
-// command makes an operator's command that calls the API.
+// apiCommand makes a command for operators that calls the API.
 func apiCommand(use, short string, args cobra.PositionalArgs, timeout time.Duration, run func(context.Context, *connection, *admin.Client, *cobra.Command, []string) error) *cobra.Command {
 	c := &connection{}
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/mount"
 )
 
-// endFilesystemCommand is what a node starts before the frozen writes of a replica that
-// lost are ended (S9).
+// endFilesystemCommand is the helper process that a node starts for the filesystem of a former primary
+// before the writes that DRBD holds back fail (S9).
 func endFilesystemCommand() *cobra.Command {
 	return &cobra.Command{Use: "end-filesystem PATH DEVICE", Short: "Shut down a filesystem that must not sync any more",
 		Long: "Shuts down the ext4 or xfs of the device, by its number, that is mounted on the path: what was not synced is lost, and\n" +

@@ -10,7 +10,7 @@ import (
 
 type callOption = grpc.CallOption
 
-// callError says what was being done when a call failed, and keeps its exit code.
+// callError adds to a call's error what was attempted, and keeps its exit code.
 func callError(what string, err error) error {
 	if err == nil {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 )
 
-// fencePeerName is what drbdadm is configured to call.
+// fencePeerName is the command that drbdadm is configured to run as the fence-peer handler.
 const fencePeerName = "fence-peer"
 
-// fencePeerCommand is the kernel's handler (S6). Its exit codes are not those of the
-// other commands: see fencePeerExitCode.
+// fencePeerCommand is the kernel's fence-peer handler (S6). Its exit codes are not those of the other
+// commands: see fencePeerExitCode.
 func fencePeerCommand() *cobra.Command {
 	var client fencepeer.Client
 	var selfTest bool
@@ -44,8 +44,8 @@ func fencePeerCommand() *cobra.Command {
 	return cmd
 }
 
-// fencePeerExitCode makes 1 of every exit code that the kernel would take for another verdict
-// than the log's: 3, 5 and 7 resume I/O (S6), and a usage error is a refusal.
+// fencePeerExitCode replaces an exit code that the kernel would take for a verdict that the log did not
+// give by 1: 3, 5 and 7 resume I/O (S6), and a usage error counts as a refusal.
 func fencePeerExitCode(code int) int {
 	switch code {
 	case exit.OK, fencepeer.ExitPeerOutdated, fencepeer.ExitSelfOutdated:

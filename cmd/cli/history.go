@@ -30,7 +30,7 @@ func historyCommand() *cobra.Command {
 	return cmd
 }
 
-// setSubject is what the id is of; a name is a volume's.
+// setSubject sets the object that the id belongs to; a name is a volume's.
 func setSubject(req *adminpb.HistoryRequest, id string) {
 	if fsm.SnapshotID(id).Valid() || fsm.GroupSnapshotID(id).Valid() {
 		req.Snapshot = id
@@ -67,7 +67,7 @@ func stateCommand() *cobra.Command {
 func printState(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, req *adminpb.StateRequest) error {
 	format := c.output
 	if !cmd.Flags().Changed("output") {
-		format = "json" // a whole state is no table
+		format = "json" // a complete state does not fit a table
 	}
 	var doc *admin.Document
 	err := client.State(ctx, req, func(m *adminpb.StateResponse) (err error) {

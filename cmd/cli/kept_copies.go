@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// keptCommand is about copies of what replicas had that lost.
+// keptCommand groups the commands about kept copies.
 func keptCommand() *cobra.Command {
 	cmd := keptList("kept [VOLUME]")
 	cmd.AddCommand(keptList("list [VOLUME]"), removeKeptCommand())

@@ -19,7 +19,7 @@ const (
 	changeTimeout = 30 * time.Second
 )
 
-// staleHelp explains --stale, which every read of the state has.
+// staleHelp is the help of --stale, which every command that reads the state has.
 const staleHelp = "answer from the asked controller's own state: it may lag, and needs no quorum"
 
 func nodesCommand() *cobra.Command {
@@ -88,7 +88,7 @@ func operationCommand(verb, short, what string, call operationCall) *cobra.Comma
 		})
 }
 
-// operationArg takes one operation's id.
+// operationArg requires one argument, an operation's id.
 func operationArg(cmd *cobra.Command, args []string) error {
 	if err := exactArgs("an operation's id")(cmd, args); err != nil {
 		return err
@@ -97,7 +97,7 @@ func operationArg(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// operationID reads `op-12` or `12`.
+// operationID parses `op-12` or `12`.
 func operationID(text string) (uint64, error) {
 	id, err := strconv.ParseUint(strings.TrimPrefix(text, "op-"), 10, 64)
 	if err != nil || id == 0 {
@@ -106,7 +106,7 @@ func operationID(text string) (uint64, error) {
 	return id, nil
 }
 
-// ask makes one call and prints its answer.
+// callAndPrint makes one call and prints its answer.
 func callAndPrint(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, call func(context.Context, adminpb.AdminClient) (proto.Message, error)) error {
 	var answer proto.Message
 	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// logCommand is for members that do not run: it opens the data directory itself.
+// logCommand groups the commands about a stopped member's log: they open its data directory themselves.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "log", Short: "Look into a stopped controller's log, and have an entry passed over",
 		Long: "A committed entry that the state cannot take, which is a bug, ends every controller at each start. Start a build\n" +
@@ -29,7 +29,7 @@ func logCommand() *cobra.Command {
 	return cmd
 }
 
-// withLogStore runs fn with a stopped member's log.
+// withLogStore opens a stopped member's log, runs fn with it and closes it.
 func withLogStore(dir string, fn func(*raftnode.Offline) error) error {
 	if dir == "" {
 		return exit.Usagef("name the controller's data folder with --data-dir")

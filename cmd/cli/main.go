@@ -1,5 +1,5 @@
-// Package cli is the holdfast command: which sub-commands there are, where their
-// flags come from, and how the command ends.
+// Package cli is the holdfast command line: its sub-commands, the sources of their flags, and how the
+// command ends.
 package cli
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/node"
 )
 
-// Main runs the command line and returns the exit code. SIGINT and SIGTERM end
-// what runs in good order; a second one ends it at once.
+// Main runs the command line and returns the exit code. The first SIGINT or SIGTERM stops the command
+// gracefully; a second one ends the process at once.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	context.AfterFunc(ctx, cancel) // from then on the signals have their own effect again
+	context.AfterFunc(ctx, cancel) // restores the signals' default effect
 	root := Root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -39,8 +39,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return exit.Code(err)
 }
 
-// execute runs the command that the arguments name. A name that there is none of is
-// reported before the flags are read: they belong to the command that was meant.
+// execute runs the command that the arguments name. An unknown command is reported before the flags are
+// parsed, because flags belong to a command.
 func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
@@ -54,7 +54,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Co
 	return root.ExecuteContextC(ctx)
 }
 
-// setBuiltinArgs has the commands that cobra adds refuse wrong arguments as ours do.
+// setBuiltinArgs makes the commands that cobra adds refuse wrong arguments as ours do.
 func setBuiltinArgs(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
@@ -69,7 +69,7 @@ func setBuiltinArgs(root *cobra.Command) {
 	}
 }
 
-// helpTopicArgs takes the names of a command, for help about it.
+// helpTopicArgs accepts the names of a command, for help about it.
 func helpTopicArgs(cmd *cobra.Command, args []string) error {
 	found, rest, err := cmd.Root().Find(args)
 	if err != nil || len(rest) > 0 {
@@ -78,7 +78,7 @@ func helpTopicArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// unknownCommand names the commands that were perhaps meant.
+// unknownCommand is the error for an unknown command; it suggests similar names.
 func unknownCommand(parent *cobra.Command, name string) error {
 	parent.SuggestionsMinimumDistance = 2
 	if similar := parent.SuggestionsFor(name); len(similar) > 0 {
@@ -87,7 +87,7 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	return exit.Usagef("there is no command %q; see `%s --help`", name, parent.CommandPath())
 }
 
-// Root is the whole command.
+// Root returns the holdfast command with all sub-commands.
 func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast",
@@ -110,7 +110,7 @@ func Root() *cobra.Command {
 	return root
 }
 
-// fillFlags sets the flags that the command line left from environment and file.
+// fillFlags sets flags that are not on the command line from the environment and the file.
 func fillFlags(cmd *cobra.Command, _ []string) error {
 	return exit.Wrap(exit.Usage, config.Fill(cmd.Flags(), os.LookupEnv))
 }
@@ -126,7 +126,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("unexpected argument %q; see `%s --help`", args[0], cmd.CommandPath())
 }
 
-// exactArgs takes exactly the arguments named.
+// exactArgs requires exactly the named arguments.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
@@ -136,7 +136,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// maxOneArg takes one argument or none.
+// maxOneArg accepts one argument or none.
 func maxOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("unexpected argument %q; see `%s --help`", args[1], cmd.CommandPath())

@@ -40,8 +40,8 @@ func membersList(use string) *cobra.Command {
 		})
 }
 
-// memberVerb is a change of the members: it shows its plan first, and does it with
-// --yes. What is done is in the configuration, so the same command goes on.
+// memberVerb is a change of the Raft configuration: it shows its plan, and carries it out with --yes. The
+// progress is in the configuration, so repeating the command continues.
 type memberVerb struct {
 	req       *adminpb.MemberPlanRequest
 	yes, wait bool
@@ -62,8 +62,8 @@ func (v *memberVerb) command(use, short, long, what string) *cobra.Command {
 	return cmd
 }
 
-// raftAddress is the Raft address of a controller of a developer's cluster, by which it is
-// known also while it is away; else what was given.
+// raftAddress returns the Raft address of a controller of a developer's cluster, by which it is found
+// even while it does not answer; else the given name.
 func raftAddress(dir, given string) string {
 	for addr, id := range dev.Names(dir) {
 		if id == given {
@@ -73,7 +73,7 @@ func raftAddress(dir, given string) string {
 	return given
 }
 
-// requireMemberID has --yes carry a member id: a name may be another member's by now.
+// requireMemberID requires a member id with --yes: a name may belong to another member by now.
 func (v *memberVerb) requireMemberID(given string) error {
 	if !v.yes {
 		return nil
@@ -124,7 +124,7 @@ func (v *memberVerb) call(ctx context.Context, client *admin.Client) (resp *admi
 
 func blockedSteps(resp *adminpb.MemberPlanResponse) int { return memberStepCount(resp, "blocked") }
 
-// memberStepCount is how many steps are in a state.
+// memberStepCount counts the steps in a state.
 func memberStepCount(resp *adminpb.MemberPlanResponse, state string) (n int) {
 	for _, s := range resp.GetSteps() {
 		if s.GetState() == state {
@@ -134,12 +134,12 @@ func memberStepCount(resp *adminpb.MemberPlanResponse, state string) (n int) {
 	return n
 }
 
-// reportResult says what may be done next.
+// reportResult prints what the operator can do next.
 func (v *memberVerb) reportResult(cmd *cobra.Command, resp *adminpb.MemberPlanResponse) error {
 	switch {
 	case v.yes && blockedSteps(resp) > 0:
 		return exit.Refusedf("%s member %s: %d steps are blocked", v.req.GetVerb(), resp.GetMemberId(), blockedSteps(resp))
-	case !v.yes && memberStepCount(resp, "todo") == 0: // nothing that --yes would do now
+	case !v.yes && memberStepCount(resp, "todo") == 0: // --yes would do nothing now
 	case !v.yes && resp.GetVerb() == "add":
 		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was changed: `holdfast members add %s --member-id %s --yes` carries this out\n", resp.GetAddress(), resp.GetMemberId())
 	case !v.yes:

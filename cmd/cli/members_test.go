@@ -34,7 +34,7 @@ func TestS71_ChangesOfMembersCarryAnID(t *testing.T) {
 	}
 }
 
-// fakeMemberAPI answers each plan of a change of the members with one step in a state.
+// fakeMemberAPI answers each plan of a membership change with one step in a state.
 type fakeMemberAPI struct {
 	adminpb.UnimplementedAdminServer
 	state string
@@ -45,7 +45,7 @@ func (m fakeMemberAPI) PlanMember(_ context.Context, req *adminpb.MemberPlanRequ
 		Steps: []*adminpb.PlanStep{{Action: "step", State: m.state}}}, nil
 }
 
-// What a plan says can be carried out is what there is to do.
+// TestAMemberPlanWithNothingToDoOffersNothing: only a plan with steps to do suggests --yes.
 func TestAMemberPlanWithNothingToDoOffersNothing(t *testing.T) {
 	for state, offers := range map[string]bool{"todo": true, "blocked": false, "waiting": false, "done": false} {
 		t.Run(state, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// nodeVerb makes a command about one node that has a plan.
+// nodeVerb makes a command for a verb with a plan about one node.
 func nodeVerb(verb, short, long string) (*cobra.Command, *planVerb) {
 	p := &planVerb{req: &adminpb.PlanRequest{Verb: verb}}
 	cmd := apiCommand(verb+" NODE", short, exactArgs("a node's id"), changeTimeout,
@@ -93,7 +93,7 @@ func forceCommand() *cobra.Command {
 	return cmd
 }
 
-// requireReason takes a volume and a node; a decision without a reason is none.
+// requireReason requires a volume, a node and --reason, which is recorded with the decision.
 func (p *planVerb) requireReason(cmd *cobra.Command, args []string) error {
 	if err := exactArgs("a volume's id or name", "a node's id")(cmd, args); err != nil {
 		return err

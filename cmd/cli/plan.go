@@ -12,13 +12,12 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// waitInterval is how often a verb that waits looks again; tests do not wait so long.
+// waitInterval is the interval at which --wait repeats the call; tests set a shorter one.
 var waitInterval = 2 * time.Second
 
-// planVerb is a verb that shows its plan first, and does it with --yes and the host id
-// that the plan shows: the same command, repeated after another host registered under the name,
-// does nothing to that one. What is done is in the log's state, so the same command goes
-// on where an earlier one ended.
+// planVerb is a verb that shows its plan, and carries it out with --yes and the host id that the plan
+// shows. When another host has registered under the node's id since, the repeated command does nothing
+// to that host. The progress is in the state, so the same command continues where an earlier one ended.
 type planVerb struct {
 	req  *adminpb.PlanRequest
 	yes  bool
@@ -32,7 +31,7 @@ func (p *planVerb) planFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
 }
 
-// lostFlags adds those of verbs that lose a host.
+// lostFlags adds the flags of verbs that record a host as lost.
 func (p *planVerb) lostFlags(cmd *cobra.Command) {
 	p.planFlags(cmd)
 	cmd.Flags().BoolVar(&p.req.EvenIfReachable, "even-if-reachable", false, "lose the host although a controller reaches it now")
@@ -77,7 +76,7 @@ func (p *planVerb) call(ctx context.Context, client *admin.Client) (resp *adminp
 	return resp, err
 }
 
-// reportResult says what an operator may do next; the answer is no where something is blocked.
+// reportResult prints what the operator can do next; with blocked steps it returns a refusal.
 func (p *planVerb) reportResult(cmd *cobra.Command, resp *adminpb.PlanResponse) error {
 	switch {
 	case !p.yes && stepCount(resp, "todo") > 0:
@@ -90,12 +89,12 @@ func (p *planVerb) reportResult(cmd *cobra.Command, resp *adminpb.PlanResponse) 
 	return nil
 }
 
-// hasOpenSteps: something goes on, or can be done at the next call.
+// hasOpenSteps tells whether steps are in progress, or can be done by the next call.
 func hasOpenSteps(resp *adminpb.PlanResponse) bool {
 	return stepCount(resp, "waiting")+stepCount(resp, "todo") > 0
 }
 
-// stepCount is how many steps are in a state, those too that a long plan does not list.
+// stepCount counts the steps in a state, including those that a long plan does not list.
 func stepCount(resp *adminpb.PlanResponse, state string) int {
 	n := 0
 	for _, s := range resp.GetSteps() {

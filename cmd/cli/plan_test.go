@@ -19,13 +19,13 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// fakeAdminAPI answers plans, and remembers what it was asked.
+// fakeAdminAPI answers plans, and records the requests.
 type fakeAdminAPI struct {
 	adminpb.UnimplementedAdminServer
 	mu         sync.Mutex
 	plans      []*adminpb.PlanRequest
 	carriedOut []*adminpb.PlanRequest
-	answers    []string // states of the one step, for one call after the other; the last stays
+	answers    []string // the step's state in each call's answer; the last one repeats
 }
 
 func (a *fakeAdminAPI) Plan(_ context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
@@ -51,13 +51,13 @@ func (a *fakeAdminAPI) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 		Steps: []*adminpb.PlanStep{{Action: "step", State: state, VolumeName: "pvc-1"}}}
 }
 
-// serve serves it with certificates, and is the flags that reach it.
+// serve serves the API with certificates, and returns the flags for its address.
 func (a *fakeAdminAPI) serve(t *testing.T) []string {
 	t.Helper()
 	return serveAdmin(t, a)
 }
 
-// serveAdmin serves an API with certificates, and is the flags that reach it.
+// serveAdmin serves an API with certificates, and returns the flags for its address.
 func serveAdmin(t *testing.T, a adminpb.AdminServer) []string {
 	t.Helper()
 	ca, dir := filepath.Join(t.TempDir(), "ca"), t.TempDir()
@@ -85,7 +85,7 @@ func TestVerbsOnlyShowThePlanWithoutYes(t *testing.T) {
 		answers        []string
 		want           *adminpb.PlanRequest
 		code           int
-		carried        int // calls
+		carried        int // calls of CarryOut
 		stdout, stderr string
 	}{
 		"drain shows": {args: []string{"nodes", "drain", "n1"}, answers: []string{"todo"},

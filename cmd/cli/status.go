@@ -23,7 +23,7 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-// printStatus prints what is known also when nobody leads.
+// printStatus prints the status, also when there is no leader.
 func printStatus(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 	resp, known, err := client.Status(ctx)
 	if resp == nil {
@@ -42,8 +42,7 @@ func printStatus(ctx context.Context, c *connection, client *admin.Client, cmd *
 	return nil
 }
 
-// fillNames fills in the ids of members that did not report them since the controller
-// that answers was started.
+// fillNames sets the ids of members that have not answered the queried controller since it was started.
 func fillNames(resp *adminpb.StatusResponse, names map[string]string) {
 	for _, m := range resp.GetMembers() {
 		if m.GetId() == "" {
@@ -53,7 +52,7 @@ func fillNames(resp *adminpb.StatusResponse, names map[string]string) {
 	slices.SortFunc(resp.GetMembers(), func(a, b *adminpb.Member) int { return cmp.Compare(a.GetId(), b.GetId()) })
 }
 
-// statusOfStoppedCluster is the status of a developer's cluster of which nobody answers.
+// statusOfStoppedCluster is the status of a developer's cluster without a running controller.
 func statusOfStoppedCluster(dir string, err error) *adminpb.StatusResponse {
 	resp := &adminpb.StatusResponse{}
 	cluster, readErr := dev.ReadCluster(dir)

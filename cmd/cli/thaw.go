@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/freeze"
 )
 
-// thawCommand is what a node starts beside every freeze (S19).
+// thawCommand is the process that a node starts with every freeze, and that thaws when the node fails (S19).
 func thawCommand() *cobra.Command {
 	return &cobra.Command{Use: "thaw RECORD", Short: "Thaw a filesystem when its record says so",
 		Long: "Thaws the filesystem that a freeze's record names, at the record's deadline or when the freeze is ended. A node\n" +

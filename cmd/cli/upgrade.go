@@ -69,8 +69,8 @@ func levelFlag(cmd *cobra.Command, req *adminpb.UpgradeRequest) {
 
 type upgradeCall func(adminpb.AdminClient, context.Context, *adminpb.UpgradeRequest, ...callOption) (*adminpb.UpgradeResponse, error)
 
-// printUpgrade asks a controller that knows the call, and prints its answer: in the middle
-// of an upgrade some may be of a build that does not.
+// printUpgrade calls a controller that knows the call, and prints its answer: in the middle of an upgrade
+// some controllers may be of an older build that does not know it.
 func printUpgrade(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, req *adminpb.UpgradeRequest, call upgradeCall) (resp *adminpb.UpgradeResponse, err error) {
 	err = client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = call(api, ctx, req)

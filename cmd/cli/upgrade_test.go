@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// fakeUpgradeAPI answers as a cluster at a level, and counts who raised it.
+// fakeUpgradeAPI answers as a cluster at a level, and counts the calls that raise it.
 type fakeUpgradeAPI struct {
 	fakeAdminAPI
 	answer      *adminpb.UpgradeResponse
@@ -27,7 +27,7 @@ func (u *fakeUpgradeAPI) FinishUpgrade(context.Context, *adminpb.UpgradeRequest)
 	return u.answer, nil
 }
 
-// S72: the level is raised with --yes only, and what is missing is a no.
+// S72: the level is raised only with --yes; with members or nodes missing the exit code is Refused.
 func TestUpgradeFinishShowsFirst(t *testing.T) {
 	ready := &adminpb.UpgradeResponse{Target: 2, FeatureLevel: 1, Ready: true, Summary: "all understand it"}
 	waits := &adminpb.UpgradeResponse{Target: 2, FeatureLevel: 1, Summary: "it waits", Members: []*adminpb.Understanding{{Id: "c2", FeatureLevel: 1, Missing: "upgrade it"}}}
@@ -62,7 +62,7 @@ func TestUpgradeFinishShowsFirst(t *testing.T) {
 	}
 }
 
-// A controller of the build before upgrades is passed over, and reported as too old.
+// TestUpgradeAtAnOldController: a controller of a build before feature levels is skipped, and reported as too old.
 func TestUpgradeAtAnOldController(t *testing.T) {
 	a := &fakeAdminAPI{}
 	var stdout, stderr bytes.Buffer

@@ -122,7 +122,7 @@ func scalars(key string, value *yaml.Node) ([]string, error) {
 	return nil, fmt.Errorf("key %q takes a value or a list of values", key)
 }
 
-// setFlag gives a flag its values and marks it as set, so that what comes later leaves it.
+// setFlag sets a flag's values and marks it as set, so that later sources leave it alone.
 func setFlag(flags *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		f.Changed = true
@@ -134,7 +134,7 @@ func setFlag(flags *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	return nil
 }
 
-// unwrapError is the reason inside pflag's error, which repeats what is said around it.
+// unwrapError returns the reason inside pflag's error, without the text that pflag adds.
 func unwrapError(err error) error {
 	if next := errors.Unwrap(err); next != nil {
 		return next

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// blockMaps asks hosts for block maps, through whichever member has their session.
+// blockMaps queries hosts for block maps, through whichever member has their session.
 type blockMaps struct{ members *session.Members }
 
 // Map implements metadata.Maps.

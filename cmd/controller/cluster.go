@@ -29,7 +29,7 @@ func (c *cluster) member() (*raftnode.Member, error) {
 	return nil, fmt.Errorf("%w: this member is starting", raftnode.ErrNotLeader)
 }
 
-// Propose has a command applied as the actor that it names.
+// Propose returns when a command is applied, with the actor that the command names.
 func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	m, err := c.member()
 	if err != nil {

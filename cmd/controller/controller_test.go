@@ -112,8 +112,7 @@ func TestAControllerServesEveryListenerAndComesBack(t *testing.T) {
 	}
 }
 
-// checkCSI looks at the socket: Identity and Controller, never Node (S20).
-// One that is told to stop before its listeners are served has stopped in good order.
+// TestAControllerThatIsStoppedAtOnceEndsWell: a stop before the listeners are served is a graceful stop.
 func TestAControllerThatIsStoppedAtOnceEndsWell(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what was started last runs first
 	b := newTestController(t)
@@ -125,6 +124,7 @@ func TestAControllerThatIsStoppedAtOnceEndsWell(t *testing.T) {
 	require.NoError(t, c.finish(c.serve(ctx)))
 }
 
+// checkCSI checks the services of the socket: Identity and Controller, never Node (S20).
 func (b *testController) checkCSI() {
 	b.t.Helper()
 	conn, err := grpc.NewClient(b.opts.CSIEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -123,7 +123,7 @@ func (o *options) check() error {
 	return o.Flags.Check()
 }
 
-// isInside tells whether a file lies in a folder.
+// isInside tells whether a file is in a directory.
 func isInside(dir, file string) bool {
 	rel, err := filepath.Rel(dir, file)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// statusTimeout is how long one member may take to tell its status.
+// statusTimeout bounds one member's answer with its status.
 const statusTimeout = 1500 * time.Millisecond
 
-// adminCluster is the cluster as the operators' API sees it.
+// adminCluster adapts the cluster to the operators' API.
 type adminCluster struct {
 	*cluster
-	lastNames sync.Map // of members by Raft's id, from their last answer
+	lastNames sync.Map // names of members by their Raft id, from their last answer
 }
 
 // Fork copies the member's own state. Before the member runs it is empty.
@@ -91,10 +91,10 @@ func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt 
 	return resp, nil
 }
 
-// hostQueries asks hosts for what they hold.
+// hostQueries sends queries to hosts.
 type hostQueries struct{ members *session.Members }
 
-// Pools is what hosts measured of their pools.
+// Pools returns what hosts measured of their pools.
 func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	pools := map[fsm.PoolID]admin.PoolState{}
 	for id, p := range h.members.Pools(ctx) {
@@ -103,7 +103,7 @@ func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	return pools
 }
 
-// Inventory asks one host, through whichever member has its session.
+// Inventory queries one host, through whichever member has its session.
 func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
 	found, err := h.members.Inventory(ctx, node)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode"
 )
 
-// operationMetrics counts how the work of hosts ended, as this member applied it.
+// operationMetrics counts the results of hosts' operations, as this member applies them.
 type operationMetrics struct {
-	last       map[fsm.Change][]fsm.Operation // by what they are about
+	last       map[fsm.Change][]fsm.Operation // by volume, snapshot or group
 	endedTotal *prometheus.CounterVec
 	current    *prometheus.GaugeVec
 }
@@ -107,7 +107,7 @@ func (o *operationMetrics) rebuild(s stateReader, count bool) {
 	}
 }
 
-// update compares the operations of one thing with what was known of them.
+// update compares the operations of one object with those known before.
 func (o *operationMetrics) update(st *fsm.State, id fsm.Change) {
 	previous, current := o.last[id], operationsOf(st, id)
 	for i := range previous {
@@ -136,12 +136,12 @@ func (o *operationMetrics) update(st *fsm.State, id fsm.Change) {
 	}
 }
 
-// sameSeries tells whether two counts would be of the same label.
+// sameSeries tells whether two operations count in the same series.
 func sameSeries(a *fsm.Operation) func(fsm.Operation) bool {
 	return func(b fsm.Operation) bool { return a.ID == b.ID && a.Kind == b.Kind && a.State == b.State }
 }
 
-// operationsOf is empty when the thing has none, or is gone.
+// operationsOf returns the object's operations; empty when there are none, or the object is deleted.
 func operationsOf(st *fsm.State, id fsm.Change) []fsm.Operation {
 	var op *fsm.Operation
 	if v, ok := st.Volume(id.Volume); ok {

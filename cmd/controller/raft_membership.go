@@ -46,7 +46,7 @@ func (c raftMembership) Remove(ctx context.Context, memberID string) error {
 	return asRejection(m.RemovePeer(ctx, memberID))
 }
 
-// asRejection makes a rejection of an error that a retry does not repair.
+// asRejection turns an error that a retry does not repair into a rejection.
 func asRejection(err error) error {
 	if errors.Is(err, raftnode.ErrRefused) {
 		return fsm.Reject(fsm.Precondition, "%s", err.Error())

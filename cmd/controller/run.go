@@ -43,7 +43,7 @@ type controller struct {
 	health                                 *daemon.Health
 }
 
-// run is the whole life of the daemon.
+// run runs the daemon from its start to its end.
 func run(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
 	relaxGC()
@@ -69,8 +69,8 @@ func relaxGC() {
 	}
 }
 
-// raisePriority lets a leader send its heartbeats in time on a busy machine. Without the
-// privilege the controller runs all the same.
+// raisePriority lets a leader send its heartbeats in time on a busy machine. Without the privilege the
+// controller runs at normal priority.
 func (c *controller) raisePriority() {
 	if c.nice == 0 {
 		return
@@ -90,7 +90,7 @@ func prepare(o *options, stderr io.Writer) (*controller, error) {
 	return c, c.identify()
 }
 
-// finish closes everything, after an error or in good order.
+// finish closes everything, after an error or after a graceful stop.
 func (c *controller) finish(err error) error { return errors.Join(err, c.close()) }
 
 // identify loads the certificate, whose identity is this controller's.
@@ -107,7 +107,7 @@ func (c *controller) identify() (err error) {
 	return nil
 }
 
-// open opens what can be refused, cheapest first, then the member, then what needs it.
+// open opens what may be refused, the cheapest first, then the member, then what needs the member.
 func (c *controller) open(ctx context.Context) error {
 	if err := os.MkdirAll(c.dataDir, 0o700); err != nil {
 		return exit.Usagef("make the data folder: %w; choose another with --data-dir", err)
@@ -133,8 +133,8 @@ func (c *controller) open(ctx context.Context) error {
 	return nil
 }
 
-// listen opens every listener before the member starts, so that a port in use is
-// told before anything happened. Health answers from here on.
+// listen opens every listener before the member starts, so that a port in use is reported before
+// anything else happens. Health answers from here on.
 func (c *controller) listen(ctx context.Context) (err error) {
 	if c.raftListener, err = daemon.Listen(ctx, "Raft", "raft-listen", c.raftListen); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (c *controller) drain(stop func()) {
 		c.log.Warn("leadership was not handed over; the others elect a leader", "error", err)
 	}
 	c.sessions.Close()
-	stop() // ends the CSI server in good order
+	stop() // stops the CSI server gracefully
 	ended := make(chan struct{})
 	go func() { c.api.GracefulStop(); close(ended) }()
 	select {
@@ -240,7 +240,7 @@ func (c *controller) drain(stop func()) {
 	}
 }
 
-// close ends what was opened; it may be called at any stage.
+// close closes what was opened; it may be called at any stage.
 func (c *controller) close() error {
 	var errs []error
 	if c.member != nil {

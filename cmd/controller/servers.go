@@ -72,7 +72,7 @@ func (c *controller) openCSI() (err error) {
 	return nil
 }
 
-// apiRoles says which role may call what on the API listener.
+// apiRoles maps the API listener's methods to the roles that may call them.
 func apiRoles() map[string][]pki.Role {
 	rules := map[string][]pki.Role{
 		"/" + sessionpb.Session_ServiceDesc.ServiceName + "/": {pki.Node},
@@ -84,7 +84,7 @@ func apiRoles() map[string][]pki.Role {
 	return rules
 }
 
-// actor is who calls, as TLS verified it.
+// actor returns the caller's identity, as TLS verified it.
 func actor(ctx context.Context) (string, error) {
 	peer, err := pki.Peer(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// callEachService asks each service of the socket for something that is not there.
+// callEachService calls each service of the socket for an object that does not exist.
 func (b *testController) callEachService() map[string]error {
 	conn, err := grpc.NewClient(b.opts.CSIEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(b.t, err)

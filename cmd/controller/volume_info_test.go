@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode"
 )
 
-// fakeState is a state that nobody replicates.
+// fakeState is a state without a Raft member.
 type fakeState struct {
 	st    *fsm.State
 	index uint64
@@ -52,7 +52,7 @@ func newFakeState(t *testing.T) *fakeState {
 	return s
 }
 
-// gatherVolumeInfo are what is told of volumes, by volume id, and how many are left out.
+// gatherVolumeInfo returns the series of volumes, by volume id, and how many are left out.
 func gatherVolumeInfo(t *testing.T, i *volumeInfo) (all map[string]map[string]string, unlisted float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -76,7 +76,7 @@ func gatherVolumeInfo(t *testing.T, i *volumeInfo) (all map[string]map[string]st
 	return all, unlisted
 }
 
-// The claim is told for volumes that somebody should look at and for no others.
+// TestVolumeInfoNamesTheClaimOfTroubledVolumes: volumes that need attention have a series with their claim, others have none.
 func TestVolumeInfoNamesTheClaimOfTroubledVolumes(t *testing.T) {
 	s := newFakeState(t)
 	i := newVolumeInfo(s)

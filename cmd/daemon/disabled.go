@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// DisableFlags are capabilities that are disabled by configuration: they are not
-// advertised and their RPCs are UNIMPLEMENTED. That all processes of a cluster are
-// started with the same ones is the operator's duty: COs ask any of them.
+// DisableFlags are capabilities that are disabled by configuration: they are not advertised, and their
+// RPCs answer UNIMPLEMENTED. The operator must start all processes of a cluster with the same ones,
+// because COs may call any of them.
 type DisableFlags struct{ names []string }
 
 // Add adds the flag.
@@ -29,7 +29,7 @@ type Disabled struct {
 	Services   []csi.PluginCapability_Service_Type
 }
 
-// requiredCapabilities cannot be disabled: nothing would be left.
+// requiredCapabilities cannot be disabled: without them no volume can be used.
 var requiredCapabilities = []string{"UNKNOWN", "CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "STAGE_UNSTAGE_VOLUME", "CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}
 
 // Disabled reads the names. One that names capabilities of several services means all of them.

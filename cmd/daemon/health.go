@@ -57,7 +57,7 @@ func answer(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintln(w, err) // the caller may have gone
+		_, _ = fmt.Fprintln(w, err) // the client may have disconnected
 		return
 	}
 	_, _ = fmt.Fprintln(w, "ok")
@@ -66,5 +66,5 @@ func answer(w http.ResponseWriter, err error) {
 // Addr is what the listener is bound to.
 func (h *Health) Addr() string { return h.address }
 
-// Close ends the listener at once: nothing is lost with a scrape.
+// Close closes the listener at once: an interrupted scrape loses nothing.
 func (h *Health) Close() { _ = h.server.Close() }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Liveness restarts nobody because a quorum is missing: only readiness asks whether
-// the process serves.
+// TestAnUnreadyProcessIsAlive: liveness does not depend on a quorum, so that a missing quorum restarts no
+// process; only readiness tells whether the process serves.
 func TestAnUnreadyProcessIsAlive(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -17,8 +17,7 @@ func (l *LogFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&l.Format, "log-format", "text", "`format` of the log on standard error: text or json")
 }
 
-// Logger makes the logger that the flags ask for. A warning that repeats itself is
-// there once a minute.
+// Logger makes the logger that the flags describe. A repeated warning is logged once a minute.
 func (l *LogFlags) Logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.Level)); err != nil {

@@ -58,8 +58,8 @@ func (r *dedupHandler) Handle(ctx context.Context, record slog.Record) error {
 	return r.Handler.Handle(ctx, record)
 }
 
-// record tells whether the line was logged within the pause, and else how often it was
-// left out since.
+// record tells whether the line was logged within the interval, and else how often it was suppressed
+// since.
 func (s *recentLines) record(key uint64, now time.Time) (hidden int, suppress bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

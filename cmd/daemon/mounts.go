@@ -28,7 +28,7 @@ func (m *MountFlags) Check() error {
 	return nil
 }
 
-// Policy is what is allowed.
+// Policy returns the mount flags that are allowed.
 func (m *MountFlags) Policy() fsm.MountPolicy {
 	return fsm.MountPolicy{Suid: slices.Contains(m.allowed, "suid"), Dev: slices.Contains(m.allowed, "dev")}
 }

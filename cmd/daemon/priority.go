@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetPriority gives all threads of this process a nice value; those that begin later
-// inherit it. Below the present one it takes CAP_SYS_NICE; the error says so.
+// SetPriority sets the nice value of all threads of this process; later threads inherit it. A lower value
+// than the present one requires CAP_SYS_NICE; the error says so.
 func SetPriority(nice int) error {
 	for range 2 { // a thread may begin another while the first round looks at them
 		tasks, err := os.ReadDir("/proc/self/task")

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// RecoverCalls makes a panic in a call INTERNAL for its caller and a line in the log:
-// what somebody asks does not end the process (S70).
+// RecoverCalls turns a panic in a call into INTERNAL for its caller and a log line, so that no request
+// can end the process (S70).
 func RecoverCalls(log *slog.Logger) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
 	internalError := func(method string, cause any) error {
 		log.Error("a call panicked", "method", method, "panic", cause, "stack", string(debug.Stack()))

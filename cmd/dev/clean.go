@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/node"
 )
 
-// Clean removes a stopped cluster: its mounts, its loop devices, then its files.
-// It only removes what a cluster puts into its directory, and may be repeated.
+// Clean removes a stopped cluster: its mounts, its loop devices, then its files. It removes only what a
+// cluster creates in its directory, and may be repeated.
 func Clean(ctx context.Context, dir string) error {
 	l, err := newLayout(dir)
 	if err != nil {
@@ -24,7 +24,7 @@ func Clean(ctx context.Context, dir string) error {
 	}
 	s, err := readSettings(l)
 	if errors.Is(err, errNoSettings) {
-		return nil // nothing was ever made, or all is removed
+		return nil // nothing was created, or everything is removed
 	}
 	if err != nil && s == nil {
 		s = &settings{} // of another version: its ports are not known
@@ -37,8 +37,8 @@ func Clean(ctx context.Context, dir string) error {
 	if err := awaitPortsFree(ctx, l, s); err != nil {
 		return err
 	}
-	// The nodes' own records say which targets they made. The kernel's tables are
-	// the truth about what is up, also where a record is damaged.
+	// The nodes' records say which targets they made. What is mounted is read from the kernel's tables,
+	// because a record may be damaged.
 	var own []error
 	for _, id := range ids("n", s.Nodes) {
 		own = append(own, node.Clean(ctx, l.nodeData(id), l.pool(id)))
@@ -52,8 +52,8 @@ func Clean(ctx context.Context, dir string) error {
 	return removeAll(l)
 }
 
-// foreignMounts refuses when something that is not ours is mounted in the directory:
-// removing files would reach into it.
+// foreignMounts refuses when something is mounted in the directory that is not the cluster's: removing
+// files would delete its content.
 func foreignMounts(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func foreignMounts(dir string) error {
 	return nil
 }
 
-// removeAll removes the settings last: until then a clean that failed is repeated.
+// removeAll removes the settings last, so that a clean that failed can be repeated.
 func removeAll(l layout) error {
 	short := l.shortDir()
 	for _, path := range []string{
@@ -82,9 +82,9 @@ func removeAll(l layout) error {
 			return exit.Wrap(exit.Refused, fmt.Errorf("clean %s: %w", l.dir, err))
 		}
 	}
-	_ = os.Remove(filepath.Dir(short)) // when no other cluster uses it
+	_ = os.Remove(filepath.Dir(short)) // succeeds when no other cluster uses it
 	if err := os.Remove(l.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil // something else is in it, which is not ours to remove
+		return nil // it has other files, which are not the cluster's
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func ReadCluster(dir string) (*Cluster, error) {
 	return &c, nil
 }
 
-// clusterOf is cluster.json for the processes that run.
+// clusterOf returns the content of cluster.json for the running processes.
 func clusterOf(l layout, s *settings, pids map[string]int) *Cluster {
 	c := &Cluster{Version: 1, Controllers: []Controller{}, Nodes: []Node{}}
 	for _, id := range ids("c", s.Controllers) {
@@ -70,7 +70,7 @@ func clusterOf(l layout, s *settings, pids map[string]int) *Cluster {
 	return c
 }
 
-// replaceJSON replaces a file at once: a reader sees the old content or the new.
+// replaceJSON replaces a file atomically: a reader sees the old content or the new.
 func replaceJSON(path string, content any) (err error) {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
@@ -88,7 +88,7 @@ func replaceJSON(path string, content any) (err error) {
 	return nil
 }
 
-// Endpoints are the API addresses of the controllers, those that run first.
+// Endpoints returns the API addresses of the controllers, the running ones first.
 func (c *Cluster) Endpoints() []string {
 	var alive, dead []string
 	for _, one := range c.Controllers {
@@ -101,6 +101,5 @@ func (c *Cluster) Endpoints() []string {
 	return append(alive, dead...)
 }
 
-// AdminFiles names the certificate with which operators' commands may change a
-// developer's cluster.
+// AdminFiles returns the certificate that allows operators' commands to change a developer's cluster.
 func AdminFiles(dir string) pki.Files { return layout{dir}.files(pki.Admin, "dev") }

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// listenControl opens the supervisor's own socket. The lock on DIR is held, so a
-// socket that is there belongs to a dead supervisor.
+// listenControl opens the supervisor's own socket. DIR's lock is held, so an existing socket was left
+// by a dead supervisor.
 func listenControl(l layout) (net.Listener, error) {
 	if err := os.Remove(l.controlSocket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replace the supervisor's socket: %w", err)
@@ -28,7 +28,7 @@ func listenControl(l layout) (net.Listener, error) {
 	return listener, os.Chmod(l.controlSocket(), 0o600)
 }
 
-// serveControl takes requests of one line each, `start ID`, until the listener is closed.
+// serveControl serves requests of one line each, `start ID`, until the listener is closed.
 func (s *supervisor) serveControl(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
@@ -40,7 +40,7 @@ func (s *supervisor) serveControl(listener net.Listener) {
 }
 
 func (s *supervisor) handleConn(conn net.Conn) {
-	defer func() { _ = conn.Close() }() // nothing is left to say
+	defer func() { _ = conn.Close() }() // the answer was sent
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	id, isStart := strings.CutPrefix(strings.TrimSpace(line), "start ")
@@ -51,7 +51,7 @@ func (s *supervisor) handleConn(conn net.Conn) {
 	if err := s.requestStart(id); err != nil {
 		answer = "no " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	_, _ = fmt.Fprintln(conn, answer) // who asked may have gone
+	_, _ = fmt.Fprintln(conn, answer) // the client may have disconnected
 }
 
 func (s *supervisor) requestStart(id string) error {
@@ -78,7 +78,7 @@ func StartOne(ctx context.Context, dir, id string) error {
 	if err != nil {
 		return exit.Unavailablef("start %s: reach the supervisor of %s: %w", id, l.dir, err)
 	}
-	defer func() { _ = conn.Close() }() // the answer is all that counts
+	defer func() { _ = conn.Close() }() // the answer was read
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := fmt.Fprintf(conn, "start %s\n", id); err != nil {
 		return exit.Unavailablef("start %s: ask the supervisor of %s: %w", id, l.dir, err)

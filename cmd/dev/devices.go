@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/loopfile"
 )
 
-// detachTimeout is how long the kernel may take to let a loop device go.
+// detachTimeout is how long the kernel may take to release a loop device.
 const detachTimeout = 5 * time.Second
 
 // loop is a loop device over a file of the cluster.
@@ -34,8 +34,8 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// releaseDevices unmounts and detaches every loop device whose file is, or was,
-// below a directory. The kernel's tables say which, not any record of ours.
+// releaseDevices unmounts and detaches every loop device whose file is, or was, below a directory. They
+// are found in the kernel's tables, not in records.
 func releaseDevices(ctx context.Context, folder string) error {
 	loops, err := loopsBelow(folder)
 	if err != nil {
@@ -83,7 +83,7 @@ func loopsBelow(folder string) ([]loop, error) {
 		l.pool = filepath.Base(string(text)) == loopfile.FilesystemImage+"\n"
 		loops = append(loops, l)
 	}
-	// What a pool's own filesystem holds goes before that.
+	// Volumes on a pool's own filesystem are released before that filesystem.
 	slices.SortStableFunc(loops, func(a, b loop) int { return cmp.Compare(boolToInt(a.pool), boolToInt(b.pool)) })
 	return loops, nil
 }
@@ -100,8 +100,7 @@ func readLoop(name string) (loop, error) {
 	return l, nil
 }
 
-// unmount ends every mount of the device's filesystem and of its node, the
-// newest first.
+// unmount ends every mount of the device's filesystem and of its device node, the newest first.
 func (l loop) unmount() error {
 	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return !l.isMount(m), false })
 	if err != nil {
@@ -116,8 +115,7 @@ func (l loop) unmount() error {
 	return nil
 }
 
-// isMount reports whether a mount shows the device: as a filesystem, or its node
-// bound to a file.
+// isMount reports whether a mount shows the device: as a filesystem, or its device node bound to a file.
 func (l loop) isMount(m *mountinfo.Info) bool {
 	if m.Major == l.major && m.Minor == l.minor {
 		return true
@@ -130,7 +128,7 @@ func (l loop) isMount(m *mountinfo.Info) bool {
 		st.Rdev == unix.Mkdev(uint32(l.major), uint32(l.minor)) //nolint:gosec // the kernel's numbers
 }
 
-// detach takes the file off the device and waits until it is off.
+// detach detaches the file from the device and waits until the kernel has released it.
 func (l loop) detach(ctx context.Context) error {
 	fd, err := unix.Open("/dev/"+l.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -4,7 +4,7 @@
 // Everything is in one directory, DIR:
 //
 //	cluster.json         what runs, for tests and the operators' commands
-//	dev.json             what was settled at the first start: numbers and ports
+//	dev.json             what was chosen at the first start: numbers and ports
 //	ca/ pki/             the CA; the processes' and operators' certificates
 //	controllers/<id>/    a controller's data directory
 //	nodes/<id>/data      a node's data directory

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// lock makes this process the only one that works on a DIR, until it ends.
+// lock takes the lock of a DIR, which this process holds until it ends.
 func lock(l layout) (*os.File, error) {
 	file, err := os.OpenFile(l.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// Options is how a developer's cluster is run.
+// Options configures a developer's cluster.
 type Options struct {
 	Dir                string
 	Controllers, Nodes int
@@ -23,17 +23,17 @@ type Options struct {
 	NodeArgs           []string // further flags of every node
 	EchoLogs           bool
 
-	// Binary is this program.
+	// Binary is the path of this program.
 	Binary         string
 	Stdout, Stderr io.Writer
-	// restartAfter is how long a dead child stays dead.
+	// restartAfter is the delay before a child that died is restarted.
 	restartAfter time.Duration
 	// argv replaces the command lines of children in tests.
 	argv func(id string) []string
 }
 
-// commandLine is how a child is started. Founding is only for the very first
-// start: an emptied directory must join the cluster that there is, not make another.
+// commandLine returns the command line of a child. --bootstrap is only for the very first start: a
+// controller with an emptied directory must join the existing cluster, not create another.
 func (o *Options) commandLine(l layout, s *settings, id string) []string {
 	if o.argv != nil {
 		return o.argv(id)

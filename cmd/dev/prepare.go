@@ -15,15 +15,15 @@ import (
 
 const (
 	certificateValidity = 365 * 24 * time.Hour
-	// leftoverTimeout is how long the children of a killed supervisor may take to die.
+	// leftoverTimeout is how long the children of a killed supervisor may take to exit.
 	leftoverTimeout = 5 * time.Second
 )
 
-// operatorIdentities are the certificates that `--dir` uses: one that may change things,
-// one that may only look.
+// operatorIdentities are the certificates that `--dir` uses: one that may change things, one that may
+// only read.
 var operatorIdentities = []pki.Identity{{Role: pki.Admin, Name: "dev"}, {Role: pki.Viewer, Name: "dev"}}
 
-// prepare makes all that the processes need and do not make themselves.
+// prepare creates what the processes need and do not create themselves.
 func prepare(ctx context.Context, l layout, s *settings) error {
 	folders := []string{l.path("log"), l.sockets()}
 	for _, id := range ids("c", s.Controllers) {
@@ -43,7 +43,7 @@ func prepare(ctx context.Context, l layout, s *settings) error {
 	return awaitPortsFree(ctx, l, s)
 }
 
-// issueCertificates issues what is not there, or not good any more.
+// issueCertificates issues certificates that are missing or not valid any more.
 func issueCertificates(l layout, s *settings) error {
 	if _, err := os.Stat(l.ca()); errors.Is(err, os.ErrNotExist) {
 		if err := pki.MakeCA(l.ca(), s.Cluster); err != nil {
@@ -68,8 +68,8 @@ func issueCertificates(l layout, s *settings) error {
 	return nil
 }
 
-// awaitPortsFree waits until no process uses this cluster's ports and sockets. The
-// children of a supervisor that was killed die just after it.
+// awaitPortsFree waits until no process uses this cluster's ports and sockets: the children of a killed
+// supervisor exit shortly after it.
 func awaitPortsFree(ctx context.Context, l layout, s *settings) error {
 	deadline := time.Now().Add(leftoverTimeout)
 	for {

@@ -16,27 +16,26 @@ import (
 type process struct {
 	id   string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it ended
-	err  error         // how, valid once done is closed
+	done chan struct{} // closed when the process has exited
+	err  error         // how it exited, valid once done is closed
 
 	started time.Time
 }
 
-// killed reports whether a process that ended was killed.
+// killed reports whether an exited process was ended by SIGKILL.
 func (p *process) killed() bool {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// signal reaches stopped children too: a stopped process takes no other signal
-// than SIGKILL until it goes on.
+// signal sends a signal. A stopped child is continued too: it would handle no signal but SIGKILL.
 func (p *process) signal(sig syscall.Signal) {
-	_ = p.cmd.Process.Signal(sig) // it may have ended meanwhile
+	_ = p.cmd.Process.Signal(sig) // it may have exited meanwhile
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// spawner starts children from one thread that lives as long as the program: the
-// kernel sends a child its parent-death signal when the *thread* that made it ends.
+// spawner starts children from one thread that lives as long as the program: the kernel sends a child
+// its parent-death signal when the *thread* that started it ends.
 type spawner struct {
 	requests chan func()
 }
@@ -61,7 +60,7 @@ func (s *spawner) start(id string, argv []string, logPath string, echo io.Writer
 	cmd := &exec.Cmd{
 		Path: argv[0], Args: append([]string{"holdfast"}, argv[1:]...), Env: childEnv(os.Environ()),
 		Stdout: log, Stderr: log,
-		// A group of its own keeps the terminal's SIGINT away: the supervisor stops children in order.
+		// A process group of its own keeps the terminal's SIGINT away: the supervisor stops children in order.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if echo != nil {
@@ -81,7 +80,7 @@ func (s *spawner) start(id string, argv []string, logPath string, echo io.Writer
 	return p, nil
 }
 
-// childEnv leaves out what is meant for the supervisor alone.
+// childEnv removes variables that are meant for the supervisor alone.
 func childEnv(env []string) []string {
 	var out []string
 	for _, e := range env {

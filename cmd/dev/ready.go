@@ -15,13 +15,12 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// laggingTimeout is how long a cluster that has a leader and all its nodes
-// waits for the rest of its controllers: one with a broken directory must not keep
-// the others from serving.
+// laggingTimeout is how long a cluster that has a leader and all its nodes waits for its other
+// controllers: one with a damaged data directory must not prevent the cluster from being used.
 const laggingTimeout = 15 * time.Second
 
-// awaitReady returns when there is a leader, all nodes have registered and serve,
-// and the controllers serve too. The error says what is missing.
+// awaitReady returns when there is a leader, all nodes have registered and serve, and the controllers
+// serve too, or laggingTimeout is over. The error says what is missing.
 func awaitReady(ctx context.Context, o Options, l layout, s *settings) error {
 	creds, err := pki.Load(l.files(pki.Viewer, "dev"))
 	if err != nil {
@@ -34,7 +33,7 @@ func awaitReady(ctx context.Context, o Options, l layout, s *settings) error {
 	client := admin.NewClient(endpoints, creds.Client(pki.Controller))
 	client.Timeout = 3 * time.Second
 	deadline := time.Now().Add(o.ReadyTimeout)
-	var minimumSince time.Time // when leader and nodes were first there
+	var minimumSince time.Time // since when there are a leader and all nodes
 	for {
 		problem, lagging := missingForReady(ctx, client, s)
 		switch now := time.Now(); {
@@ -73,8 +72,8 @@ func missingForReady(ctx context.Context, client *admin.Client, s *settings) (pr
 	return "", laggingControllers(ctx, status, s)
 }
 
-// laggingControllers are the controllers that do not serve or vote yet: until all vote,
-// the cluster may not survive the loss of one.
+// laggingControllers returns the controllers that do not serve or vote yet: until all vote, the cluster
+// may not survive the loss of one.
 func laggingControllers(ctx context.Context, status *adminpb.StatusResponse, s *settings) (lagging []string) {
 	votes := map[string]bool{}
 	for _, m := range status.GetMembers() {
@@ -88,7 +87,7 @@ func laggingControllers(ctx context.Context, status *adminpb.StatusResponse, s *
 	return lagging
 }
 
-// absentNodes are those that have not registered, or whose process does not serve now.
+// absentNodes returns the nodes that have not registered, or whose process does not serve now.
 func absentNodes(ctx context.Context, client *admin.Client, s *settings) (absent []string) {
 	registered := map[string]bool{}
 	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
@@ -116,7 +115,7 @@ func absentNodes(ctx context.Context, client *admin.Client, s *settings) (absent
 
 var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// readyz asks a process whether it serves; the error is its own words.
+// readyz requests a process's readiness; the error is the process's own text.
 func readyz(ctx context.Context, address string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
@@ -126,7 +125,7 @@ func readyz(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("its process does not answer")
 	}
-	defer func() { _ = resp.Body.Close() }() // read below as far as needed
+	defer func() { _ = resp.Body.Close() }() // the body is read below as far as needed
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}

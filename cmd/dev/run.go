@@ -19,7 +19,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if s, err := readSettings(l); err == nil { // told also while the cluster runs
+	if s, err := readSettings(l); err == nil { // reported also while the cluster runs
 		if err := s.requireCounts(l, o.Controllers, o.Nodes); err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = held.Close() }() // closing is unlocking
+	defer func() { _ = held.Close() }() // closing unlocks
 	s, err := loadOrCreateSettings(l, o.Controllers, o.Nodes)
 	if err != nil {
 		return err

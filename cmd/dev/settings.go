@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// settings are what the first start settled for the life of DIR.
+// settings are chosen at the first start and kept for the life of DIR.
 type settings struct {
 	Version     int    `json:"version"`
 	Cluster     string `json:"cluster"`
@@ -20,8 +20,8 @@ type settings struct {
 	Nodes       int    `json:"nodes"`
 	// Ports are chosen once: by process, then by purpose.
 	Ports map[string]map[string]int `json:"ports"`
-	// Founded is set once the cluster was ready: from then on c1 never makes a
-	// new cluster again, not even in an emptied directory.
+	// Founded is set once the cluster was ready: from then on c1 never bootstraps a new cluster
+	// again, not even in an emptied directory.
 	Founded bool `json:"founded"`
 }
 
@@ -29,7 +29,7 @@ func (s *settings) address(id, purpose string) string {
 	return fmt.Sprintf("127.0.0.1:%d", s.Ports[id][purpose])
 }
 
-// errNoSettings: DIR was never a developer's cluster.
+// errNoSettings: DIR never had a developer's cluster.
 var errNoSettings = errors.New("there is no developer's cluster")
 
 func readSettings(l layout) (*settings, error) {
@@ -47,7 +47,7 @@ func readSettings(l layout) (*settings, error) {
 	return &s, nil
 }
 
-// loadOrCreateSettings reads what was settled, or settles it. Other numbers than at the first start are refused.
+// loadOrCreateSettings reads the settings, or chooses them. Other numbers than at the first start are refused.
 func loadOrCreateSettings(l layout, controllers, nodes int) (*settings, error) {
 	s, err := readSettings(l)
 	switch {
@@ -59,7 +59,7 @@ func loadOrCreateSettings(l layout, controllers, nodes int) (*settings, error) {
 	return s, s.requireCounts(l, controllers, nodes)
 }
 
-// requireCounts refuses other numbers than those that were settled.
+// requireCounts refuses other numbers than those of the settings.
 func (s *settings) requireCounts(l layout, controllers, nodes int) error {
 	if s.Controllers == controllers && s.Nodes == nodes {
 		return nil
@@ -94,8 +94,8 @@ func createSettings(l layout, controllers, nodes int) (*settings, error) {
 	return s, s.save(l)
 }
 
-// The ports lie below those that Linux gives to outgoing connections, so that
-// none of these takes one while the cluster is stopped.
+// The ports are below Linux's range for outgoing connections, so that none of these takes one while
+// the cluster is stopped.
 const firstPort, lastPort = 20000, 32000
 
 func freePort(taken map[int]bool) (int, error) {
@@ -121,8 +121,8 @@ func tryPort(address string) error {
 	return listener.Close()
 }
 
-// Names are the ids of the controllers of a developer's cluster by their Raft
-// addresses; empty when DIR has none.
+// Names maps the Raft addresses of a developer's cluster to the controllers' ids; empty when DIR has
+// none.
 func Names(dir string) map[string]string {
 	names := map[string]string{}
 	s, err := readSettings(layout{dir})

@@ -19,12 +19,11 @@ import (
 const (
 	// stopTimeout is how long a child may take to stop before it is killed.
 	stopTimeout = 20 * time.Second
-	// deathTimeout is how long a start waits for a child that was just killed.
+	// deathTimeout is how long a start waits for a child that was just killed to exit.
 	deathTimeout = 2 * time.Second
 )
 
-// supervisor starts, watches and stops the children. All its state belongs to
-// the goroutine of run.
+// supervisor starts, watches and stops the children. All its state belongs to the goroutine of run.
 type supervisor struct {
 	opts       Options
 	layout     layout
@@ -33,14 +32,14 @@ type supervisor struct {
 	order      []string // controllers, then nodes
 	running    map[string]*process
 	endNotices map[string]endNotice
-	logFrom    map[string]int64 // where the log of a child's present life begins
+	logFrom    map[string]int64 // offset in a child's log at which its present process begins
 	exits      chan *process
 	restarts   chan string
 	requests   chan request
 	ended      chan struct{} // closed when run returns
 }
 
-// request is someone's wish to start a child.
+// request is a request to start a child.
 type request struct {
 	id     string
 	answer chan error
@@ -58,8 +57,8 @@ func newSupervisor(o Options, l layout, s *settings) *supervisor {
 	}
 }
 
-// run starts all children and keeps them until ctx ends or ready says that they
-// are not. ready runs beside, and its nil means that the cluster is ready.
+// run starts all children and supervises them until ctx ends or ready returns an error. ready runs
+// concurrently; when it returns nil the cluster is ready.
 func (s *supervisor) run(ctx context.Context, ready func(context.Context) error) error {
 	defer close(s.ended)
 	readyCtx, cancel := context.WithCancel(ctx)
@@ -75,7 +74,7 @@ func (s *supervisor) run(ctx context.Context, ready func(context.Context) error)
 			return s.stopAll()
 		case err := <-readyDone:
 			if ctx.Err() != nil {
-				continue // it was only interrupted
+				continue // ctx ended; that is no failure of ready
 			}
 			if err != nil {
 				return errors.Join(err, s.stopAll())
@@ -118,7 +117,7 @@ func (s *supervisor) startAll() error {
 	return s.writeClusterFile()
 }
 
-// spawn starts one child and has its exit reported.
+// spawn starts one child and reports its exit to run.
 func (s *supervisor) spawn(id string) error {
 	var echo io.Writer
 	if s.opts.EchoLogs {
@@ -149,10 +148,10 @@ func (s *supervisor) writeClusterFile() error {
 	return replaceJSON(s.layout.clusterFile(), clusterOf(s.layout, s.settings, pids))
 }
 
-// onExit notes that a child ended, and plans its restart when supervising.
+// onExit handles the exit of a child, and plans its restart while supervising.
 func (s *supervisor) onExit(p *process) {
 	if s.running[p.id] != p {
-		return // another one took its place already
+		return // it was replaced already
 	}
 	delete(s.running, p.id)
 	next := "it stays down: `holdfast dev start` starts it again"
@@ -171,14 +170,14 @@ func (s *supervisor) onExit(p *process) {
 	}
 }
 
-// maxSuppressed is how many repetitions of the same exit of a child are left out before the next is reported.
+// maxSuppressed is how many repetitions of a child's exit are suppressed before one is reported again.
 const maxSuppressed = 30
 
-// minLifetime is that of a child that cannot start.
+// minLifetime is the lifetime below which a child counts as unable to start.
 const minLifetime = 5 * time.Second
 
-// reportEnd reports how a child exited and what comes next. The reports of a
-// child that keeps exiting in one way are rate-limited.
+// reportEnd reports how a child exited and what happens next. Repeated exits of the same kind are
+// rate-limited.
 func (s *supervisor) reportEnd(p *process, next string) {
 	text := fmt.Sprintf("%s; %s%s", exitText(p.err), next, s.lastLogLine(p))
 	last := s.endNotices[p.id]
@@ -191,7 +190,7 @@ func (s *supervisor) reportEnd(p *process, next string) {
 	s.endNotices[p.id] = last
 }
 
-// endNotice is the exit of a child that was last reported, and how often it was repeated since.
+// endNotice is a child's last reported exit, and how often it was repeated since.
 type endNotice struct {
 	text    string
 	repeats int
@@ -204,8 +203,8 @@ func exitText(err error) string {
 	return err.Error()
 }
 
-// lastLogLine is the last line that a child logged, or where it panicked; nothing
-// for one that was killed.
+// lastLogLine returns the last line that a child logged, or the line of its panic; nothing for one that
+// was killed.
 func (s *supervisor) lastLogLine(p *process) string {
 	file, err := os.Open(s.layout.log(p.id))
 	if err != nil || p.killed() {
@@ -220,7 +219,7 @@ func (s *supervisor) lastLogLine(p *process) string {
 	lines := strings.Split(strings.TrimSpace(string(tail)), "\n")
 	last := lines[len(lines)-1]
 	if at := slices.IndexFunc(lines, isPanic); at >= 0 {
-		last = lines[at] // what follows is where it was
+		last = lines[at] // the stack trace follows
 	}
 	return "; its log ends with: " + last
 }
@@ -239,7 +238,7 @@ func isPanic(line string) bool {
 
 func (s *supervisor) restart(id string) {
 	if s.running[id] != nil {
-		return // someone was faster
+		return // it runs already
 	}
 	err := s.spawn(id)
 	if err == nil {
@@ -250,8 +249,8 @@ func (s *supervisor) restart(id string) {
 	}
 }
 
-// handleStart starts the child that somebody asked for. One that was killed a moment
-// ago may not have been reaped yet.
+// handleStart starts a requested child. A child that was killed a moment ago may not have been reaped
+// yet.
 func (s *supervisor) handleStart(r request) {
 	if !slices.Contains(s.order, r.id) {
 		r.answer <- fmt.Errorf("there is no %q here; there are %s", r.id, strings.Join(s.order, ", "))
@@ -273,14 +272,14 @@ func (s *supervisor) handleStart(r request) {
 	r.answer <- err
 }
 
-// stopAll ends nodes first, which still report to the controllers.
+// stopAll stops the nodes first, because they still send reports to the controllers.
 func (s *supervisor) stopAll() error {
 	s.stop("n")
 	s.stop("c")
 	return s.writeClusterFile()
 }
 
-// stop asks the children of one sort to stop, waits, and kills those that do not.
+// stop stops the children whose id has the prefix: it signals them, waits, and kills those that do not exit.
 func (s *supervisor) stop(prefix string) {
 	var signalled []*process
 	for id, p := range s.running {

@@ -11,16 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The exit codes that scripts rely on.
+// The exit codes; scripts rely on them.
 const (
-	OK          = 0 // it is done
-	Refused     = 1 // the answer is no
-	Usage       = 2 // the command line, a configuration or a file that it names is wrong
-	Unavailable = 3 // no quorum, nobody there, not now
+	OK          = 0 // done
+	Refused     = 1 // refused, or the answer is no: a check found something, a step is blocked
+	Usage       = 2 // wrong command line, configuration, or a file that they name
+	Unavailable = 3 // may succeed later: no quorum, no answer, busy
 )
 
-// Error is an error with an exit code. A silent one has printed all there is on
-// standard output.
+// Error is an error with an exit code. A silent one prints nothing: the command has printed everything
+// on standard output.
 type Error struct {
 	Code   int
 	Err    error
@@ -29,7 +29,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap is the error inside.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Wrap gives an error a code; nil stays nil.
@@ -40,23 +40,23 @@ func Wrap(code int, err error) error {
 	return &Error{Code: code, Err: err}
 }
 
-// Usagef is an error in how the command was called.
+// Usagef returns an error in how the command was called.
 func Usagef(format string, args ...any) error { return Wrap(Usage, fmt.Errorf(format, args...)) }
 
-// Refusedf is a refusal.
+// Refusedf returns a refusal.
 func Refusedf(format string, args ...any) error { return Wrap(Refused, fmt.Errorf(format, args...)) }
 
-// Unavailablef is for what may succeed later.
+// Unavailablef returns an error for what may succeed later.
 func Unavailablef(format string, args ...any) error {
 	return Wrap(Unavailable, fmt.Errorf(format, args...))
 }
 
-// Silent ends with a code and no message.
+// Silent returns an error with a code and without a message.
 func Silent(code int) error {
 	return &Error{Code: code, Err: fmt.Errorf("exit code %d", code), Silent: true}
 }
 
-// Code is the exit code of an error: its own, or what its gRPC code stands for.
+// Code returns the exit code of an error: its own, or the one that its gRPC code maps to.
 func Code(err error) int {
 	var e *Error
 	switch {
@@ -75,7 +75,7 @@ func Code(err error) int {
 	}
 }
 
-// Line is the one line that reports the error, empty for none and for silent ones.
+// Line returns the line that reports the error, empty for nil and for silent errors.
 func Line(err error) string {
 	if err == nil {
 		return ""

@@ -1,5 +1,5 @@
-// Command holdfast is a storage control plane whose memory is a replicated log:
-// its daemons, the developer's cluster and the operators' commands in one binary.
+// Command holdfast is a storage control plane on a replicated log: its daemons, the developer's cluster
+// and the commands for operators in one binary.
 package main
 
 import (

@@ -24,9 +24,8 @@ func main() {
 	)...)
 }
 
-// uncheckedErrors leaves out what cannot be acted on: closing what was read or is
-// being given up, and telling a terminal. What was written is synced first, and
-// the sync's error is checked.
+// uncheckedErrors is errcheck without errors on which nothing can be done: closing a file that was read
+// or is discarded, and printing to a terminal. Written files are synced first, and that error is checked.
 func uncheckedErrors() *analysis.Analyzer {
 	errcheck.DefaultExcludedSymbols = append(errcheck.DefaultExcludedSymbols,
 		"(io.Closer).Close", "(*os.File).Close", "(net.Listener).Close", "(net.Conn).Close",

@@ -59,8 +59,8 @@ func openComponents(o *options, log *slog.Logger) (*components, error) {
 	return p, nil
 }
 
-// openIdentity locks the data folder first: of two processes on one folder each would undo
-// the other's work.
+// openIdentity locks the data directory first: two processes on one data directory would undo each other's
+// work.
 func (p *components) openIdentity(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return exit.Usagef("make the data folder: %w; choose another with --data-dir", err)
@@ -87,7 +87,7 @@ func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner 
 	return nil
 }
 
-// openFreezer keeps the records of freezes in the data folder, never on
+// openFreezer keeps the records of freezes in the data directory, never on
 // a volume (S19). The thaw process runs this same build, also after an upgrade replaced its file.
 func (p *components) openFreezer(dir string) (err error) {
 	p.freezer, err = freeze.New(freeze.Config{

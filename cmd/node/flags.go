@@ -153,7 +153,7 @@ var units = []struct {
 	factor float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
 
-// Set is pflag.Value's.
+// Set implements pflag.Value.
 func (b *bytesFlag) Set(text string) error {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(text, u.suffix)
@@ -172,5 +172,5 @@ func (b *bytesFlag) Set(text string) error {
 
 func (b *bytesFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
 
-// Type is pflag.Value's.
+// Type implements pflag.Value.
 func (b *bytesFlag) Type() string { return "bytes" }

@@ -41,7 +41,7 @@ func newMeteredFreezer(f executor.Freezer, registry prometheus.Registerer) (*met
 	return m, nil
 }
 
-// Freeze is executor.Freezer's.
+// Freeze implements executor.Freezer.
 func (m *meteredFreezer) Freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
 	active, err := m.Freezer.Freeze(ctx, id, path, until)
 	if err != nil {
@@ -57,7 +57,7 @@ type meteredFreeze struct {
 	once    sync.Once
 }
 
-// Thaw is executor.Freeze's.
+// Thaw implements executor.Freeze.
 func (f *meteredFreeze) Thaw(ctx context.Context) error {
 	err := f.Freeze.Thaw(ctx)
 	if err == nil {

@@ -115,8 +115,8 @@ func (p *components) openPools(o *options, runner *run.Runner) error {
 	return nil
 }
 
-// openFolderPool opens the pool whose id the host remembers for the folder. Only a folder without
-// one may become a new pool: an unmounted pool is an empty folder too (S12). With image a new
+// openFolderPool opens the pool whose id the host remembers for the directory. Only a directory without
+// an id may become a new pool: an unmounted pool is an empty directory too (S12). With image a new
 // pool may get a filesystem image of its own.
 func (p *components) openFolderPool(dir string, runner *run.Runner, image bool) error {
 	known := p.host.PoolAt(dir)

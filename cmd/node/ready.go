@@ -24,7 +24,7 @@ func (n *node) ready() error {
 	return n.client.Err()
 }
 
-// checkPoolFolder fails when the pool's folder of volumes is missing, as when its filesystem is not mounted.
+// checkPoolFolder fails when the pool's directory of volumes is missing, as when its filesystem is not mounted.
 func checkPoolFolder(pool string) error {
 	path := filepath.Join(pool, "volumes")
 	info, err := os.Stat(path)

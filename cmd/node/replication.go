@@ -100,8 +100,8 @@ func (n *node) serveFencePeer(ctx context.Context) error {
 	return n.fencePeer.Serve(ctx)
 }
 
-// reboot is the last resort when a replica that lost cannot be taken down (S9). Filesystems
-// are not synced: the replica's pending writes are to be discarded.
+// reboot is the last resort when a former primary's replica cannot be torn down (S9). Filesystems
+// are not synced: the replica's pending writes must be discarded.
 func reboot(log *slog.Logger) {
 	log.Error("rebooting: a replica that lost could not be taken down")
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART); err != nil {

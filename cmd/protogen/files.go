@@ -30,8 +30,8 @@ func find(root, suffix string) ([]string, error) {
 	return found, err
 }
 
-// differing lists what is not on disk as it was generated: changed, missing, or left over
-// from a .proto file that is gone.
+// differing lists the generated files that differ from the disk: changed, missing, or left over from a
+// deleted .proto file.
 func differing(root string, generated map[string][]byte) ([]string, error) {
 	present, err := find(root, suffix)
 	if err != nil {
@@ -56,7 +56,7 @@ func differing(root string, generated map[string][]byte) ([]string, error) {
 	return stale, nil
 }
 
-// write brings the files named to what was generated, and removes those that were not.
+// write writes the named files as generated, and removes those that are not generated any more.
 func write(root string, stale []string, generated map[string][]byte) error {
 	for _, path := range stale {
 		file := filepath.Join(root, path)

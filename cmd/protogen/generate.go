@@ -60,7 +60,7 @@ func compile(ctx context.Context, root string, sources []string) (*pluginpb.Code
 	}, nil
 }
 
-// withImports puts each file behind those it imports, as plugins expect them.
+// withImports orders files after those they import, as plugins require.
 func withImports(files linker.Files) []*descriptorpb.FileDescriptorProto {
 	var all []*descriptorpb.FileDescriptorProto
 	seen := map[string]bool{}
@@ -81,7 +81,7 @@ func withImports(files linker.Files) []*descriptorpb.FileDescriptorProto {
 	return all
 }
 
-// ask runs a plugin, which reads its request from stdin and answers on stdout.
+// ask runs a plugin, which reads its request from stdin and writes its response to stdout.
 func ask(ctx context.Context, root, plugin string, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
 	in, err := proto.Marshal(request)
 	if err != nil {

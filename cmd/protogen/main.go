@@ -1,4 +1,4 @@
-// Command protogen makes the Go code of the module's .proto files, in the folders of those:
+// Command protogen generates the Go code of the module's .proto files, in their directories:
 //
 //	go run ./cmd/protogen         writes what differs
 //	go run ./cmd/protogen -check  changes no file, and fails if one differs
@@ -49,7 +49,7 @@ func run(ctx context.Context, check bool) error {
 	return write(root, stale, generated)
 }
 
-// moduleRoot asks go, so that protogen works from every folder of the module.
+// moduleRoot finds the module's root with the go command, so that protogen works in every directory of the module.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	file := strings.TrimSpace(string(out))

@@ -11,20 +11,20 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Poller asks all members which sessions they have; *session.Members does.
+// Poller polls all members for their sessions; *session.Members implements it.
 type Poller interface {
 	Poll(ctx context.Context, withTelemetry bool) (*session.PollReplies, error)
 }
 
 // Member is the Raft member that a monitor runs beside.
 type Member interface {
-	// Propose has a command applied, wherever the leader is, and returns once it is
-	// applied here too. A rejection comes back as error *fsm.Rejection; every other
-	// error means: try again.
+	// Propose returns when a command is applied by the leader, wherever it is, and by this member.
+	// A rejection is an error of type *fsm.Rejection; after any other error the caller
+	// may retry.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
 	// View calls fn with this member's applied state, which may lag.
 	View(fn func(*fsm.State) error) error
-	// Fork is a copy of this member's applied state, for long work: no lock is held.
+	// Fork returns a copy of this member's applied state, for long work without a lock.
 	Fork() (*fsm.State, error)
 	// Leading tells whether this member leads, and in which term.
 	Leading() (term uint64, leading bool)
@@ -41,10 +41,10 @@ type MonitorConfig struct {
 	// Interval is between two polls, and bounds each: 1 s.
 	Interval time.Duration
 	// ReplaceAfter is how long a replicated volume may have too few replicas before it gets
-	// another one; 0: for ever.
+	// another one; 0: it never gets one.
 	ReplaceAfter time.Duration
-	// KeptRetention is how long the data of a replica that lost a split brain is kept after all
-	// replicas of its volume were up to date; 0: for ever.
+	// KeptRetention is how long a kept copy stays after all replicas of its volume were up to
+	// date; 0: permanently.
 	KeptRetention time.Duration
 	// OnClockSkew is called on a leader whose clock is over MaxClockSkew from the members'
 	// median (S27), at every poll while it is. Nil: only logged.

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// testCandidates are p0, p1, ... with falling room, each in a zone of its number modulo 2.
+// testCandidates are p0, p1, ... with decreasing free space, each in a zone of its number modulo 2.
 func testCandidates(n int) []poolCandidate {
 	var all []poolCandidate
 	for i := range n {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// hostKey is a node by its name and the id of its host: several hosts may claim one name.
+// hostKey is a node's id with the id of its host: several hosts may claim one node id.
 type hostKey struct {
 	node fsm.NodeID
 	host fsm.HostID
@@ -72,8 +72,8 @@ func (c *pollClock) advance(x pollResult) (elapsed time.Duration, restarted bool
 	return max(elapsed, 0), restarted
 }
 
-// stillCounts tells whether what was counted still counts. A leader has a majority that
-// follows it, whoever answers; a follower needs one that answers.
+// stillCounts tells whether the time counted so far still counts. A leader has a majority that
+// follows it, whichever members answer; a follower needs answers of a majority.
 func (c *pollClock) stillCounts(x pollResult) bool {
 	return x.hasMajority() || x.leading && x.term == c.term
 }

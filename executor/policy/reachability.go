@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// proposeReachability has the changes recorded. What fails is proposed again after the next poll.
+// proposeReachability proposes the changes. One that fails is proposed again after the next poll.
 func (m *Monitor) proposeReachability(ctx context.Context, changes []reachabilityChange) {
 	ctx, cancel := context.WithTimeout(ctx, 2*m.Interval)
 	defer cancel()

@@ -24,7 +24,7 @@ const (
 //
 // Only time that one leader observed between two polls counts.
 type replicaReplacer struct {
-	replaceAfter time.Duration // --replace-after; 0: off
+	replaceAfter time.Duration // --replace-after; 0: replicas are not replaced
 	clock        pollClock
 	missing      map[fsm.VolumeID]missingReplica
 }

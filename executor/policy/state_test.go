@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// testState is a Raft member that commits alone: the real state, without listeners.
+// testState is a cluster of one member with the real state, without listeners.
 type testState struct {
 	t         *testing.T
 	mu        sync.Mutex

@@ -9,21 +9,21 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Member is what this package asks of the Raft member it runs beside.
+// Member is what this package needs of its controller's Raft member.
 type Member interface {
-	// Propose has a command applied, wherever the leader is, and returns once it is
-	// applied here too. A rejection comes back as error *fsm.Rejection beside the
-	// outcome, or in the outcome alone; every other error means: try again.
+	// Propose returns when a command is applied by the leader, wherever it is, and by this member.
+	// A rejection is an error of type *fsm.Rejection beside the outcome, or in the outcome alone;
+	// after any other error the caller may retry.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
 	// View calls fn with this member's applied state, which may lag.
 	View(fn func(*fsm.State) error) error
-	// Fork is a copy of this member's applied state, for long work: no lock is held.
+	// Fork returns a copy of this member's applied state, for long work without a lock.
 	Fork() (*fsm.State, error)
 	// WaitIndex returns when this member has applied the index.
 	WaitIndex(ctx context.Context, index uint64) error
-	// WatchNode begins a watch of a node's volumes, its snapshots and its own record.
-	// wake gets a value when there are changes to take; take returns and forgets
-	// what changed, all means that everything may have changed; stop ends the watch.
+	// WatchNode begins a watch of a node's volumes, its snapshots and its own record. wake gets a
+	// value when there are changes to take; take returns the changes since the last call, and all
+	// when everything may have changed; stop ends the watch.
 	WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() (changes []fsm.Change, all bool), stop func())
 	// Ready is nil when this member can serve: it knows a leader and is not far behind.
 	Ready() error

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Propose has one of the host's own commands applied. A rejection is no error:
-// it is in the outcome.
+// Propose applies one of the host's own commands. A rejection is no error: it is in the
+// outcome.
 func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
 	node, err := callingNode(ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ func (s *Server) Sessions() int {
 	return len(s.sessions)
 }
 
-// Close ends all sessions and takes no new ones: hosts go to another controller.
+// Close ends all sessions and accepts no new ones: hosts connect to another controller.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

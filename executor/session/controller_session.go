@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Attach is one session, from its first message to its end.
+// Attach serves one session, from its first message to its end.
 func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 	node, err := callingNode(stream.Context())
 	if err != nil {
@@ -145,8 +145,8 @@ func clusterEpoch(c fsm.Cluster) fsm.Epoch {
 	return fsm.Epoch{Incarnation: c.Incarnation, Index: c.Index}
 }
 
-// register has the host recorded. It is proposed for every session: it also records
-// the host as reachable, and is refused when another host has the name (S17).
+// register proposes the host's registration. It is proposed for every session: it also records
+// the host as reachable, and is rejected when another host has the node's id (S17).
 func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.RegisterNode) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timing.registerTimeout)
 	defer cancel()

@@ -1,14 +1,13 @@
-// Package session is the protocol between hosts and controllers, both ends: files host_* and
-// controller_*. Package policy decides what follows from who is connected.
+// Package session is the protocol between hosts and controllers, both ends: host_* and controller_*
+// files. What the leader decides from the sessions is in package policy.
 //
-// A host keeps one session, a gRPC stream, with any one controller. It sends its identity and
-// its acted epoch, the highest epoch of desired state that it acted on. The controller waits until
-// its member has applied as much (S14) and has the host registered in the log. From then on it
-// sends the desired state of the host's volumes and snapshots: first all of it, then the
-// changes. Desired state is only read from applied entries, and carries the epoch at which it
-// holds. The host sends telemetry of its pools, answers queries for its inventory, and proposes
-// its own commands: StageVolume, PublishTarget, Report, and for replicas AttachReplica,
-// SetPrimary, Outdate, KeepReplica.
+// A host keeps a session, one gRPC stream, with any one controller. Its first message has its
+// registration and the highest epoch that it acted on. The controller waits until its member has applied
+// that epoch (S14), proposes the registration, and from then on sends the desired state of the host's
+// volumes and snapshots: all of it first, then what changed. Desired state comes only from applied
+// entries and carries the epoch at which it holds. The host sends telemetry of its pools, answers
+// queries for its inventory, and proposes its own commands: StageVolume, PublishTarget, Report, and for
+// replicas AttachReplica, SetPrimary, Outdate, KeepReplica.
 //
 // A controller sends the cluster's feature level in the session's header, before the host sends
 // its identity, and with every update. A host sends and proposes only what that level

@@ -29,10 +29,10 @@ func (u *unavailableError) Unwrap() error { return u.err }
 // Unavailable tells callers that a retry may succeed.
 func (u *unavailableError) Unavailable() bool { return true }
 
-// Propose has one of this host's commands applied, through whichever controller
-// can. A rejection is an error of type *fsm.Rejection beside the outcome; there is no
-// outcome when the command is above the cluster's feature level. Without
-// a quorum it fails after ProposeTimeout with an error that has Unavailable() bool.
+// Propose applies one of this host's commands, through whichever controller can. A rejection is an
+// error of type *fsm.Rejection beside the outcome; there is no outcome when the command is above the
+// cluster's feature level. Without a quorum it fails after ProposeTimeout with an error that has
+// Unavailable() bool.
 //
 // A caller that sets the command's request id may retry the same command after such
 // an error: it is applied once, and the retry gets the outcome of that (S4, S7).
