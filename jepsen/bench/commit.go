@@ -22,11 +22,11 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// benchHost is a host without a process: volumes placed on it stay Creating, so
-// that what is measured is the log and the state and no disk work.
+// benchHost is a host without a process: volumes placed on it stay Creating, so that a benchmark
+// measures the log and the state and no disk work.
 const benchHost = "bench"
 
-// ports are the addresses that `holdfast dev` keeps in its directory.
+// ports reads the ports that `holdfast dev` keeps in its directory.
 func ports(dir string) (map[string]map[string]int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
 	if err != nil {
@@ -38,30 +38,30 @@ func ports(dir string) (map[string]map[string]int, error) {
 	return s.Ports, json.Unmarshal(text, &s)
 }
 
-// credentialsOf are a controller's, as `holdfast dev` issued them.
+// credentialsOf returns a controller's credentials, as `holdfast dev` issued them.
 func credentialsOf(dir, id string) (*pki.Credentials, pki.Files, error) {
 	files := pki.FilesIn(filepath.Join(dir, "pki", "controller-"+id), pki.Controller, id)
 	creds, err := pki.Load(files)
 	return creds, files, err
 }
 
-// dial connects to a Member service whose connections name nobody.
+// dial connects to a Member service, without a target member.
 func dial(creds *pki.Credentials, address string) (raftpb.MemberClient, func(), error) {
 	return dialWith(credentials.NewTLS(creds.Client(pki.Controller)), address)
 }
 
-// newCommand is a fresh command by an actor.
+// newCommand returns a new command by an actor.
 func newCommand(actor string) *fsmpb.Command {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	return &fsmpb.Command{RequestId: id, Actor: actor, ProposedIndex: lastSeenIndex.Load()}
 }
 
-// lastSeenIndex is the newest log index that this program has seen: what is proposed with
-// one far behind is refused as too old.
+// lastSeenIndex is the newest log index that this program has received: a command proposed with an
+// index far behind it is rejected as too old.
 var lastSeenIndex atomic.Uint64
 
-// registerHost makes benchHost known.
+// registerHost registers benchHost.
 func registerHost(ctx context.Context, m raftpb.MemberClient) error {
 	cmd := newCommand("node/" + benchHost)
 	cmd.Body = hostRegistration()
@@ -103,7 +103,7 @@ func createVolume() *fsmpb.Command {
 	return cmd
 }
 
-// idleCommand is a command that changes nothing: it commits, that is all.
+// idleCommand is a command that changes nothing; it is only committed.
 func idleCommand() *fsmpb.Command {
 	cmd := newCommand("controller/bench")
 	cmd.Body = &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: "hf-00000000-0000-4000-8000-000000000000"}}
@@ -125,7 +125,7 @@ func propose(ctx context.Context, m raftpb.MemberClient, cmd *fsmpb.Command) err
 	return nil
 }
 
-// leaderOf asks all until one says it leads.
+// leaderOf asks all members until one answers that it leads.
 func leaderOf(ctx context.Context, members []raftpb.MemberClient) (int, error) {
 	for ctx.Err() == nil {
 		for i, m := range members {

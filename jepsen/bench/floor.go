@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floorVolume is a volume of the floor: what is left to undo.
+// floorVolume is a volume made by floorSteps, with what close must undo.
 type floorVolume struct {
 	image, device, target string
 	loop                  *os.File
 }
 
-// floorSteps makes and mounts an ext4 volume with system calls and mkfs alone: the
-// least that any driver must do on this machine.
+// floorSteps makes and mounts an ext4 volume with system calls and mkfs alone: the lower bound for any
+// driver on this machine.
 func floorSteps(dir, name string, size int64) (m floorVolume, err error) {
 	m = floorVolume{image: filepath.Join(dir, name+".img"), target: filepath.Join(dir, name)}
 	image, err := os.OpenFile(m.image, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -79,7 +79,7 @@ func mkfs(device string) error {
 	return nil
 }
 
-// close leaves nothing behind, whatever was done.
+// close undoes everything, however far the steps came.
 func (m floorVolume) close() {
 	_ = unix.Unmount(m.target, 0)
 	if m.loop != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// What the Raft listener's protocols are called; package raftnode says what they are for.
+// The ALPN names of the Raft listener's protocols; package raftnode documents them.
 const (
 	protoMember = "holdfast-member/2"
 	protoJoin   = "holdfast-join/2"
 )
 
-// dialMember connects to the Member service of the controller at an address, and names it
-// as its peers do (S68).
+// dialMember connects to the Member service of the controller at an address, with that controller as
+// the connection's target, as its peers do (S68).
 func dialMember(ctx context.Context, creds *pki.Credentials, address string) (raftpb.MemberClient, func(), error) {
 	visit, leave, err := dialWith(memberCredentials{creds: creds}, address)
 	if err != nil {
@@ -48,8 +48,8 @@ func dialWith(creds credentials.TransportCredentials, address string) (raftpb.Me
 	return raftpb.NewMemberClient(conn), func() { _ = conn.Close() }, nil
 }
 
-// memberCredentials is gRPC's credentials for connections to one member; without a target to
-// whoever is there, who answers Status.
+// memberCredentials are gRPC's credentials for connections to one member; without a target they connect
+// to any member at the address, which then answers Status only.
 type memberCredentials struct {
 	creds  *pki.Credentials
 	target *raftpb.Target
@@ -73,7 +73,7 @@ func (m memberCredentials) ClientHandshake(ctx context.Context, _ string, raw ne
 	return conn, info, nil
 }
 
-// name sends the name of the server that is meant, behind its length, and reads whether it is there.
+// name sends the target's name, prefixed by its length, and reads whether the server accepts it.
 func (m memberCredentials) name(conn io.ReadWriter) error {
 	frame, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 2), m.target)
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package check judges what a cluster answered: it keeps the history of calls on
-// one clock and asks porcupine whether some order of them explains every answer.
+// Package check verifies a cluster's answers: it records the history of calls on one clock and asks
+// porcupine whether some order of the calls explains every answer.
 package check

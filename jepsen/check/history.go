@@ -32,10 +32,10 @@ type History struct {
 	calls []Call
 }
 
-// NewHistory is an empty history that begins now.
+// NewHistory returns an empty history that begins now.
 func NewHistory() *History { return &History{start: time.Now()} }
 
-// Do does one call and keeps it with its answer.
+// Do does one call and records it with its answer.
 func (h *History) Do(client int, in model.Input, call func() model.Output) model.Output {
 	begin := time.Since(h.start).Nanoseconds()
 	out := call()
@@ -46,14 +46,14 @@ func (h *History) Do(client int, in model.Input, call func() model.Output) model
 	return out
 }
 
-// Calls is a copy of what was kept.
+// Calls returns a copy of the recorded calls.
 func (h *History) Calls() []Call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]Call(nil), h.calls...)
 }
 
-// Count is how many calls ended with each outcome.
+// Count returns how many calls ended with each outcome.
 func (h *History) Count() map[model.Outcome]int {
 	n := map[model.Outcome]int{}
 	for _, c := range h.Calls() {
@@ -62,9 +62,9 @@ func (h *History) Count() map[model.Outcome]int {
 	return n
 }
 
-// Linearizable answers an error that names a volume's name unless some order of
-// the calls explains every answer. Not to know within the time is an error too.
-// On an error the calls on that name and a picture of them are left in the directory.
+// Linearizable returns an error that contains a volume's name unless some order of the calls explains
+// every answer. An undecided check within the time is an error too. On an error the calls on that name
+// and a visualization are written to the directory.
 func Linearizable(calls []Call, within time.Duration, folder string) error {
 	m := model.Registry()
 	end := time.Now().Add(within)
@@ -92,8 +92,7 @@ func nameOf(calls []Call, name string) []Call {
 	return of
 }
 
-// operations leaves out reads without an answer, and lets calls of unknown
-// outcome last for ever.
+// operations leaves out reads without an answer, and gives calls of unknown outcome no end.
 func operations(calls []Call) []porcupine.Operation {
 	var ops []porcupine.Operation
 	for _, c := range calls {
@@ -109,7 +108,7 @@ func operations(calls []Call) []porcupine.Operation {
 	return ops
 }
 
-// writeVisualization writes what a person needs to understand a failure, and answers where.
+// writeVisualization writes what is needed to understand a failure, and returns its path.
 func writeVisualization(m porcupine.Model, info porcupine.LinearizationInfo, calls []Call, folder string) string {
 	if folder == "" {
 		return "not kept"

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// mountedVolume is a volume with what was written to it.
+// mountedVolume is a volume in use, with the data that was written to it.
 type mountedVolume struct {
 	*harness.Volume
 	data []byte
@@ -31,7 +31,7 @@ func (u *mountedVolume) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// path is where the data goes: a file, or the device itself.
+// path returns where the data is written: a file, or the device itself.
 func (u *mountedVolume) path() string {
 	if u.Block {
 		return u.Target

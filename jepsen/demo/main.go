@@ -1,6 +1,5 @@
-// Command demo shows a cluster that loses its leader in the middle
-// of its work, on real processes, loop devices, filesystems and mounts. It ends
-// with an error when anything does not hold.
+// Command demo shows a cluster that loses its leader in the middle of its work, with real processes, loop
+// devices, filesystems and mounts. It fails when a step's expectation does not hold.
 package main
 
 import (

@@ -22,10 +22,10 @@ type demo struct {
 	staged     []*mountedVolume           // the volumes that are in use, with what was written to them
 	volumes    map[string]*harness.Volume // every volume, by name
 
-	snapshot string // the id of the one that is taken
+	snapshot string // the id of the snapshot
 }
 
-// step is one part of the demo; it fails when what its title says does not hold.
+// step is one step of the demo; it fails when what its title says does not hold.
 type step struct {
 	title string
 	run   func(context.Context) error

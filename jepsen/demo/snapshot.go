@@ -16,10 +16,10 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// writeJournal is a file that a writer goes on writing to, an entry after the other, each synced.
+// writeJournal is a file to which a writer appends entries, each synced.
 type writeJournal struct {
 	path    string
-	entries atomic.Int64 // that are on the disk
+	entries atomic.Int64 // entries that are synced
 	stop    chan struct{}
 	done    chan error
 }
@@ -51,7 +51,7 @@ func (d *writeJournal) write() error {
 	}
 }
 
-// end stops the writer and answers what it wrote.
+// end stops the writer and returns what it wrote.
 func (d *writeJournal) end() ([]byte, error) {
 	close(d.stop)
 	if err := <-d.done; err != nil {
@@ -60,7 +60,7 @@ func (d *writeJournal) end() ([]byte, error) {
 	return os.ReadFile(d.path)
 }
 
-// restore takes a snapshot of a mounted volume under a writer and makes a volume of it.
+// restore takes a snapshot of a mounted volume while it is written to, and creates a volume from it.
 func (s *demo) restore(ctx context.Context) error {
 	source := s.staged[0]
 	d := startWriteJournal(filepath.Join(source.Target, "diary"))
@@ -83,7 +83,7 @@ func (s *demo) restore(ctx context.Context) error {
 	return s.compare(restored, whole, before, after)
 }
 
-// takeSnapshot has a snapshot made; the same name is the same snapshot.
+// takeSnapshot takes a snapshot; it is repeated with the same name, which is the same snapshot.
 func (s *demo) takeSnapshot(ctx context.Context, of *mountedVolume, name string) error {
 	for range 2 {
 		c, err := s.controller(ctx)
@@ -111,7 +111,7 @@ func (s *demo) controller(ctx context.Context) (csi.ControllerClient, error) {
 	return s.cluster.Controller(leader)
 }
 
-// fromSnapshot makes a volume of twice the size and brings it up.
+// fromSnapshot creates a volume of twice the size from the snapshot, and mounts it.
 func (s *demo) fromSnapshot(ctx context.Context, source *mountedVolume) (*mountedVolume, error) {
 	c, err := s.controller(ctx)
 	if err != nil {
@@ -138,7 +138,8 @@ func (s *demo) fromSnapshot(ctx context.Context, source *mountedVolume) (*mounte
 	return u, err
 }
 
-// compare: the data is as written, and the journal ends at one instant of the snapshot.
+// compare checks that the data is unchanged, and that the restored journal is a prefix of the whole one:
+// before and after are the entries that were synced when the snapshot began and ended.
 func (s *demo) compare(restored *mountedVolume, whole []byte, before, after int64) error {
 	if err := restored.verify(); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (s *demo) compare(restored *mountedVolume, whole []byte, before, after int6
 	return nil
 }
 
-// expand doubles a mounted xfs.
+// expand doubles the size of a mounted xfs.
 func (s *demo) expand(ctx context.Context) error {
 	u := s.staged[1]
 	before, err := filesystemSize(u.Target)
@@ -192,7 +193,7 @@ func (s *demo) expand(ctx context.Context) error {
 	return u.verify()
 }
 
-// filesystemSize is in bytes.
+// filesystemSize returns the size of a filesystem in bytes.
 func filesystemSize(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

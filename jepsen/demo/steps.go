@@ -45,7 +45,7 @@ func (s *demo) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// volumeSpecs are the volumes that will be in use.
+// volumeSpecs are the volumes that the demo uses.
 var volumeSpecs = []harness.Spec{
 	{Name: "documents", Size: 64 * harness.Mi, FSType: "ext4"},
 	{Name: "archive", Size: 320 * harness.Mi, FSType: "xfs"},
@@ -88,7 +88,7 @@ func (s *demo) stageAndMount(ctx context.Context) error {
 	return nil
 }
 
-// burst creates many volumes and kills the leader when a third of them is there.
+// burst creates many volumes and kills the leader when a third of them exists.
 func (s *demo) burst(ctx context.Context) error {
 	leader, err := s.cluster.Leader(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *demo) checkOwners(ctx context.Context) error {
 	return nil
 }
 
-// volumeSpec asks for a volume that is there.
+// volumeSpec returns the spec of an existing volume.
 func volumeSpec(v *harness.Volume) harness.Spec {
 	return harness.Spec{Name: v.Name, Size: v.Size, FSType: v.FSType, Block: v.Block}
 }
@@ -245,7 +245,7 @@ func (s *demo) audit(ctx context.Context) error {
 	return nil
 }
 
-// deleteSnapshot: it outlived its source.
+// deleteSnapshot deletes the snapshot, whose source volume is deleted already.
 func (s *demo) deleteSnapshot(ctx context.Context) error {
 	c, err := s.controller(ctx)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// lines are the connections to the agent of one run of a guest. They end with the run:
-// a guest without power closes none.
+// agentConns are the connections to the agent of one run of a guest. They are closed when the run ends,
+// because a guest that loses its power closes none.
 type agentConns struct {
 	mu    sync.Mutex
 	open  map[net.Conn]bool
@@ -47,7 +47,7 @@ func (l *agentConns) closeAll() {
 	clear(l.open)
 }
 
-// agentConn is a connection that is forgotten when it is closed.
+// agentConn is a connection that removes itself from agentConns when it is closed.
 type agentConn struct {
 	net.Conn
 	owner *agentConns

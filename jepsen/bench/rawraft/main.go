@@ -1,6 +1,6 @@
-// Command rawraft is what the commit figures are compared with: hashicorp/raft
-// with a state machine that does nothing, behind the same gRPC service and the
-// same TLS as Holdfast. It keeps nothing safe; it is for `make bench` only.
+// Command rawraft is the baseline of the commit figures: hashicorp/raft with a state machine that does
+// nothing, behind the same gRPC service and the same TLS as Holdfast. It is not crash-safe; it is for
+// `make bench` only.
 package main
 
 import (

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// openStores are those of Holdfast without its wrappers.
+// openStores opens the stores that Holdfast uses, without Holdfast's wrappers.
 func openStores(o options) (raft.LogStore, raft.StableStore, error) {
 	if err := os.MkdirAll(filepath.Join(o.dir, "wal"), 0o700); err != nil {
 		return nil, nil, err
@@ -88,7 +88,7 @@ func (s *server) Propose(_ context.Context, req *raftpb.ProposeRequest) (*raftpb
 	return &raftpb.ProposeResponse{Outcome: &fsmpb.Outcome{Index: f.Index()}}, nil
 }
 
-// Status is who leads.
+// Status answers which member leads.
 func (s *server) Status(context.Context, *raftpb.StatusRequest) (*raftpb.StatusResponse, error) {
 	_, leader := s.raft.LeaderWithID()
 	return &raftpb.StatusResponse{Role: strings.ToLower(s.raft.State().String()), LeaderId: string(leader)}, nil

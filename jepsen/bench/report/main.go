@@ -1,6 +1,6 @@
-// Command report runs the project's benchmarks and prints one table: for each
-// figure the median of its runs, the least and the greatest, the goal, and
-// whether it is met. Ratios are of systems measured side by side in one run.
+// Command report runs the project's benchmarks and prints one table: for each figure the median, the
+// minimum and the maximum of its runs, the target, and whether it is met. Ratios are of systems measured
+// side by side in one run.
 package main
 
 import (
@@ -44,7 +44,7 @@ func measure(match *regexp.Regexp, raw bool) error {
 	return nil
 }
 
-// run executes one suite and takes in its metrics.
+// run runs one suite and adds its metrics to the results.
 func (s suite) run(results samples, raw bool) error {
 	args := []string{
 		"test", "-tags", "bench", "-run", "^$", "-bench", s.bench, "-benchtime", s.benchtime,
@@ -71,7 +71,7 @@ func (s suite) run(results samples, raw bool) error {
 // samples holds every value of a metric, keyed by "Benchmark metric".
 type samples map[string][]float64
 
-// parse takes in lines of the form `BenchmarkName-2  N  value unit  value unit`.
+// parse adds the metrics of lines of the form `BenchmarkName-2  N  value unit  value unit`.
 func (s samples) parse(r io.Reader) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)

@@ -26,7 +26,7 @@ var suites = []suite{
 	{"volumes", "./jepsen/bench", "CreateToMounted|HundredAtOnce", "1x", 3, "about a minute"},
 }
 
-// goal is one row of the table: a metric and what it must be.
+// goal is one row of the table: a metric and its limit.
 type goal struct {
 	id, title, key string
 	limit          float64
@@ -87,7 +87,7 @@ var goals = []goal{
 	{"P17", "100 CreateVolume at once / the floor's rate at 16 workers", "BenchmarkHundredAtOnce xFloor", 2.0, false, "x"},
 }
 
-// isInformative are figures without a goal: must is zero and the id is empty.
+// isInformative tells whether the figure has no target: must is zero and the id is empty.
 func (g goal) isInformative() bool { return g.id == "" }
 
 func printTable(out io.Writer, results samples) {

@@ -40,8 +40,8 @@ type Cluster struct {
 	lines []string // what dev printed on stdout since it was started
 }
 
-// Start starts a new cluster and returns when it said `ready`. After an error
-// nothing of it is left.
+// Start starts a new cluster and returns when it has printed `ready`. After an error nothing of it is
+// left.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	made, err := os.MkdirTemp("", "holdfast-")
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Cluster) Mounts() string { return filepath.Join(c.Base, "mnt") }
 // LogPath is the file with all that `dev` printed.
 func (c *Cluster) LogPath() string { return filepath.Join(c.Base, "dev.log") }
 
-// Resume starts a stopped cluster again, on the same data, and returns when it said `ready`.
+// Resume starts a stopped cluster again, on the same data, and returns when it has printed `ready`.
 func (c *Cluster) Resume(ctx context.Context) error {
 	if err := c.Launch(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (c *Cluster) devArgs() []string {
 	return append(args, c.opts.Flags...)
 }
 
-// follow keeps the lines of stdout and then the end of the process.
+// follow collects the lines of stdout, and sends the process's exit to done.
 func (c *Cluster) follow(dev *exec.Cmd, out io.Reader, done chan<- error) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		c.mu.Lock()
@@ -244,7 +244,7 @@ func (c *Cluster) ChildLog(id string) string {
 	return string(raw)
 }
 
-// Panics answers an error when a child's log contains a panic or a data race.
+// Panics returns an error when a child's log contains a panic or a data race.
 func (c *Cluster) Panics() error {
 	paths, err := filepath.Glob(filepath.Join(c.Dir, "log", "*.log"))
 	if err != nil {

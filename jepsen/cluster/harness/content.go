@@ -6,7 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// Snapshot takes a snapshot under a name, and answers its id.
+// Snapshot takes a snapshot with a name, and returns its id.
 func (co *CO) Snapshot(ctx context.Context, name string, of *Volume) (id string, err error) {
 	err = co.atController(ctx, "snapshot "+name, func(ctx context.Context, c csi.ControllerClient) error {
 		res, err := c.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: of.ID})
@@ -24,7 +24,7 @@ func (co *CO) DeleteSnapshot(ctx context.Context, id string) error {
 	})
 }
 
-// Restore has a volume made from a snapshot.
+// Restore creates a volume from a snapshot.
 func (co *CO) Restore(ctx context.Context, spec Spec, snapshot string) (*Volume, error) {
 	req := spec.CreateRequest()
 	req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
@@ -51,7 +51,7 @@ func (co *CO) Expand(ctx context.Context, v *Volume, size int64) error {
 	})
 }
 
-// Modify gives a volume other mutable parameters.
+// Modify sets a volume's mutable parameters.
 func (co *CO) Modify(ctx context.Context, v *Volume, parameters map[string]string) error {
 	return co.atController(ctx, "modify volume "+v.ID, func(ctx context.Context, c csi.ControllerClient) error {
 		_, err := c.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: v.ID, MutableParameters: parameters})
@@ -59,7 +59,7 @@ func (co *CO) Modify(ctx context.Context, v *Volume, parameters map[string]strin
 	})
 }
 
-// Group takes a snapshot of several volumes at one instant.
+// Group takes a group snapshot of several volumes.
 func (co *CO) Group(ctx context.Context, name string, of ...*Volume) (g *csi.VolumeGroupSnapshot, err error) {
 	req := &csi.CreateVolumeGroupSnapshotRequest{Name: name}
 	for _, v := range of {
@@ -85,7 +85,7 @@ func (co *CO) DeleteGroup(ctx context.Context, g *csi.VolumeGroupSnapshot) error
 	})
 }
 
-// atGroups repeats a call of the group service at one controller after the other.
+// atGroups repeats a call of the group service at one controller after another.
 func (co *CO) atGroups(ctx context.Context, what string, call func(context.Context, csi.GroupControllerClient) error) error {
 	l, err := co.Cluster.Layout()
 	if err != nil {

@@ -41,9 +41,8 @@ type Spec struct {
 	Node string
 }
 
-// CO calls CSI as a container orchestrator does: it repeats what answered
-// ABORTED, UNAVAILABLE or nothing in time, at the next controller, until it has
-// an answer or its patience is over.
+// CO calls CSI as a container orchestrator does: it repeats a call that was answered with ABORTED or
+// UNAVAILABLE, or not in time, at the next controller, until it has an answer or Timeout is over.
 type CO struct {
 	Cluster *Cluster
 	// Controllers are asked in turn; all of the cluster's when empty.
@@ -278,7 +277,7 @@ func (co *CO) PublishStageBind(ctx context.Context, v *Volume, node string) erro
 	return co.PublishTarget(ctx, v)
 }
 
-// UnbindUnstageUnpublish is Up backwards.
+// UnbindUnstageUnpublish undoes PublishStageBind.
 func (co *CO) UnbindUnstageUnpublish(ctx context.Context, v *Volume) error {
 	if err := co.UnpublishTarget(ctx, v); err != nil {
 		return err
@@ -297,7 +296,7 @@ func (co *CO) targetPath(v *Volume) string {
 	return filepath.Join(co.Cluster.Mounts(), "targets", v.ID, "mount")
 }
 
-// removeEmpty removes a directory that must be empty and no mount; one that is gone is fine.
+// removeEmpty removes a directory that must be empty and not a mount; a missing one is no error.
 func removeEmpty(path string) error {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return err

@@ -16,7 +16,7 @@ type permanentError struct{ err error }
 func (f permanentError) Error() string { return f.err.Error() }
 func (f permanentError) Unwrap() error { return f.err }
 
-// Permanent marks an error of a condition as one that waiting does not mend: the poll ends with it.
+// Permanent marks an error of a condition that waiting does not repair: the poll ends with it.
 func Permanent(err error) error { return permanentError{err} }
 
 // Poll asks for the condition until it holds, it answers a final error, or the

@@ -55,8 +55,8 @@ func runIn(ctx context.Context, dir, program string, args ...string) (string, er
 	return strings.TrimSpace(string(out)), err
 }
 
-// Install puts a copy of a build at a path, at once: what runs from that path goes on
-// with what it was started from, and what is started next is the new one.
+// Install puts a copy of a build at a path, atomically: a process that was started from that path is not
+// affected, and the next one started is the new build.
 func Install(build, path string) (err error) {
 	from, err := os.Open(build)
 	if err != nil {

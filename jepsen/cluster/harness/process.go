@@ -15,9 +15,9 @@ import (
 // ErrDead: the child is not running.
 var ErrDead = errors.New("the process is not running")
 
-// Signal sends a signal to a child, and answers which process it was. Before, it
-// looks that the process is one of this binary: a pid may have been given anew. After
-// SIGSTOP it waits until the process is stopped.
+// Signal sends a signal to a child, and returns its process id. It checks first that the process runs
+// this binary: the pid may belong to another process by now. After SIGSTOP it waits until the process
+// is stopped.
 func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 	l, err := c.Layout()
 	if err != nil {
@@ -36,10 +36,10 @@ func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 // stopTimeout is for what takes less than a millisecond on an idle machine.
 const stopTimeout = 20 * time.Second
 
-// isStopped reports whether no thread of a process executes any code of its own. The
-// signal is pending for one thread at first, and the others go on until that one runs:
-// on a busy machine they answer calls meanwhile. One that waits for a disk (D) stops
-// before it returns from the kernel. A process that is gone is stopped.
+// isStopped reports whether no thread of a process executes user code. The signal is pending for one
+// thread at first, and the other threads continue until that one handles it: on a busy machine they
+// answer calls meanwhile. A thread that waits for a disk (D) stops before it returns from the kernel.
+// A process that has exited counts as stopped.
 func isStopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, path := range threads {

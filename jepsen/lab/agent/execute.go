@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// killTimeout is how long a script that was killed may take to be dead.
+	// killTimeout is how long a killed script may take to exit.
 	killTimeout = 5 * time.Second
-	// maxOutputTail is how long what a program printed may take to be read after its end, when
-	// what it started holds its output open. A guest is stalled for a second at times.
+	// maxOutputTail is how long a program's output may take to be read after its exit, when one of its
+	// children holds the output open. A guest may be stalled for a second at times.
 	maxOutputTail = 2 * time.Second
 )
 
-// execute runs a script and answers what it prints while it does. The script is killed
-// with its group when its time is over or the caller is gone; the answer never waits for
-// a process that cannot be killed.
+// execute runs a script and streams its output. The script is killed with its process group at its
+// timeout or when the caller disconnects; the answer never waits for a process that cannot be killed.
 func execute(w http.ResponseWriter, r *http.Request) {
 	script, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -51,7 +50,7 @@ func execute(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(wire.Code, answer)
 }
 
-// delayedDone is closed a while after the context ended.
+// delayedDone returns a channel that is closed some time after the context ended.
 func delayedDone(ctx context.Context, more time.Duration) <-chan struct{} {
 	late := make(chan struct{})
 	context.AfterFunc(ctx, func() { time.AfterFunc(more, func() { close(late) }) })
@@ -62,7 +61,7 @@ func bash(ctx context.Context, script string, out io.Writer) string {
 	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = maxOutputTail // what kept the output open must not hold the answer
+	cmd.WaitDelay = maxOutputTail // a child that holds the output open must not delay the answer
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	switch {
@@ -75,7 +74,7 @@ func bash(ctx context.Context, script string, out io.Writer) string {
 	return strconv.Itoa(exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)))
 }
 
-// exitCode is the shell's: 128 and the signal's number for one that was killed.
+// exitCode returns the shell's exit code: 128 and the signal's number for a killed process.
 func exitCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab/place"
 )
 
-// guard waits until the lab's process closes its end of the pipe, which also happens when
-// that process panics or is killed, and removes what the lab owns. It inherited the lock.
+// guard waits until the lab's process closes its end of the pipe, which also happens when that process
+// panics or is killed, and removes what the lab owns. It has inherited the lock of the lab's number.
 func guard(number string) error {
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > place.Last {

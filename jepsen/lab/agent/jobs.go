@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab/wire"
 )
 
-// jobs are the programs that were started and go on by themselves.
+// jobs are the programs that run in the background.
 type jobs struct {
 	mu     sync.Mutex
 	byName map[string]*job
@@ -98,7 +98,7 @@ func (j *jobs) wait(w http.ResponseWriter, r *http.Request) {
 	if found == nil {
 		return
 	}
-	within, _ := time.ParseDuration(r.URL.Query().Get("within")) // none: it only looks
+	within, _ := time.ParseDuration(r.URL.Query().Get("within")) // without it the call does not wait
 	select {
 	case <-found.done:
 		fmt.Fprintln(w, found.code)
@@ -114,7 +114,7 @@ func (j *jobs) wait(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// signal reaches the program itself and not what it started.
+// signal signals the program itself, not its children.
 func (j *jobs) signal(w http.ResponseWriter, r *http.Request) {
 	found := j.named(w, r)
 	if found == nil {
@@ -129,8 +129,8 @@ func (j *jobs) signal(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logFile opens and closes the file for each piece: closing is what makes the kernel of a
-// guest hand a file of the host's over to the host, where it outlives a crash of the guest.
+// logFile opens and closes the file for each piece: the kernel of a guest writes a file of the host when
+// it is closed, and what was written survives a crash of the guest.
 type logFile string
 
 func (l logFile) Write(b []byte) (int, error) {

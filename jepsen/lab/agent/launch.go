@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch becomes a program that sees the host's files read-only, but for one directory and
-// the guests' memory. Root of a guest may mount any directory of the host: this is what
-// keeps it from writing there.
+// launch executes a program that sees the host's files read-only, except one directory and the guests'
+// memory. Root in a guest may mount any directory of the host; this prevents it from writing there.
 func launch(dir string, argv []string) error {
 	if len(argv) == 0 {
 		return fmt.Errorf("launch in %s: no program is named", dir)
@@ -61,8 +60,8 @@ func restrict(writable ...string) error {
 	return nil
 }
 
-// unmountLoops unmounts in this namespace what others mounted of loop devices: a copy of such a
-// mount would keep their device in use for as long as the guest runs.
+// unmountLoops unmounts in this namespace other mounts of loop devices: a copy of such a mount would keep
+// the device in use for as long as the guest runs.
 func unmountLoops(needed []string) error {
 	loops, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		return !strings.HasPrefix(m.Source, "/dev/loop") || containsAny(m.Mountpoint, needed), false
@@ -76,7 +75,7 @@ func unmountLoops(needed []string) error {
 	return nil
 }
 
-// containsAny reports whether a mount is, or has below it, one of the directories.
+// containsAny reports whether one of the directories is the mount or below it.
 func containsAny(mount string, folders []string) bool {
 	return mount == "/" || slices.ContainsFunc(folders, func(dir string) bool {
 		return dir == mount || strings.HasPrefix(dir, mount+"/")

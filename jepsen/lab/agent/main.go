@@ -1,8 +1,8 @@
-// Command agent is the lab's own program. The lab builds it; nobody else calls it.
+// Command agent is the lab's own program. The lab builds it; nothing else runs it.
 //
 //	agent launch DIR PROGRAM ARG...   on the host: runs a guest so that it can write only below DIR
 //	agent guard NUMBER                on the host: removes a lab when its standard input ends
-//	agent serve ADDRESS               in a guest: does what the lab asks
+//	agent serve ADDRESS               in a guest: serves the lab's requests
 package main
 
 import (

@@ -33,7 +33,7 @@ func writeError(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// powerOff answers first: the guest is gone before an answer could be sent.
+// powerOff answers first, because no answer can be sent after the power-off.
 func powerOff(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 	go func() {
@@ -90,5 +90,5 @@ func getFile(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	_, _ = w.Write(text) // the caller is gone
+	_, _ = w.Write(text) // the caller may have disconnected
 }

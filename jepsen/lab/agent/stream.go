@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stream connects the caller with a socket of the guest, and stays between them.
+// stream connects the caller with a socket of the guest and copies in both directions.
 func stream(w http.ResponseWriter, r *http.Request) {
 	far, err := net.DialTimeout(r.URL.Query().Get("network"), r.URL.Query().Get("address"), 5*time.Second)
 	if err != nil {
