@@ -141,8 +141,8 @@ func (f *FakeBackend) observe(id fsm.VolumeID) executor.Device {
 	return d
 }
 
-// countEffect counts an effect, unless the function of SetFail fails it. The lock must not be
-// held.
+// countEffect checks the id and applies the failure that SetFail sets, before an effect. The lock
+// must not be held.
 func (f *FakeBackend) countEffect(name string, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err

@@ -161,7 +161,7 @@ func TestTheMainFileIncludesOurs(t *testing.T) {
 
 func TestMetadataBytes(t *testing.T) {
 	r := New(Config{})
-	// What drbdmeta 9.22 made and drbd 8.4.11 exported in guests: bytes of the device below, and of the volume.
+	// What drbdmeta 9.22 made and drbd 8.4.11 exported in guests: bytes of the backing device, and of the volume.
 	for backing, size := range map[int64]int64{67145728: 67104768, 229376 * 512: 229296 * 512} {
 		require.Equal(t, size, r.BackingCapacity(backing))
 		require.Equal(t, backing, r.BackingSize(size))

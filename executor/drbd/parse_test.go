@@ -19,7 +19,7 @@ func readTestdata(t *testing.T, name string) string {
 	return string(text)
 }
 
-// seen is what a test expects of a captured /proc/drbd.
+// expectedDevice is what a test expects of a captured /proc/drbd.
 type expectedDevice struct {
 	connection     fsmpb.ConnectionState
 	role, peerRole string

@@ -278,7 +278,7 @@ func TestAMinorThatIsTakenDownWhileItsOwnerIsAskedHasAnother(t *testing.T) {
 	require.Equal(t, 2, lists)
 }
 
-// What an attachment that was interrupted left has no minor. Minor 0 is somebody else's.
+// A resource that an interrupted attach left has no minor. Minor 0 is another resource's.
 func TestAResourceWithoutAMinorIsTakenDown(t *testing.T) {
 	r, fake := newReplicatorInState(t, "primary_alone")
 	proc := filepath.Join(r.config.procDir, "drbd")

@@ -24,7 +24,7 @@ type DecideFunc func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error
 // requestTimeout bounds how long a client may take to send its request.
 const requestTimeout = 5 * time.Second
 
-// Server responds to handlers. It is safe for concurrent use.
+// Server responds to the handlers of this host.
 type Server struct {
 	listener *net.UnixListener
 	decide   DecideFunc

@@ -289,7 +289,7 @@ func TestFreezeRefuses(t *testing.T) {
 	})
 }
 
-// A group's members are frozen side by side, and no freeze ends before the last cut.
+// A group snapshot's volumes are frozen concurrently, and none is thawed before the last is taken.
 func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
 	const members = 4
 	f := newFreezer(t)

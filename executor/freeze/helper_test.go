@@ -192,7 +192,7 @@ func freeze(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Durati
 	return h
 }
 
-// startFreezerProcess is another node process, in the middle of a cut.
+// startFreezerProcess starts another node process, which is taking a snapshot.
 func startFreezerProcess(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "freeze", f.dir, string(id), d.path, lasts.String())

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// ownFilesystem makes a folder's own filesystem, gone when the test ends.
+// ownFilesystem creates a directory's own filesystem, unmounted when the test ends.
 func ownFilesystem(t *testing.T, dir string) *Filesystem {
 	t.Helper()
 	needLoops(t)
@@ -143,7 +143,7 @@ type failingRunner struct{ err error }
 
 func (f failingRunner) Run(context.Context, run.Command) ([]byte, error) { return nil, f.err }
 
-// A new pool that cannot be given a filesystem goes on without, and nothing is left of the attempt.
+// A new pool whose own filesystem cannot be created does without it, and nothing is left of the attempt.
 func TestAPoolWithoutItsOwnFilesystemIsAPoolAllTheSame(t *testing.T) {
 	needLoops(t)
 	for name, err := range map[string]error{"mkfs.xfs is missing": errors.New("it is not installed"), "there is nothing to mount": nil} {

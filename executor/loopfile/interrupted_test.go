@@ -24,7 +24,7 @@ func (p *countedContext) Err() error {
 	return nil
 }
 
-// What was found before the time was over is kept, and the next question goes on there.
+// What was found before the deadline is kept, and the next request continues there.
 func TestAnInterruptedMapIsResumed(t *testing.T) {
 	for name, dir := range map[string]func(t testing.TB) string{
 		"by content": func(t testing.TB) string { needLoops(t); return t.TempDir() },

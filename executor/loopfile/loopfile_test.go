@@ -29,7 +29,7 @@ func needLoops(t testing.TB) {
 	f.Close()
 }
 
-// newPool is a pool whose loop devices are gone when the test ends.
+// newPool returns a pool whose loop devices are removed when the test ends.
 func newPool(t testing.TB) (*Pool, string) {
 	t.Helper()
 	needLoops(t)

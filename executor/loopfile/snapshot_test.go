@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// openPoolIn is a pool in a folder, whose loop devices are gone when the test ends.
+// openPoolIn returns a pool in a directory, whose loop devices are removed when the test ends.
 func openPoolIn(t testing.TB, dir string) *Pool {
 	t.Helper()
 	_, err := Init(dir)
@@ -27,7 +27,7 @@ func openPoolIn(t testing.TB, dir string) *Pool {
 	return p
 }
 
-// supportsReflink is a folder on an xfs that shares blocks, gone when the test ends.
+// supportsReflink returns a directory on an xfs that shares blocks, removed when the test ends.
 func supportsReflink(t testing.TB) string {
 	t.Helper()
 	needLoops(t)

@@ -186,7 +186,7 @@ func TestAMapRunStopsAtTheExtentLimit(t *testing.T) {
 	}
 }
 
-// What was found is told, and how far the run is; it goes on.
+// An interrupted reader gets what was found and how far the run is; the run continues.
 func TestAnInterruptedComparisonIsResumed(t *testing.T) {
 	p, f := newFakePoolWithSnapshots(t)
 	f.block = make(chan struct{})

@@ -234,7 +234,7 @@ func TestNothingIsCreatedWhileMetadataAndLVMDiffer(t *testing.T) {
 	}
 }
 
-// A command that was killed may have done its work: nobody else would give that back.
+// A killed command may have reserved the metadata snapshot: no other code would release it.
 func TestAStaleMetadataSnapshotIsReleased(t *testing.T) {
 	p, f := newFakePool(t)
 	killed := true

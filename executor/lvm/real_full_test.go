@@ -79,7 +79,7 @@ func syncWrite(t *testing.T, path string, at, length int64) error {
 	}
 }
 
-// requireCutRefused looks that nothing new is made in the pool, and that placement learns of it.
+// requireCutRefused checks that nothing new is created in the pool, and that its facts say so.
 func requireCutRefused(t *testing.T, p *Pool, source fsm.VolumeID) {
 	t.Helper()
 	id := backendtest.NewID()
@@ -153,7 +153,7 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.NoError(t, syncWrite(t, d.Path, 64<<20, 1<<20))
 }
 
-// tell sends the pool's target a message.
+// sendPoolMessage sends the pool's target a message.
 func sendPoolMessage(pool, message string) error {
 	buf := make([]byte, dmBufferBytes)
 	binary.NativeEndian.PutUint32(buf, 4)
@@ -243,7 +243,7 @@ func TestAFilesystemOnAFullPoolGetsErrors(t *testing.T) {
 	require.Equal(t, fsm.Busy, reason(p.Deactivate(context.WithoutCancel(t.Context()), id)))
 }
 
-// writeFiles writes and syncs files until it is told no.
+// writeFiles writes and syncs files until a write fails.
 func writeFiles(dir string) error {
 	data := make([]byte, 1<<20)
 	for n := range 200 {

@@ -56,7 +56,7 @@ func fillFiles(t testing.TB, dir string) []byte {
 	return content
 }
 
-// holds mounts a filesystem that was filled, and looks for the content.
+// requireContent mounts a filesystem that was filled, and checks its content.
 func (h *testHost) requireContent(d executor.Device, content []byte) {
 	h.t.Helper()
 	got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")

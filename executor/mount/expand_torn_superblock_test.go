@@ -31,7 +31,7 @@ func superblockIn(t *testing.T, d executor.Device, replacement []byte) []byte {
 	return b
 }
 
-// torn are all superblocks of which resize2fs wrote some words and not yet the others.
+// tornVariants returns all superblocks of which resize2fs wrote some words and not yet the others.
 func tornVariants(before, after []byte) (all [][]byte) {
 	for at := 0; at < extLength; at += 2 {
 		if bytes.Equal(before[at:at+2], after[at:at+2]) {
@@ -226,7 +226,7 @@ func damage(t *testing.T, d executor.Device) {
 	require.NoError(t, exec.Command("debugfs", "-w", "-R", "sif /data block[0] 0", d.Path).Run())
 }
 
-// requireLeftToOperator tries to grow a filesystem whose file is damaged, until somebody mends it.
+// requireLeftToOperator tries to grow a filesystem whose file is damaged, until an operator repairs it.
 func requireLeftToOperator(t *testing.T, h *testHost, d executor.Device) {
 	t.Helper()
 	for range 3 {

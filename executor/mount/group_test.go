@@ -123,7 +123,7 @@ func TestAReadOnlyTargetLeavesTheGroupsAlone(t *testing.T) {
 	require.Zero(t, stat(t, staging).Gid)
 }
 
-// A walk that was cut short goes on when the call is repeated.
+// An interrupted walk is completed when the call is repeated.
 func TestTheGroupIsGivenAgainAfterAnInterruption(t *testing.T) {
 	h, d, staging, b := groupHost(t, "ext4")
 	require.NoError(t, os.WriteFile(staging+"/file", nil, 0o600))

@@ -56,7 +56,7 @@ func (h *testHost) unmountAll() {
 	}
 }
 
-// device is a loop device on a sparse file, gone when the test ends.
+// device is a loop device on a sparse file, removed when the test ends.
 func (h *testHost) device(size int64) executor.Device {
 	h.t.Helper()
 	image := filepath.Join(h.t.TempDir(), "image")

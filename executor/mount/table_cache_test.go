@@ -46,7 +46,7 @@ func TestATableThatIsTheSameIsNotReadAgain(t *testing.T) {
 	t.Fatal("the table was read at each of 100 looks")
 }
 
-// The index finds what a look at each line finds.
+// The index finds the same entries as a scan of every line.
 func TestTheIndexMatchesTheTable(t *testing.T) {
 	lines := manyMounts(50)
 	for n := range 60 {

@@ -130,7 +130,7 @@ func TestACancelledCallKillsItsCommand(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled, "nothing is started for a caller that is gone")
 }
 
-// A child in state D cannot be made at will, so one is pretended that ends when told.
+// A child in state D cannot be made at will, so a fake one is used that exits when told.
 func TestAChildThatSurvivesSIGKILLIsCountedAsStuck(t *testing.T) {
 	r := withTool(t, "tool", "sleep 100")
 	r.grace = time.Millisecond

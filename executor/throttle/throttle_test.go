@@ -56,7 +56,7 @@ func write(device string) error {
 	}
 }
 
-// newGroup is a control group that is gone when the test ends.
+// newGroup creates a control group that is removed when the test ends.
 func newGroup(t *testing.T) (*Throttle, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -79,7 +79,7 @@ func newGroup(t *testing.T) (*Throttle, string) {
 	return th, name
 }
 
-// newDevice is a loop device that is gone when the test ends.
+// newDevice sets up a loop device that is removed when the test ends.
 func newDevice(t *testing.T) executor.Device {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")

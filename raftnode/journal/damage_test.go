@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written is a closed journal of several segments with many blocks.
+// newFilledJournal returns a closed journal of several segments with many blocks.
 func newFilledJournal(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	dir = fastDir(t)
@@ -29,7 +29,7 @@ func newFilledJournal(t *testing.T) (dir string, names []string) {
 	return dir, names
 }
 
-// Whatever happens to a segment, what is told is right, and what is not told is a gap.
+// Whatever happens to a segment, every entry that is yielded is right, and all others are in a gap.
 func TestS26_DamageBecomesAGap(t *testing.T) {
 	source, names := newFilledJournal(t)
 	for name, damage := range map[string]func(r *rand.Rand, data []byte) []byte{

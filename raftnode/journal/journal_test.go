@@ -47,7 +47,7 @@ func appendEvenEntries(t testing.TB, j *Journal, from, to uint64) {
 	}
 }
 
-// told reads a range and checks what it yields; gaps come back as "from-to".
+// readRange reads a range and checks what it yields; gaps come back as "from-to".
 func readRange(t testing.TB, j *Journal, from, to uint64) (indexes []uint64, gaps []string) {
 	t.Helper()
 	var last uint64
