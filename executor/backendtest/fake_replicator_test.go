@@ -18,8 +18,8 @@ func TestFailDiskOfAnUnknownResourceIsIgnored(t *testing.T) {
 	require.NotPanics(t, func() { r.FailDisk("hf-1") })
 }
 
-// A peer that connects while the handler is asked keeps a replica from becoming primary, and
-// whoever asked for that is told.
+// A peer that connects while the handler runs keeps a replica from becoming primary, and
+// SetPrimary returns an error.
 func TestAPromotionInterruptedByThePeerIsAnError(t *testing.T) {
 	const id = fsm.VolumeID("hf-1")
 	link := backendtest.NewFakeLink()

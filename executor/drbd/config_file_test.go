@@ -66,7 +66,7 @@ func TestS11_ProtocolAIsFencedWithoutAFreeze(t *testing.T) {
 	}
 }
 
-// What could not be run is DRBD 9 itself; its parser takes the file.
+// DRBD 9 itself could not be run; its parser accepts the file.
 func TestDRBDsOwnParserAcceptsTheFiles(t *testing.T) {
 	drbdadm, err := exec.LookPath("drbdadm")
 	if err != nil {

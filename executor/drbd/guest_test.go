@@ -98,8 +98,8 @@ func guestStep(ctx context.Context, r *Replicator, res executor.ResourceConfig, 
 	return "", fmt.Errorf("there is no step %q", words[0])
 }
 
-// observeTwice looks at the kernel and asks the tool as well, which must say the same. What
-// changes between the two is looked at again.
+// observeTwice observes through the kernel and with the tool, which must agree. It repeats
+// this when the state changes between the two.
 func observeTwice(ctx context.Context, r *Replicator, res executor.ResourceConfig) (m executor.ResourceStatus, err error) {
 	for range 5 {
 		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.BackingPath); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_FAILED {

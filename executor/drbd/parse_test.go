@@ -89,7 +89,7 @@ func TestParseProcOfEveryCapturedFile(t *testing.T) {
 	}
 }
 
-// The lines are those of guests; lab.md has the second.
+// The lines were captured in guests.
 func TestProgressIsReadHoweverItIsSpaced(t *testing.T) {
 	for line, want := range map[string]int{
 		"\t[===================>] sync'ed:100.0% (260/65532)K":        100,

@@ -163,7 +163,7 @@ func primary(force bool) func(*Replicator, context.Context) error {
 	return func(r *Replicator, ctx context.Context) error { return r.SetPrimary(ctx, testVolume, force) }
 }
 
-// The texts are what the tools said in guests.
+// The texts are what the tools printed in guests.
 func TestEveryKernelErrorHasItsReason(t *testing.T) {
 	for text, tc := range map[string]struct {
 		code int

@@ -64,7 +64,7 @@ func freezeAndHang(dir string, id fsm.VolumeID, path, lasts string) error {
 
 func program() []string { return []string{"/proc/self/exe", "thaw"} }
 
-// disk is a mounted filesystem that is thawed, unmounted and gone when the test
+// disk is a mounted filesystem that is thawed, unmounted and removed when the test
 // ends, whatever the test did.
 type disk struct {
 	t      *testing.T

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// A look that began before a device was set up does not make it forgotten: it would be
-// set up a second time, and two devices on one image do not see each other's writes.
+// An observation that began before a device was set up does not drop it from the table: it would
+// be set up a second time, and two devices on one image do not see each other's writes.
 func TestALoopDeviceAttachedDuringObserveIsNotForgotten(t *testing.T) {
 	const id = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 	l := &loopTable{scanned: true}
@@ -22,8 +22,8 @@ func TestALoopDeviceAttachedDuringObserveIsNotForgotten(t *testing.T) {
 	require.Empty(t, l.byVolume, "one that is gone is forgotten")
 }
 
-// Nor one that was taken down and set up again during the look: the kernel gives it the
-// number that has just become free.
+// Nor does it drop one that was removed and set up again during the observation: the kernel gives
+// it the number that has just become free.
 func TestALoopDeviceReattachedDuringObserveIsNotForgotten(t *testing.T) {
 	const id = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 	l := &loopTable{scanned: true}

@@ -60,8 +60,8 @@ func collectMap(t *testing.T, p *Pool, from int64) []executor.Extent {
 	return all
 }
 
-// Blocks 3 and 4 were written together: they touch in the volume, but in the base lie
-// apart in the pool, which thin_delta 1.0.0 to 1.0.4 takes for no difference.
+// Blocks 3 and 4 were written together: they are adjacent in the volume, but not in the base's part
+// of the pool, which thin_delta 1.0.0 to 1.0.4 reports as no difference.
 func TestAdjacentRangesApartInThePoolAreCompared(t *testing.T) {
 	p, f := newFakePoolWithSnapshots(t)
 	require.Equal(t, adjacentExtents, collectMap(t, p, 0))

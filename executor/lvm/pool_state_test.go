@@ -175,7 +175,7 @@ func TestOwnChangesUpdateTheCachedState(t *testing.T) {
 	require.Len(t, more.without("new").volumes, len(v.volumes))
 }
 
-// What was asked before a change and answered after it is not what is there.
+// A query that began before a change and ended after it may return the state before the change.
 func TestAStateReadBeforeAChangeIsNotCached(t *testing.T) {
 	var views *stateCache
 	queries := 0

@@ -257,8 +257,8 @@ func TestAStaleMetadataSnapshotIsReleased(t *testing.T) {
 	require.Equal(t, 2, countMessages(f, "release_metadata_snap"), "what somebody else reserved is his")
 }
 
-// The metadata may be read for minutes; who cannot wait for that does not keep everybody
-// else from the pool meanwhile.
+// Reading the metadata may take minutes; a caller that cannot wait for it does not block the
+// others meanwhile.
 func TestOpenWaitsNoLongerThanItsCaller(t *testing.T) {
 	p, _ := newFakePool(t)
 	p.metadataSnapLock <- struct{}{}

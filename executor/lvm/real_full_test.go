@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// hangTimeout is how long a writer on a full pool may take to be told, or to write some more:
-// less than the minute for which the kernel keeps one waiting by itself.
+// hangTimeout is how long a writer on a full pool may take to get an error, or to write some more:
+// less than the minute for which the kernel queues writes by default.
 const hangTimeout = 45 * time.Second
 
-// fillData writes random blocks from a place on, past the page cache, until it is told
-// no or reaches the end. It says how far it came.
+// fillData writes random blocks from a place on, bypassing the page cache, until a write
+// fails or it reaches the end. It returns how far it came.
 func fillData(t *testing.T, path string, from, to int64) (at int64, err error) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)

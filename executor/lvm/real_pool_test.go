@@ -340,8 +340,8 @@ func TestCachedStateOfANewVolumeMatchesLVM(t *testing.T) {
 	require.Equal(t, layerUUID(asked.groupUUID, lvms.uuid), layerUUID(known.groupUUID, mine.uuid))
 }
 
-// S14, S19: whatever was under way, what is there afterwards is whole or unfinished, and
-// the next process goes on.
+// S14, S19: whatever step the process was killed in, each volume is afterwards ready or marked
+// unfinished, and the next process continues.
 func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 	if victim := os.Getenv(killedVariable); victim != "" {
 		work(t, victim)

@@ -74,8 +74,8 @@ func TestAShutdownThatIsSlowIsJoined(t *testing.T) {
 	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "no program is configured")
 }
 
-// An answer that nobody waited for is of what was mounted then. What was mounted since on
-// a device of that number is not shut down by it.
+// A result that no caller waited for applies to what was mounted then. It does not shut down what
+// was mounted since on a device with that number.
 func TestAShutdownOfAnEarlierMountIsNotJoined(t *testing.T) {
 	m, err := New(Config{Roots: []string{t.TempDir()}, Program: []string{"/bin/false"}})
 	require.NoError(t, err)
