@@ -10,7 +10,7 @@
 //	volume_     create, publish, stage, target, expand, modify, unpublish, delete; reports of its device
 //	replica_    replicas of replicated volumes: attach, observe, primary, outdate, force, add and remove
 //	snapshot_   snapshots and kept copies; group_ snapshots of several volumes at one instant
-//	operation_  work that hosts owe, as records: begin, fail, cancel, retry
+//	operation_  work that is pending on hosts, as records: begin, fail, cancel, retry
 //	node_       hosts: register, reachability, topology; cluster.go the cluster itself
 //	report.go   what hosts observed, handed to the entity that it is about
 //	placement_  which hosts and pools a volume gets

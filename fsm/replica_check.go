@@ -129,7 +129,7 @@ func (s *State) checkReplicationIndexes(v *Volume) error {
 }
 
 // checkLastCopy is S160: while a leaving replica could take part again, another replica has
-// or had the content; and no host is asked to remove the last good copy.
+// or had the content; and no host is requested to remove the last good copy.
 func (s *State) checkLastCopy(v *Volume) error {
 	if _, ready := v.Phase.(Ready); !ready || !s.level2() {
 		return nil

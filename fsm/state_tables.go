@@ -178,7 +178,7 @@ func (r *storedVolume) teardowns() []Teardown {
 }
 
 // waitingForPeer tells whether one of the volume's replicas may have to know of its peer's host
-// whether it can be asked.
+// whether it is reachable.
 func (r *storedVolume) waitingForPeer() bool {
 	return r != nil && r.Replication != nil && slices.ContainsFunc(r.ActiveReplicas(), func(r *Replica) bool { return r.waitsForPeer() })
 }

@@ -117,7 +117,7 @@ func TestAnIDIsUsedOnce(t *testing.T) {
 	w.ready(1, create(1))
 	w.rejected(Incompatible, controller, changed(2, func(c *fsmpb.CreateVolume) { c.VolumeId = volumeID(1) }))
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
-	w.rejected(Incompatible, controller, create(1)) // while the obligation stands, the id is taken; the name is free
+	w.rejected(Incompatible, controller, create(1)) // while the removal is pending, the id is taken; the name is free
 	w.ok(controller, changed(1, func(c *fsmpb.CreateVolume) { c.VolumeId = volumeID(3) }))
 }
 

@@ -5,7 +5,7 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // applyUnpublishVolume ends a node's publication, or all of them; without one it changes
 // nothing. Of a local volume the publication is revoked at once: no other host can reach its
 // data, and its host has a pending teardown of what it may have staged, reachable or not (S31).
-// A replicated volume that is staged on a reachable host stays published: the host is asked to
+// A replicated volume that is staged on a reachable host stays published: the host is requested to
 // unstage it, and the command is proposed again when it did. On an unreachable host, the
 // unpublish is the first step of a takeover (S8): from here on the host's requests to outdate
 // its peer are refused. With protocol A that could lose writes, so it takes a recorded
