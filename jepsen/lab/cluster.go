@@ -38,10 +38,10 @@ const (
 	apiPort  = "9802"
 )
 
-// Cluster is Holdfast in the guests of a lab: a controller in each of the first guests, a
-// node in each. Their data is below /var/lib/holdfast, their logs are those of the jobs
-// "controller" and "node". Raft and the API are on the API network. Nothing is restarted
-// by itself: not after a kill, not after a boot.
+// Cluster is Holdfast in the guests of a lab: a controller in each of the first guests, a node in each.
+// Its data is below /var/lib/holdfast; its logs are those of the jobs "controller" and "node". Raft and
+// the API are on the API network. Nothing is restarted automatically: neither after a kill nor after a
+// boot.
 type Cluster struct {
 	Lab    *Lab
 	config ClusterConfig
@@ -50,7 +50,7 @@ type Cluster struct {
 	conns  map[string]*grpc.ClientConn
 }
 
-// NewCluster makes the certificates and puts them into the guests, which run. It starts no
+// NewCluster issues the certificates and copies them into the guests, which must run. It starts no
 // process. There is one cluster in a lab.
 func (l *Lab) NewCluster(ctx context.Context, config ClusterConfig) (*Cluster, error) {
 	if config.Controllers == 0 {
@@ -218,13 +218,13 @@ func (c *Cluster) nodeArgs(i int) []string {
 
 func controllerName(i int) string { return fmt.Sprintf("c%d", i) }
 
-// ControllerCSI speaks with the CSI socket of a guest's controller, through the agent and
-// so over the management network. The lab closes it.
+// ControllerCSI connects to the CSI socket of a guest's controller, through the agent and so over the
+// management network. The lab closes it.
 func (c *Cluster) ControllerCSI(i int) (*grpc.ClientConn, error) {
 	return c.dialCSI(i, ControllerSocket)
 }
 
-// NodeCSI speaks with the CSI socket of a guest's node.
+// NodeCSI connects to the CSI socket of a guest's node.
 func (c *Cluster) NodeCSI(i int) (*grpc.ClientConn, error) { return c.dialCSI(i, NodeSocket) }
 
 func (c *Cluster) dialCSI(i int, path string) (*grpc.ClientConn, error) {
@@ -240,12 +240,12 @@ func (c *Cluster) dialCSI(i int, path string) (*grpc.ClientConn, error) {
 	return conn, err
 }
 
-// Close closes the connections, which the end of the lab does too. The processes go on.
+// Close closes the connections, which the end of the lab does too. The processes continue.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, conn := range c.conns {
-		_ = conn.Close() // nothing is under way on it that anybody waits for
+		_ = conn.Close() // no call on it is awaited
 		delete(c.conns, name)
 	}
 }

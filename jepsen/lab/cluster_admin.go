@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// Unavailable is the exit code of a command of holdfast that found no leader, or nobody.
+// Unavailable is the exit code of a command of holdfast that reached no controller or found no leader.
 const Unavailable = 3
 
-// AdminIn runs an operator's command of holdfast in a guest, such as "volumes", "-o",
-// "json", and answers its standard output, and with an exit code other than 0 also what it
-// said on the other.
+// AdminIn runs an operator's command of holdfast in a guest, such as "volumes", "-o", "json". It returns
+// the standard output, and with an exit code other than 0 also the standard error.
 func (c *Cluster) AdminIn(ctx context.Context, i int, args ...string) (out string, code int, err error) {
 	argv := append([]string{"/usr/sbin/holdfast"}, args...)
 	argv = append(argv, "--endpoints", strings.Join(c.Endpoints(), ","))
@@ -24,8 +23,8 @@ func (c *Cluster) AdminIn(ctx context.Context, i int, args ...string) (out strin
 	return c.Lab.Guest(i).Exec(ctx, quote(argv)+` 2>/run/admin.$$; code=$?; [ $code = 0 ] || cat /run/admin.$$; rm -f /run/admin.$$; exit $code`)
 }
 
-// Admin is AdminIn in a guest from which the cluster is reached, the last one first: it is
-// the first ones that are isolated and crashed most.
+// Admin runs AdminIn in a guest that reaches the cluster. It tries the last guest first, because tests
+// isolate and crash the first ones most.
 func (c *Cluster) Admin(ctx context.Context, args ...string) (out string, code int, err error) {
 	err = ErrDown
 	for _, g := range slices.Backward(c.Lab.guests) {
@@ -64,8 +63,8 @@ func (c *Cluster) Ask(ctx context.Context, into any, args ...string) error {
 	return nil
 }
 
-// Leader is the guest whose controller leads. While none does it asks again, for a minute
-// at most: a guest that stood still is replaced.
+// Leader returns the guest whose controller leads. While there is no leader it retries, for a minute at
+// most: a leader in a stalled guest is replaced.
 func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -110,7 +109,7 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ended names which of the processes that were started have ended, in guests that run.
+// endedProcesses names the started processes that have exited, in guests that run.
 func (c *Cluster) endedProcesses(ctx context.Context) error {
 	c.mu.Lock()
 	jobs := slices.Collect(maps.Values(c.jobs))
@@ -141,7 +140,7 @@ type nodes struct {
 	} `json:"nodes"`
 }
 
-// Host is the id of the host that has the node's name, as verbs about it name it.
+// Host returns the id of the host that is registered under the node's id.
 func (c *Cluster) Host(ctx context.Context, node string) (string, error) {
 	var nodes nodes
 	if err := c.Ask(ctx, &nodes, "nodes"); err != nil {
@@ -155,7 +154,7 @@ func (c *Cluster) Host(ctx context.Context, node string) (string, error) {
 	return "", fmt.Errorf("node %s is not known", node)
 }
 
-// notReadyReason is what keeps the cluster from being ready.
+// notReadyReason says why the cluster is not ready.
 func (c *Cluster) notReadyReason(ctx context.Context) error {
 	var status status
 	if err := c.Ask(ctx, &status, "status"); err != nil {

@@ -1,5 +1,5 @@
-// Package lab is machines for tests: guests of User Mode Linux with kernels, disks and
-// networks of their own, which a test boots, crashes, pauses and partitions.
+// Package lab provides machines for tests: guests of User Mode Linux with kernels, disks and networks of
+// their own, which a test boots, crashes, pauses and partitions.
 //
 //	l := lab.New(t, lab.Config{Guests: 2})   // skips where it cannot run; closes at the test's end
 //	l.MustBoot(t)

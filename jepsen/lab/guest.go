@@ -39,7 +39,7 @@ type Guest struct {
 type guestRun struct {
 	kernel *os.Process   // its first process
 	ended  chan struct{} // closed when that ended
-	err    error         // how, once ended is closed
+	err    error         // how it exited, once ended is closed
 	conns  *agentConns   // the connections to its agent
 }
 
@@ -146,7 +146,7 @@ func (g *Guest) commandLine() []string {
 	return argv
 }
 
-// current is the run that goes on, nil when there is none.
+// current returns the guest's present run, nil when there is none.
 func (g *Guest) current() *guestRun {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +164,7 @@ func (g *Guest) current() *guestRun {
 // Running reports whether the guest's kernel runs.
 func (g *Guest) Running() bool { return g.current() != nil }
 
-// hangUp ends the calls to the guest that are under way.
+// closeConns closes the connections to the guest's agent, which ends the calls in flight.
 func (g *Guest) closeConns() {
 	if run := g.current(); run != nil {
 		run.conns.closeAll()
@@ -177,7 +177,7 @@ func (g *Guest) closeConns() {
 func (g *Guest) Crash() error {
 	run := g.current()
 	if run != nil {
-		_ = syscall.Kill(-run.kernel.Pid, syscall.SIGKILL) // all at once; below the rest is looked for
+		_ = syscall.Kill(-run.kernel.Pid, syscall.SIGKILL) // kills all at once; below the remaining processes are killed
 	}
 	if err := place.Kill(g.Dir()); err != nil {
 		return fmt.Errorf("crash %s: %w", g.Name(), err)
@@ -188,8 +188,8 @@ func (g *Guest) Crash() error {
 	return nil
 }
 
-// Stop powers the guest off in good order: data is synced, processes are not asked to end.
-// A guest that does not end within two minutes is killed, and that is an error.
+// Stop powers the guest off gracefully: data is synced, but processes are not asked to exit. A guest that
+// does not stop within two minutes is killed, and that is an error.
 func (g *Guest) Stop(ctx context.Context) error {
 	run := g.current()
 	if run == nil {
@@ -211,8 +211,8 @@ func (g *Guest) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Pause stops the guest's time as a long pause of its host would; Resume goes on. Its
-// processes are traced by the first one, the only one that is stopped.
+// Pause stops the guest's time, as a long pause of its host would, until Resume. It stops the guest's first
+// process, which traces all others.
 func (g *Guest) Pause() error { return g.signal(syscall.SIGSTOP) }
 
 // Resume ends a pause.

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// alarmInterval is the longest that a guest's clock does not advance.
+// alarmInterval bounds the time in which a guest's clock does not advance.
 const alarmInterval = 250 * time.Millisecond
 
 // bootedNote is the file in the guest's shared directory that its first process makes.
 const bootedNote = "booted"
 
-// wakeTimers sends the guest's kernel an alarm again and again until it ends.
+// wakeTimers sends the guest's kernel an alarm repeatedly until the kernel ends.
 //
-// The kernel arms one timer of the host for its next event, and arms the following one when
-// that alarm is handled. An alarm that arrives while another is being handled, with
-// interrupts off, is forgotten (unblock_signals in the kernel's arch/um/os-Linux/signal.c:
-// "do not reenter the handler"). Then none ever comes again: programs go on and the time of
-// day is right, but no timer of the kernel ends, and DRBD waits for ever. One more alarm
-// has all overdue timers run and the next one armed; where none was lost it changes nothing.
-// The signal would end a kernel that has not set its handler yet, so it begins when the
-// guest's first process runs.
+// The kernel arms one timer of the host for its next event, and arms the following one when it handles
+// that alarm. An alarm that arrives while another one is being handled, with interrupts off, is lost
+// (unblock_signals in the kernel's arch/um/os-Linux/signal.c: "do not reenter the handler"). Then no other
+// alarm ever arrives: programs continue and the time of day is right, but no timer of the kernel expires,
+// and DRBD waits forever. One more alarm makes all overdue timers run and the next one be armed; where none
+// was lost it changes nothing. The signal would end a kernel that has not set its handler yet, so it begins
+// when the guest's first process runs.
 func (r *guestRun) wakeTimers(booted string) {
 	tick := time.NewTicker(alarmInterval)
 	defer tick.Stop()

@@ -35,19 +35,19 @@ func (g *Guest) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) }) // the handshake fails of it
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) }) // makes the handshake fail
 	stream, err := handshake(conn, network, address)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = conn.Close() // it is of no use
+		_ = conn.Close() // it cannot be used
 		return nil, err
 	}
 	return stream, nil
 }
 
-// handshake makes a connection to an agent a stream to a socket of the guest.
+// handshake turns a connection to an agent into a stream to a socket of the guest.
 func handshake(conn net.Conn, network, address string) (net.Conn, error) {
 	query := url.Values{"network": {network}, "address": {address}}.Encode()
 	if _, err := fmt.Fprintf(conn, "GET /stream?%s HTTP/1.1\r\nHost: agent\r\nConnection: Upgrade\r\nUpgrade: stream\r\n\r\n", query); err != nil {
@@ -68,7 +68,7 @@ func handshake(conn net.Conn, network, address string) (net.Conn, error) {
 	return nil, &agentError{resp.StatusCode, strings.TrimSpace(string(said))}
 }
 
-// streamConn reads first what came with the handshake.
+// streamConn reads first the bytes that arrived with the handshake.
 type streamConn struct {
 	net.Conn
 	reader io.Reader
@@ -76,8 +76,8 @@ type streamConn struct {
 
 func (s *streamConn) Read(b []byte) (int, error) { return s.reader.Read(b) }
 
-// GRPC speaks gRPC with a unix socket of the guest. It connects again by itself, soon,
-// also after the guest was booted again. The caller closes it.
+// GRPC connects to a unix socket of the guest. The connection reconnects automatically, also after another
+// boot of the guest. The caller closes it.
 func (g *Guest) GRPC(path string) (*grpc.ClientConn, error) {
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 300 * time.Millisecond}
 	return grpc.NewClient("passthrough:///"+g.Name()+path, grpc.WithAuthority("localhost"),

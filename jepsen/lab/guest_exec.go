@@ -20,19 +20,18 @@ import (
 const (
 	// execTimeout bounds a script whose context has no deadline.
 	execTimeout = 5 * time.Minute
-	// answerTimeout is what the answer of a script that was killed may take.
+	// answerTimeout is how long the answer to a killed script may take.
 	answerTimeout = 15 * time.Second
 )
 
-// ErrStuck: a script was killed for its time, and one of its processes did not die: it is
-// in the kernel, as behind a frozen device.
+// ErrStuck: a script was killed at its timeout, and one of its processes did not die, because it is blocked
+// in the kernel, as by a suspended device.
 var ErrStuck = errors.New("a process of the script cannot be killed")
 
-// Exec runs a script with bash in the guest and answers what it printed on both outputs
-// and its exit code: 128 and the signal's number when it was killed. It never takes longer
-// than the context's deadline, or five minutes, and a quarter of a minute: then it is an
-// error, with what had been printed until then. A script that was not finished in time is
-// killed, with what it started in its process group.
+// Exec runs a script with bash in the guest and returns its output (stdout and stderr) and its exit code:
+// 128 and the signal's number when it was killed. It takes at most the context's deadline, or five minutes,
+// and 15 seconds more: then it returns an error and the output until then. A script that has not finished in
+// time is killed, with its process group.
 func (g *Guest) Exec(ctx context.Context, script string) (out string, code int, err error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -57,7 +56,7 @@ func (g *Guest) Exec(ctx context.Context, script string) (out string, code int, 
 	return said.String(), code, err
 }
 
-// withLaterDeadline is the context with a later deadline; who cancels it still does.
+// withLaterDeadline returns the context with a later deadline; a cancellation still ends it.
 func withLaterDeadline(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
 	more, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	stop := context.AfterFunc(ctx, func() {
@@ -141,7 +140,7 @@ func (r *agentError) Error() string { return r.message }
 
 func (g *Guest) agentAddress() string { return net.JoinHostPort(g.IP(Management), wire.Port) }
 
-// awaitAgent asks until the agent answers, or the guest ends.
+// awaitAgent retries until the agent answers, or the guest ends.
 func (g *Guest) awaitAgent(ctx context.Context) error {
 	for {
 		run := g.current()

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab/wire"
 )
 
-// Job is a program in a guest that goes on by itself. It ends with the guest.
+// Job is a program in a guest that runs in the background. It ends with the guest.
 type Job struct {
 	Name  string
 	PID   int

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab/place"
 )
 
-// Lab is a number of guests and their networks. All methods may be called at once, but
-// those that start and stop one guest not at the same time.
+// Lab is a number of guests and their networks. All methods may be called concurrently, except those that
+// start or stop the same guest.
 type Lab struct {
 	Number        int
 	config        Config
@@ -28,14 +28,14 @@ type Lab struct {
 	guardPipe     io.Closer // the guard removes the lab when it is closed
 	mu            sync.Mutex
 	networkFaults networkFaults
-	// cluster is what runs in the guests, nil when nothing does.
+	// cluster is the cluster in the guests, nil when there is none.
 	cluster *Cluster
 	closed  error
 	once    sync.Once
 }
 
-// Start makes a lab: its directory, its disks, its networks, and no guest runs yet. After an
-// error nothing is left of it. What an earlier lab of the same number left is removed first.
+// Start creates a lab: its directory, its disks, its networks; it boots no guest. After an error nothing of
+// it is left. Remains of an earlier lab of the same number are removed first.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	config = config.withDefaults()
 	if err := errors.Join(config.check(), WhyUnavailable()); err != nil {
@@ -54,7 +54,7 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	return l, nil
 }
 
-// lockNumber locks a lab's number: the one that is asked for, or the first that is free.
+// lockNumber locks a lab's number: the requested one, or the first that is free.
 func lockNumber(requested int) (*os.File, int, error) {
 	if err := os.MkdirAll(place.PathsOf(1).Root, 0o700); err != nil {
 		return nil, 0, err
@@ -71,7 +71,7 @@ func lockNumber(requested int) (*os.File, int, error) {
 		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 			return lock, number, nil
 		}
-		_ = lock.Close() // it is another's
+		_ = lock.Close() // another lab holds it
 	}
 	return nil, 0, fmt.Errorf("take a number for a lab: %d to %d are in use", first, last)
 }
@@ -109,8 +109,8 @@ func (l *Lab) agent() string { return filepath.Join(l.bin(), "agent") }
 // Dir is the lab's directory on the host; guest i has n<i> in it.
 func (l *Lab) Dir() string { return l.paths.Dir() }
 
-// startGuard starts the process that removes the lab when this one ends, however it does.
-// It must not hold this process's output: `go test` would wait for it.
+// startGuard starts the process that removes the lab when this process ends for any reason. The guard must not
+// inherit this process's output: `go test` would wait for it.
 func (l *Lab) startGuard(lock *os.File) error {
 	log, err := os.OpenFile(l.paths.GuardLog(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -154,8 +154,8 @@ func (l *Lab) forEachGuest(do func(*Guest) error) error {
 	return errors.Join(failed...)
 }
 
-// Close ends the lab as a loss of power of all guests would, and removes it: processes,
-// networks, directory. Asked again, it answers the same.
+// Close ends the lab like a power loss of all guests, and removes it: processes, networks, directory. A
+// repeated call returns the same.
 func (l *Lab) Close() error {
 	l.once.Do(func() { l.closed = l.close() })
 	return l.closed
@@ -181,7 +181,7 @@ func (l *Lab) close() error {
 		if err == nil {
 			return nil
 		}
-		said, _ := os.ReadFile(l.paths.GuardLog()) // err says enough without it
+		said, _ := os.ReadFile(l.paths.GuardLog()) // without it err is enough
 		return fmt.Errorf("remove lab %d: %w: %s", l.Number, err, said)
 	case <-time.After(3 * time.Minute):
 		return fmt.Errorf("remove lab %d: its guard has not ended within three minutes", l.Number)

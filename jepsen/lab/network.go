@@ -72,8 +72,8 @@ func (l *Lab) networkUp(ctx context.Context) error {
 	return l.addNeighbours(ctx)
 }
 
-// addNeighbours gives the host the guests' hardware addresses: asking for one takes a second
-// when it is asked for before the guest is up.
+// addNeighbours gives the host the guests' hardware addresses: resolving one before the guest is up takes a
+// second.
 func (l *Lab) addNeighbours(ctx context.Context) error {
 	var batch strings.Builder
 	for _, g := range l.guests {
@@ -82,7 +82,7 @@ func (l *Lab) addNeighbours(ctx context.Context) error {
 	return ip(ctx, batch.String())
 }
 
-// mac is fixed, so that no peer keeps an address from before a boot.
+// mac returns a fixed address, so that no peer keeps an outdated one after a boot.
 func (g *Guest) mac(n Network) string {
 	return fmt.Sprintf("02:00:63:%02x:%02x:%02x", g.lab.Number, int(n), g.Index)
 }
@@ -106,7 +106,7 @@ func tool(ctx context.Context, input string, argv ...string) error {
 	return nil
 }
 
-// cuts are the isolations and blocks in force.
+// networkFaults are the isolations and blocks in force.
 type networkFaults struct {
 	isolated map[port]bool
 	blocked  map[direction]bool
@@ -126,9 +126,9 @@ func newNetworkFaults() networkFaults {
 	return networkFaults{isolated: map[port]bool{}, blocked: map[direction]bool{}}
 }
 
-// Isolate takes a guest off a network: neither other guests nor the host reach it there. The
-// guest sees its link up all the time, as behind a switch that died. Its other networks
-// go on. A tap is never set down: a guest's link would not come back.
+// Isolate isolates a guest on a network: neither other guests nor the host reach it there. The guest still
+// sees its link up, as behind a failed switch. Its other networks are not affected. A tap is never set
+// down: a guest's link would not come up again.
 func (l *Lab) Isolate(ctx context.Context, n Network, guest int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *Lab) Reconnect(ctx context.Context, n Network, guest int) error {
 	return ip(ctx, fmt.Sprintf("link set dev %s master %s\n", l.paths.Tap(letters[n], guest), l.paths.Bridge(letters[n])))
 }
 
-// Block drops what one guest sends to another on a network. The other direction goes on.
+// Block drops what one guest sends to another on a network. The other direction is not affected.
 func (l *Lab) Block(ctx context.Context, n Network, from, to int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Lab) Unblock(ctx context.Context, n Network, from, to int) error {
 	return l.applyFilter(ctx)
 }
 
-// Partition blocks a network between two sides, both ways; guests of neither side reach all.
+// Partition blocks a network between two sides, both ways; guests on neither side reach all.
 func (l *Lab) Partition(ctx context.Context, n Network, one, other []int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +185,7 @@ func (l *Lab) ReconnectAll(ctx context.Context) error {
 	return errors.Join(append(failed, l.applyFilter(ctx))...)
 }
 
-// applyFilter makes the lab's table what cuts.blocked says, in one step.
+// applyFilter replaces the lab's nftables table by the isolations and blocks in force, atomically.
 func (l *Lab) applyFilter(ctx context.Context) error {
 	var rules strings.Builder
 	table := l.paths.Table()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Fault is one kind of fault, injected again and again.
+// Fault is one kind of fault, injected repeatedly.
 type Fault struct {
 	Name   string
 	Every  time.Duration
@@ -25,7 +25,7 @@ type Nemesis struct {
 	errs   []error
 }
 
-// Start begins to do the faults, each at its own pace; the first after one period.
+// Start begins to inject the faults, each with its own period; the first after one period.
 func Start(ctx context.Context, faults ...Fault) *Nemesis {
 	ctx, cancel := context.WithCancel(ctx)
 	n := &Nemesis{cancel: cancel, done: map[string]int{}}
@@ -67,7 +67,7 @@ func (n *Nemesis) Done(name string) int {
 	return n.done[name]
 }
 
-// Stop ends the injection and answers how often each fault was done, and what could not be done.
+// Stop ends the injection and returns how often each fault was injected, and the errors of those that could not be.
 func (n *Nemesis) Stop() (map[string]int, error) {
 	n.cancel()
 	n.wg.Wait()

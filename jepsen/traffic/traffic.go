@@ -1,5 +1,5 @@
-// Package traffic makes calls as many clients would, over names that they share,
-// and keeps a history of every single attempt.
+// Package traffic makes calls as many clients would, on names that they share, and records a history of every
+// attempt.
 package traffic
 
 import (
@@ -33,7 +33,7 @@ type Profile struct {
 	Seed         uint64
 }
 
-// name is one volume's name with what clients learned of it.
+// trackedName is one volume's name with what clients learned of it.
 type trackedName struct {
 	mu    sync.Mutex
 	text  string
@@ -82,7 +82,7 @@ func (r *workload) newName() *trackedName {
 	return &trackedName{text: fmt.Sprintf("traffic-%d-%d", r.Seed, r.serial)}
 }
 
-// pick is a name to call on, and what id is known of it. A worn name is replaced.
+// pick picks a name for a call, and the id that is known of it. A name with CallsPerName calls is replaced.
 func (r *workload) pick(rng *rand.Rand) (n *trackedName, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *workload) client(ctx context.Context, client int) {
 			n.mu.Unlock()
 		}
 		if out.Outcome == model.Unknown {
-			sleepContext(ctx, 100*time.Millisecond) // a CO does not hammer
+			sleepContext(ctx, 100*time.Millisecond) // a CO waits before it repeats
 		}
 	}
 }
@@ -188,8 +188,7 @@ func (r *workload) call(ctx context.Context, c csi.ControllerClient, in model.In
 	return out, err
 }
 
-// outcome is what an error says of the call's effect. Of every other code the
-// effect is unknown.
+// outcome tells what an error means for the call's effect. For every code not listed the effect is unknown.
 func outcome(err error) model.Outcome {
 	switch status.Code(err) {
 	case codes.OK:

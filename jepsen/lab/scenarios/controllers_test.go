@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// Without controllers a healthy volume works. The loss of its peer freezes it then, and
-// it goes on when two controllers are back.
+// TestWithoutControllersAPeersLossFreezes: without controllers a healthy volume works. When its peer is lost
+// its I/O is suspended, and continues when two controllers are back.
 func TestWithoutControllersAPeersLossFreezes(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "orphan", false)
@@ -37,7 +37,7 @@ func TestWithoutControllersAPeersLossFreezes(t *testing.T) {
 	w.noSplitBrain(t)
 }
 
-// handlerRuns waits until the kernel noticed the loss and its handler asks.
+// handlerRuns waits until the kernel has noticed the loss and runs its fence-peer handler.
 const handlerRuns = `until pgrep -f '[f]ence-peer' >/dev/null; do sleep .1; done`
 
 // isolateFromPeer isolates the primary from its peer.
@@ -46,8 +46,8 @@ func (w *env) isolateFromPeer(t *testing.T) {
 	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 }
 
-// The question of a primary that lost its peer survives whatever dies between it and its
-// answer.
+// TestTheQuestionSurvives: the promotion check of a primary that lost its peer survives the death of any
+// process between it and the answer.
 func TestTheQuestionSurvives(t *testing.T) {
 	for name, fault := range map[string]func(*testing.T, *env){
 		"the death of the leader": func(t *testing.T, w *env) {
@@ -79,7 +79,7 @@ func TestTheQuestionSurvives(t *testing.T) {
 				return d.connection != "Connected" && !d.suspended
 			})
 			x.awaitBlocks(t, 50)
-			if name == "the death of the leader" { // and asked twice, of what is over
+			if name == "the death of the leader" { // and repeated, for a check that is over
 				for range 2 {
 					w.mustExec(t, "n1", fmt.Sprintf(`DRBD_RESOURCE=%s timeout 120 holdfast fence-peer; code=$?; echo it ended with $code; [ $code = 4 ] || [ $code = 1 ]`, v.id))
 				}

@@ -15,7 +15,7 @@ import (
 // device is the volume's thin device as device-mapper names it.
 func (v *volume) device() string { return "vg-" + strings.ReplaceAll(v.id, "-", "--") }
 
-// failDisk lets every access to the volume's device on a host fail; repairDisk ends that.
+// failDisk makes every access to the volume's device on a host fail; repairDisk ends that.
 func (w *env) failDisk(t *testing.T, v *volume, node string) {
 	t.Helper()
 	w.mustExec(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup table $d >/lab/table-$d; read s l r </lab/table-$d
@@ -27,18 +27,17 @@ func (w *env) repairDisk(t *testing.T, v *volume, node string) {
 	w.mustExec(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup suspend --noflush $d; dmsetup load $d </lab/table-$d; dmsetup resume $d`, v.device()))
 }
 
-// discardWrites has the device below a disk that failed hold zeros, as if nothing of what it
-// took had reached the medium; DRBD's own metadata behind them go on to call it up to date.
+// discardWrites zeroes the device below a failed disk, as if nothing that it accepted had reached the medium;
+// DRBD's own metadata behind the data still call it up to date.
 func (w *env) discardWrites(t *testing.T, v *volume, node string) {
 	t.Helper()
 	w.mustExec(t, node, fmt.Sprintf(`set -e; dmsetup create lost </lab/table-%s; dmsetup mknodes
 dd if=/dev/zero of=/dev/mapper/lost bs=1M count=%d oflag=direct 2>/dev/null; dmsetup remove lost`, v.device(), v.size/mi))
 }
 
-// A disk that fails under the primary, or under its peer: the volume goes on with the
-// other replica, and the condition says so. When it is back, nothing that it holds is
-// believed: all is copied again, meanwhile nothing stale is read, and what was
-// acknowledged is on both hosts (S67).
+// A disk fails under the primary, or under its peer: the volume continues with the other replica, and the
+// condition reports it. When the disk is back, its content is not trusted: all of it is copied again,
+// meanwhile nothing stale is read, and all acknowledged writes are on both hosts (S67).
 func TestS67_AFailedDiskIsCopiedWholly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken string
@@ -91,8 +90,8 @@ func (w *env) awaitAbnormal(t *testing.T, v *volume) {
 	})
 }
 
-// The secondary's disk fails unreported; the primary continues and loses its power.
-// The secondary is stale and is not promoted (S5).
+// The secondary's disk fails unreported; the primary continues and loses its power. The secondary is stale
+// and is not promoted (S5).
 func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
@@ -114,8 +113,8 @@ func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	w.requireBothUpToDate(t, v, "n1", acked)
 }
 
-// The primary's disk fails unreported, then both lose their power. The old
-// primary alone waits for its peer; when both are back they go on by themselves.
+// The primary's disk fails unreported, then both hosts lose their power. The old primary alone waits for its
+// peer; when both are back they continue automatically.
 func TestS5_AStalePrimaryWaitsForItsPeer(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
@@ -157,8 +156,8 @@ func (w *env) requireBothUpToDate(t *testing.T, v *volume, node string, acked ui
 	w.noSplitBrain(t)
 }
 
-// A primary that went on alone and lost its power is not primary again after the other
-// side was forced, whatever its kernel believes (S2).
+// A primary that ran without its peer and lost its power is not primary again after the other replica was
+// forced, whatever its kernel's metadata say (S2).
 func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "forced", false)
@@ -180,11 +179,11 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 		return d.disk != ""
 	})
 	w.requireRefused(t, v, "n2", "n1")
-	// To publish it again takes back that n2 was asked to take it down once nobody uses it (S31).
+	// Another publication revokes the request that n2 tears the volume down once it is unused (S31).
 	require.NoError(t, w.co.publish(t.Context(), v, "n2"))
 	require.NoError(t, w.lab.ReconnectAll(t.Context()))
 	w.awaitKernel(t, v, "n2", resyncTimeout, "what n1 has is discarded", isUpToDate)
-	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other's numbers
+	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other writer's numbers
 	last := y.stop(t)
 	w.requireAcknowledged(t, v, "n2", last.Number)
 	const promoted = "role( Secondary -> Primary )"
@@ -193,14 +192,14 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 	w.unstageAndUnpublish(t, v, "n2")
 }
 
-// forcePrimary has an operator decide that a node goes on, and publishes there.
+// forcePrimary forces a node to be primary, as an operator does, and publishes there.
 func (w *env) forcePrimary(t *testing.T, v *volume, from, to string) {
 	t.Helper()
 	host, err := w.cluster.Host(t.Context(), to)
 	require.NoError(t, err)
 	eventually(t, timeout, "it is forced", func(ctx context.Context) error {
 		out, code, err := w.cluster.Admin(ctx, "volumes", "force-primary", v.id, to, "--reason", "n1 is dead", "--peer-dead", "--host-id", host, "--yes")
-		if err == nil && code == lab.Unavailable { // the leader's guest stood still
+		if err == nil && code == lab.Unavailable { // the leader's guest was stalled
 			err = fmt.Errorf("exit code %d: %s", code, out)
 		}
 		if err == nil {

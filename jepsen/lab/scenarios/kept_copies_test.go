@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// awaitKept waits until the log has a record of what each volume's replica on a host had
-// when it lost, and an audit finds nothing that the log does not know (S49).
+// awaitKept waits until the log has a kept copy of each volume on the host, and an audit finds nothing
+// that is not in the log (S49).
 func (w *env) awaitKept(t *testing.T, node string, volumes ...*volume) {
 	t.Helper()
 	for _, v := range volumes {

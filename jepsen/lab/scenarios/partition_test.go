@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// The primary is isolated from its peer and from the controllers, or from the controllers only
-// with a healthy replication link: its writes freeze, the other replica is promoted, and the
-// old side loses: it overwrites nothing, its writers end with an error, it is synchronised.
+// TestAPrimaryThatIsCutOffLoses: the primary is isolated from its peer and from the controllers, or from the
+// controllers only with a healthy replication link. Its writes are suspended and the other replica is promoted.
+// The former primary overwrites nothing, its writers end with an error, and it is resynchronised.
 func TestAPrimaryThatIsCutOffLoses(t *testing.T) {
 	for name, cut := range map[string][]lab.Network{
 		"from its peer and the controllers": {lab.Replication, lab.API},
@@ -79,16 +79,16 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 	}
 	w.noSplitBrain(t)
 	w.awaitKept(t, "n1", volumes...)
-	for _, v := range volumes { // the former primary's copy is as good as the other
+	for _, v := range volumes { // the former primary's content equals the other's
 		w.publishAndStage(t, v, "n1")
 		w.unstageAndUnpublish(t, v, "n1")
 	}
 }
 
-// awaitWriterError waits until the writer of the former primary ended in an error: what was
-// blocked and what was on its way end in EIO, nothing in success (S9). A flush that was on its
-// way when the I/O froze is kept by the kernel for ever (executor/drbd/DESIGN.md): the host
-// then reports that it cannot tear its replica down, and is restarted, as an operator would.
+// awaitWriterError waits until the writer on the former primary ended with an error: suspended and in-flight
+// writes end with EIO, none successfully (S9). A flush that was in flight when the I/O was suspended stays in
+// the kernel forever (executor/drbd/DESIGN.md): the host then reports that it cannot tear its replica down, and
+// is restarted, as an operator would.
 func (w *env) awaitWriterError(t *testing.T, x *writer, frozenAt uint64) (restarted bool) {
 	t.Helper()
 	eventually(t, timeout, x.name+" ends with an error", func(ctx context.Context) error {
@@ -112,8 +112,8 @@ func (w *env) awaitWriterError(t *testing.T, x *writer, frozenAt uint64) (restar
 	return false
 }
 
-// hasStuckFlush reports whether the host gave up tearing the writer's volume down, and a thread
-// there waits for a flush.
+// hasStuckFlush reports whether the host failed to tear the writer's volume down, and a thread there waits for a
+// flush.
 func (w *env) hasStuckFlush(ctx context.Context, x *writer) bool {
 	g := w.guest(x.node)
 	for line := range strings.Lines(g.Log("node")) {
@@ -125,8 +125,9 @@ func (w *env) hasStuckFlush(ctx context.Context, x *writer) bool {
 	return false
 }
 
-// Only the replication link is interrupted: the primary continues after the log outdated its peer,
-// which nobody can make primary, also after a reboot of both with the stale one first.
+// TestAnOutdatedPeerIsNeverPromoted: only the replication link is interrupted. The primary continues after its
+// peer was recorded as outdated; the peer cannot become primary, also after a reboot of both with the stale one
+// first.
 func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
@@ -161,7 +162,7 @@ func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	w.noSplitBrain(t)
 }
 
-// requireRefused tries all that an orchestrator can to have the volume on a stale replica.
+// requireRefused tries everything that an orchestrator can to use the volume on a stale replica.
 func (w *env) requireRefused(t *testing.T, v *volume, from, to string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)

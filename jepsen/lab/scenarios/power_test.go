@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failover is how long the parts of one took.
+// failover is how long the parts of a failover took.
 type failover struct{ total, fromPublish time.Duration }
 
-// A primary that loses its power: every acknowledged write is on the other host, mounted
-// soon, and the host that comes back is only synchronised.
+// TestPowerLossLosesNoAcknowledgedWrite: the primary loses its power. Every acknowledged write is on the other
+// host, mounted soon, and the host that comes back is only a synchronisation target.
 func TestPowerLossLosesNoAcknowledgedWrite(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "power", false)
@@ -67,8 +67,8 @@ func (w *env) failOver(t *testing.T, v *volume, from, to string, number uint64) 
 	return f, last.Number + 1
 }
 
-// unpublishUnreachable ends the publication on a host as soon as the log knows that it is away: before
-// that the answer is that the host has the volume staged (S31).
+// unpublishUnreachable ends the publication on a host as soon as the host is recorded as unreachable: until then
+// the answer is that the host has the volume staged (S31).
 func (w *env) unpublishUnreachable(t *testing.T, v *volume, node string) {
 	t.Helper()
 	eventually(t, timeout, "the volume is taken from "+node, func(ctx context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// A synchronisation that is interrupted on either side: the inconsistent replica is never
-// promoted, and the synchronisation is finished afterwards.
+// TestAnInconsistentReplicaIsNeverPromoted: a synchronisation is interrupted on either side. The inconsistent
+// replica is never promoted, and the synchronisation is finished afterwards.
 func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 	for name, dies := range map[string]string{"its source dies": "n1", "its target dies": "n2"} {
 		t.Run(name, func(t *testing.T) {
@@ -53,21 +53,21 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 	}
 }
 
-// requireFullSync: of a target that lost its power nobody knows what it had on stable storage.
+// requireFullSync requires a full synchronisation: what a target that lost its power had on stable storage is unknown.
 func (w *env) requireFullSync(t *testing.T, v *volume, node string) {
 	t.Helper()
 	require.Contains(t, w.mustExec(t, node, "dmesg"), fmt.Sprintf("Began resync as SyncTarget (will sync %d KB", v.size>>10))
 }
 
-// limitResyncRate gives a synchronisation so many bytes a second: at 256K it is far from its end
-// whatever else the machine has to do.
+// limitResyncRate limits a synchronisation to a rate in bytes a second: 256K is slow enough that it does not
+// finish during the scenario.
 func (w *env) limitResyncRate(t *testing.T, v *volume, node, rate string) {
 	t.Helper()
 	w.mustExec(t, node, fmt.Sprintf("drbdadm disk-options --c-plan-ahead=0 --resync-rate=%s %s", rate, v.id))
 }
 
-// A name that is created, deleted and created again: no old data, no split brain at
-// initial synchronisation, and no minor or port before both hosts reported them free.
+// TestAFreedNameIsANewVolume: a name is created, deleted and created again. There is no old data, no split brain
+// at the initial synchronisation, and no reuse of a minor or port before both hosts reported it free.
 func TestAFreedNameIsANewVolume(t *testing.T) {
 	w := newScenario(t)
 	v := &volume{name: "again", size: 32 * mi, block: true}
@@ -104,8 +104,8 @@ func (w *env) minor(t *testing.T, v *volume, node string) string {
 	return strings.TrimSpace(w.mustExec(t, node, fmt.Sprintf(`sed -n 's/.*minor \([0-9]*\).*/\1/p' /etc/drbd.d/*%s*.res | head -1`, v.id)))
 }
 
-// The link flaps while a writer works: each loss is a question of its own, and after each
-// return the log says that both are up to date again (S7, S10).
+// TestS7_S10_AFlappingLink: the link flaps while a writer works. Each loss has a promotion check of its own, and
+// after each return both replicas are recorded as up to date again (S7, S10).
 func TestS7_S10_AFlappingLink(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "flap", false)
@@ -126,7 +126,7 @@ func TestS7_S10_AFlappingLink(t *testing.T) {
 	last := x.stop(t)
 	require.Empty(t, last.Error)
 	w.requireAcknowledged(t, v, "n1", last.Number)
-	require.NoError(t, w.guest("n1").Crash()) // the other one is as good, by the log's word
+	require.NoError(t, w.guest("n1").Crash()) // the log records the other one as up to date
 	w.unpublishUnreachable(t, v, "n1")
 	w.publishAndStage(t, v, "n2")
 	w.requireAcknowledged(t, v, "n2", last.Number)

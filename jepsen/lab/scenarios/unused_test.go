@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both hosts of a volume that nobody uses lose their power, and one of them returns alone:
-// it serves the volume, and nobody decides anything, as the end of the last use is on
-// record (S5, S10). The other one is synchronised when it is back.
+// Both hosts of an unused volume lose their power, and one of them returns alone: it serves the volume without
+// an operator's decision, because the end of the last use is recorded (S5, S10). The other one is synchronised
+// when it is back.
 func TestS5_S10_AnUnusedVolumeIsServedByTheHostThatReturnsAlone(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "unused", false)
@@ -36,7 +36,7 @@ func TestS5_S10_AnUnusedVolumeIsServedByTheHostThatReturnsAlone(t *testing.T) {
 	w.noSplitBrain(t)
 }
 
-// writeAndUnstage writes from a number on where the volume is up, and takes it down.
+// writeAndUnstage writes from a number on, then unstages and unpublishes the volume.
 func (w *env) writeAndUnstage(t *testing.T, v *volume, node string, from uint64) (acked uint64) {
 	t.Helper()
 	x := w.write(t, v, node, from)
@@ -46,8 +46,8 @@ func (w *env) writeAndUnstage(t *testing.T, v *volume, node string, from uint64)
 	return acked
 }
 
-// awaitUnused waits until the log knows that nobody uses the volume, and that both
-// replicas have one content since: what was seen under an older generation is of before.
+// awaitUnused waits until the log records that the volume is unused, and that both replicas have had the same
+// content since: observations of an older generation do not count.
 func (w *env) awaitUnused(t *testing.T, v *volume) {
 	t.Helper()
 	eventually(t, timeout, "its clean demotion is on record", func(ctx context.Context) error {

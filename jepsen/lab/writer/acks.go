@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// acks is what the host sees: the last number that was acknowledged, when, and the
-// longest time between two.
+// ackFile is the record that the host reads: the last acknowledged number, its time, and the longest time
+// between two acknowledgements.
 type ackFile struct {
 	Number  uint64        `json:"number"`
 	At      int64         `json:"at"`      // Unix nanoseconds
@@ -45,7 +45,7 @@ func (a *ackFile) failed(why error) error {
 	return a.write()
 }
 
-// write replaces the record with one call, which the host's page cache takes as a whole.
+// write replaces the record with one call, which the host's page cache takes atomically.
 func (a *ackFile) write() error {
 	text, err := json.Marshal(a)
 	if err != nil {

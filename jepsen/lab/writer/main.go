@@ -72,14 +72,14 @@ func (o *options) write() error {
 
 // checkResult is what check prints, as JSON.
 type checkResult struct {
-	Highest uint64   `json:"highest"` // number that was found
-	Missing []uint64 `json:"missing"` // acknowledged, and not there
-	// Stamps are who wrote the ring, in the order of the numbers.
+	Highest uint64   `json:"highest"` // highest number found
+	Missing []uint64 `json:"missing"` // acknowledged, and not found
+	// Stamps are the stamps of the writers of the ring, in the order of the numbers.
 	Stamps []string `json:"stamps"`
 }
 
-// check reads the ring: every acknowledged number of its last turn must be there, or a
-// later one in its place.
+// check reads the ring: every acknowledged number of its last turn must be there, or a later one in its
+// place.
 func (o *options) check() error {
 	r, err := openRing(o.path, os.O_RDONLY, o.direct, o.blocks)
 	if err != nil {
@@ -114,8 +114,8 @@ func (r *ring) findMissing(acked uint64) (checkResult, error) {
 	return f, nil
 }
 
-// print says who wrote what was found. A place may hold a later number than the one that is
-// looked for: the last that was written need not have been acknowledged.
+// print prints the result. A place may hold a later number than the expected one: the last block written need
+// not have been acknowledged.
 func (f *checkResult) print(found []block) {
 	slices.SortFunc(found, func(a, b block) int { return cmp.Compare(a.number, b.number) })
 	for _, b := range found {

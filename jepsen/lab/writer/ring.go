@@ -25,8 +25,8 @@ type block struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// marshal fills a buffer with the block; all of it depends on the number, so that a torn
-// or an old block is seen.
+// marshal fills a buffer with the block; all of it depends on the number, so that a torn or old block is
+// detected.
 func (b block) marshal(buf []byte) {
 	for i := 96; i+8 <= blockSize; i += 8 {
 		binary.LittleEndian.PutUint64(buf[i:], b.number*0x9e3779b97f4a7c15+uint64(i))
@@ -39,7 +39,7 @@ func (b block) marshal(buf []byte) {
 	binary.LittleEndian.PutUint32(buf[80:], crc32.Checksum(buf[:blockSize], castagnoli))
 }
 
-// decode reads a block; false for anything that was not written whole.
+// decode reads a block; false for one that was not written completely.
 func decode(buf []byte) (block, bool) {
 	if len(buf) < blockSize || string(buf[:8]) != magic {
 		return block{}, false
