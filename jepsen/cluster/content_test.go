@@ -20,9 +20,9 @@ import (
 var contentSteps = []string{"save-snapshot", "freeze", "cut", "thaw", "create-from", "identity", "grow", "grow-filesystem",
 	"throttle", "remove-snapshot", "forget-snapshot"}
 
-// TestContentSurvivesKilledNodesAndLeaders: a node is killed once before and after
-// every step of snapshot, clone, expand, modify and group snapshot, while leaders
-// are killed too. What was written before a snapshot is what its copies hold.
+// TestContentSurvivesKilledNodesAndLeaders: a node is killed once before and after every step of snapshot, clone,
+// expand, modify and group snapshot, while leaders are killed too. Copies have what was written before their
+// snapshot.
 func TestContentSurvivesKilledNodesAndLeaders(t *testing.T) {
 	const nodes = 3
 	c := startCluster(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points", "--node-arg=--io-cgroup=" + limitGroup(t)}})
@@ -51,7 +51,7 @@ func TestContentSurvivesKilledNodesAndLeaders(t *testing.T) {
 	require.NoError(t, c.AwaitAgreement(t.Context()))
 }
 
-// limitGroup is a control group for limits, where this host has them.
+// limitGroup returns a control group for limits, where this host has them.
 func limitGroup(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("holdfast-test-%d", os.Getpid())
@@ -66,7 +66,7 @@ func limitGroup(t *testing.T) string {
 	return ""
 }
 
-// contentLifecycle is one volume with a snapshot, a clone, growth, limits and a group.
+// contentLifecycle runs a volume with a snapshot, a clone, an expansion, limits and a group snapshot.
 func contentLifecycle(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *faultArmer) error {
 	var (
 		v, w     *harness.Volume

@@ -47,10 +47,10 @@ func truncate(path string) error {
 	return os.Truncate(path, int64(dataEnd(raw)/2))
 }
 
-// dataEnd is where a file's trailing zeros begin.
+// dataEnd returns the offset at which a file's trailing zeros begin.
 func dataEnd(raw []byte) int { return len(strings.TrimRight(string(raw), "\x00")) }
 
-// flipBit turns one bit, at a part of what the file holds.
+// flipBit flips one bit, at a fraction of the file's data.
 func flipBit(part float64) func(string) error {
 	return func(path string) error {
 		raw, err := os.ReadFile(path)
@@ -80,8 +80,8 @@ var corruptions = map[string]corruption{
 // eagerSnapshots makes snapshots after a few entries.
 var eagerSnapshots = []string{"--controller-arg=--snapshot-threshold=50", "--controller-arg=--snapshot-interval=1s", "--controller-arg=--trailing-logs=100"}
 
-// TestDamagedDataFolderIsRefusedOrRecovered: a member never serves
-// a wrong state; the hash of its state shows it.
+// TestDamagedDataFolderIsRefusedOrRecovered: a member with a corrupt data directory never serves a wrong state,
+// as the hash of its state shows.
 func TestDamagedDataFolderIsRefusedOrRecovered(t *testing.T) {
 	for _, logStore := range []string{"wal", "boltdb"} {
 		t.Run(logStore, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestDamagedDataFolderIsRefusedOrRecovered(t *testing.T) {
 			awaitSnapshot(t, c, "c2")
 			for name, h := range corruptions {
 				if logStore == "boltdb" && !strings.Contains(name, "bolt") || logStore == "wal" && strings.Contains(name, "data turned") {
-					continue // what both stores have in common is tried once
+					continue // files that both stores have are tried once
 				}
 				t.Run(name, func(t *testing.T) { corruptAndStart(t, c, "c2", h) })
 			}
@@ -125,7 +125,7 @@ func corruptAndStart(t *testing.T, c *harness.Cluster, id string, h corruption) 
 	}
 }
 
-// saveFolder keeps a copy of a dead child's directory, and goes on with it when the test ends.
+// saveFolder copies a dead child's directory, and restores it when the test ends.
 func saveFolder(t *testing.T, c *harness.Cluster, id, folder string) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", folder, copied).Run())
@@ -165,7 +165,7 @@ func startsAndAgrees(t *testing.T, c *harness.Cluster, id, path string) bool {
 	}
 	said := c.ChildLog(id)[before:]
 	named := strings.Contains(said, path)
-	for _, end := range []string{" ", ":"} { // a snapshot, and a log in segments, is one thing of several files
+	for _, end := range []string{" ", ":"} { // a Raft snapshot, and a log in segments, has several files
 		named = named || strings.Contains(said, filepath.Dir(path)+end)
 	}
 	require.True(t, named, "the refusal does not name %s: %s", path, said)

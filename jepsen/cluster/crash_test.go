@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/nemesis"
 )
 
-// killLeader kills whoever leads.
+// killLeader kills the leader.
 func killLeader(c *harness.Cluster) func(context.Context) error {
 	return func(ctx context.Context) error {
 		leader, err := c.Leader(ctx)
@@ -26,7 +26,7 @@ func killLeader(c *harness.Cluster) func(context.Context) error {
 	}
 }
 
-// pauseLeader stops whoever leads for longer than an election takes.
+// pauseLeader stops the leader for longer than an election takes.
 func pauseLeader(c *harness.Cluster) func(context.Context) error {
 	return func(ctx context.Context) error {
 		leader, err := c.Leader(ctx)
@@ -86,8 +86,8 @@ func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 	deleteAll(t, c, co, volumes)
 }
 
-// awaitFaults waits until each fault was done so often: where the processors are busy, a
-// leader is found late. The test reports what is missing in the end.
+// awaitFaults waits until each fault was injected that often: on a busy machine a leader is found late. The test
+// reports in the end what is missing.
 func awaitFaults(ctx context.Context, nemesis *nemesis.Nemesis, minimum map[string]int) {
 	_ = harness.Poll(ctx, 2*time.Minute, "the harm to be done", func() (bool, error) {
 		for name, times := range minimum {
@@ -99,8 +99,8 @@ func awaitFaults(ctx context.Context, nemesis *nemesis.Nemesis, minimum map[stri
 	})
 }
 
-// createDuring makes volumes with 8 workers until ctx ends, and until there are
-// enough. It pauses between, so that all faults hit while names are new.
+// createDuring creates volumes with 8 workers until ctx ends, and until there are enough. It pauses in between,
+// so that all faults happen while names are new.
 func createDuring(ctx context.Context, t *testing.T, co *harness.CO, enough int) map[string]*harness.Volume {
 	all := map[string]*harness.Volume{}
 	for n := 0; ctx.Err() == nil || n < enough; n += 8 {
@@ -118,7 +118,7 @@ func ids(volumes map[string]*harness.Volume) map[string]string {
 	return of
 }
 
-// TestBurst_AllControllersKilledAtOnceLoseNothing: what was acknowledged is there after all restarted (S166).
+// TestBurst_AllControllersKilledAtOnceLoseNothing: acknowledged volumes exist after all controllers restarted (S166).
 func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
@@ -139,8 +139,8 @@ func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
 	deleteAll(t, c, co, volumes)
 }
 
-// burst creates and publishes, and kills all controllers in the middle of it.
-// What it answers was acknowledged, before the kill or by a repeated call.
+// burst creates and publishes volumes, and kills all controllers in the middle. It returns what was acknowledged,
+// before the kill or by a repeated call.
 func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[string]*harness.Volume {
 	prefix := "burst-" + string(rune('a'+round))
 	acknowledged := createMany(t, co, prefix+"-before", 10, 8)

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// steps are what a node does in one life of a volume, about in that order. Each
-// has a fault point before and after it.
+// steps are what a node does in the lifecycle of a volume, roughly in that order. Each has a fault point before
+// and after it.
 var steps = []string{"create", "report", "propose-stage", "attach", "probe", "record", "save-record", "mkfs", "report-formatted",
 	"mount", "report-staged", "propose-target", "bind", "unbind", "unmount", "detach", "drain", "remove"}
 
@@ -35,9 +35,9 @@ func faultPoints() []string {
 	return points
 }
 
-// TestNodeKilledBetweenEveryTwoSteps: volumes survive it. Several nodes
-// each get a share of the points; on each, volumes run lifecycles until every
-// point has killed the node once (S161, S163, S15, S122, S124).
+// TestNodeKilledBetweenEveryTwoSteps: volumes survive a kill at every fault point. Several nodes each get a share
+// of the points; on each, volumes run lifecycles until every point has killed the node once (S161, S163, S15, S122,
+// S124).
 func TestNodeKilledBetweenEveryTwoSteps(t *testing.T) {
 	const nodes = 3
 	c := startCluster(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points"}})
@@ -67,16 +67,16 @@ func everyNth(all []string, n, i int) []string {
 	return share
 }
 
-// faultArmer arms one fault point of a node after the other.
+// faultArmer arms the fault points of a node one after another.
 type faultArmer struct {
 	dir        string
 	remaining  []string // the first is armed
 	current    bool
-	attempts   int // lifecycles through which the first has not fired
+	attempts   int // lifecycles in which the first was not hit
 	lifecycles int // so far
 }
 
-// advance arms the next point when the last one fired.
+// advance arms the next point when the last one was hit.
 func (a *faultArmer) advance() error {
 	for len(a.remaining) > 0 {
 		fired, err := os.ReadFile(filepath.Join(a.dir, "fault.fired"))
@@ -96,7 +96,7 @@ func (a *faultArmer) advance() error {
 	return nil
 }
 
-// arm puts the file there whole, for the node may read it at any moment.
+// arm writes the file atomically, because the node may read it at any moment.
 func (a *faultArmer) arm(point string) error {
 	path := filepath.Join(a.dir, "fault")
 	if err := os.WriteFile(path+".new", []byte(point), 0o600); err != nil {
@@ -108,7 +108,7 @@ func (a *faultArmer) arm(point string) error {
 // lifecycle runs a volume from its creation to its deletion, with points armed.
 type lifecycle func(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *faultArmer) error
 
-// runLifecycles has volumes live on a node until all points have fired.
+// runLifecycles runs lifecycles of volumes on a node until all points were hit.
 func runLifecycles(t *testing.T, c *harness.Cluster, node string, a *faultArmer, live lifecycle) error {
 	co := c.NewCO()
 	total := len(a.remaining)
@@ -125,8 +125,8 @@ func runLifecycles(t *testing.T, c *harness.Cluster, node string, a *faultArmer,
 	return nil
 }
 
-// volumeLifecycle is one volume from create to delete, staged twice, with its data looked
-// at; each third is raw. A point is armed before each of its calls.
+// volumeLifecycle runs one volume from create to delete, staged twice, with its data verified; every third volume
+// is raw. A point is armed before each of its calls.
 func volumeLifecycle(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *faultArmer) error {
 	spec.Block = a.lifecycles%3 == 2
 	a.lifecycles++

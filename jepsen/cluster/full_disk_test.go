@@ -23,7 +23,7 @@ func TestS28_AFullRaftDiskRefusesMutationsAndRecovers(t *testing.T) {
 	leader, err := c.Leader(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, disks[leader].Fill(4*harness.Mi))
-	merge(volumes, createMany(t, co, "one-full", 5, 1)) // two have room
+	merge(volumes, createMany(t, co, "one-full", 5, 1)) // two disks have free space
 
 	for _, d := range disks {
 		require.NoError(t, d.Fill(4*harness.Mi))
@@ -43,7 +43,7 @@ func TestS28_AFullRaftDiskRefusesMutationsAndRecovers(t *testing.T) {
 		require.NoError(t, d.Free())
 	}
 	merge(volumes, createMany(t, co, "after", 5, 4))
-	for _, name := range tried { // a refused attempt may have been decided; asked again, it has one answer
+	for _, name := range tried { // a refused attempt may have been committed; a repeated call has one answer
 		volumes[name], err = co.Create(t.Context(), harness.Spec{Name: name})
 		require.NoError(t, err)
 	}
@@ -57,7 +57,7 @@ func merge(to, more map[string]*harness.Volume) {
 	}
 }
 
-// moveToSmallDisks stops the cluster, gives each controller a small disk, and goes on.
+// moveToSmallDisks stops the cluster, moves each controller to a small disk, and starts the cluster again.
 func moveToSmallDisks(t *testing.T, c *harness.Cluster) map[string]*harness.Disk {
 	t.Helper()
 	l, err := c.Layout()
@@ -81,7 +81,7 @@ func moveToSmallDisks(t *testing.T, c *harness.Cluster) map[string]*harness.Disk
 	return disks
 }
 
-// restartAll kills all controllers; what starts them again may fail while the disk is full.
+// restartAll kills all controllers; the restart may fail while the disk is full.
 func restartAll(t *testing.T, c *harness.Cluster) {
 	for _, id := range others(t, c, "") {
 		require.NoError(t, kill(c, id))

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// TestHostsAreWhoTheySay: the black-box part of item 9 for hosts and pools.
+// TestHostsAreWhoTheySay: a host without its pool or without its data directory is not taken for the registered one.
 func TestHostsAreWhoTheySay(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: false})
 	co := c.NewCO()
@@ -36,15 +36,14 @@ func TestHostsAreWhoTheySay(t *testing.T) {
 	require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 	require.NoError(t, sameData(v, data))
 	require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
-	waiting, err := co.Create(t.Context(), harness.Spec{Name: "waiting"}) // what waited for the host is made now
+	waiting, err := co.Create(t.Context(), harness.Spec{Name: "waiting"}) // a volume that waited for the host is created now
 	require.NoError(t, err)
 	volumes := map[string]*harness.Volume{v.Name: v, waiting.Name: waiting}
 	requireExactVolumes(t, c, volumes)
 	deleteAll(t, c, co, volumes)
 }
 
-// testUnmountedPool puts an empty filesystem over the pool, as a host that came up
-// without its disk has.
+// testUnmountedPool mounts an empty filesystem over the pool, as on a host that booted without its disk.
 func testUnmountedPool(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, unix.Mount("none", node.PoolDir, "tmpfs", 0, "size=64m"))
@@ -59,7 +58,7 @@ func testUnmountedPool(t *testing.T, c *harness.Cluster, node harness.Node, v *h
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
 }
 
-// testReinstalledHost takes the data directory away from a host, which makes it another one.
+// testReinstalledHost deletes a host's data directory, which makes it another host.
 func testReinstalledHost(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, os.Rename(node.DataDir, node.DataDir+".old"))
@@ -78,15 +77,14 @@ func testReinstalledHost(t *testing.T, c *harness.Cluster, node harness.Node, v 
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
 }
 
-// end kills a child, unless it ends by itself.
+// stopChild kills a child, unless it exits first.
 func stopChild(t *testing.T, c *harness.Cluster, id string) {
 	t.Helper()
 	require.NoError(t, kill(c, id))
 	require.NoError(t, c.AwaitDead(t.Context(), id))
 }
 
-// requireNoProgress asserts that no volume is made and none is deleted while the only
-// host is not what it was.
+// requireNoProgress asserts that no volume is created or deleted while the only host is not the registered one.
 func requireNoProgress(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	t.Helper()
 	leader, err := c.Leader(t.Context())

@@ -18,7 +18,7 @@ import (
 
 var regexpFault = regexp.MustCompile(`ended at: index (\d+), term \d+, hash ([0-9a-f]{64})`)
 
-// faultAt is where a member ended, as its log's tool says.
+// faultAt returns the entry at which a member exited, as `holdfast log inspect` reports it.
 func faultAt(t *testing.T, c *harness.Cluster, dir string) (index, hash string) {
 	t.Helper()
 	res := c.Run(t.Context(), "log", "inspect", "--data-dir", dir)
@@ -29,8 +29,8 @@ func faultAt(t *testing.T, c *harness.Cluster, dir string) (index, hash string) 
 	return m[1], m[2]
 }
 
-// S70: a committed command at which every controller ends is passed over by all of them;
-// the cluster serves again, with one state. The binary has a planted bug.
+// S70: a committed command at which every controller exits is skipped on all of them; the cluster serves again,
+// with equal states. The binary has a planted bug.
 func TestACommandThatEndsEveryControllerIsPassedOver(t *testing.T) {
 	testBinary(t)
 	planted, err := harness.BuildTagged(t.Context(), "planted", t.TempDir())

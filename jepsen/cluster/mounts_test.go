@@ -45,8 +45,8 @@ func oneMountEach(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	require.Equal(t, 1, at, "mounts at the staging path")
 }
 
-// TestStageAndPublishTenTimesOver: the first half of item 5 (CSI-NODE-NodeStageVolume,
-// -NodePublishVolume idempotency; S122).
+// TestStageAndPublishTenTimesOver: repeated calls change nothing (CSI-NODE-NodeStageVolume, -NodePublishVolume
+// idempotency; S122).
 func TestStageAndPublishTenTimesOver(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
@@ -81,9 +81,8 @@ func TestStageAndPublishTenTimesOver(t *testing.T) {
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 }
 
-// TestMountsOutliveTheCluster: what is staged stays when the cluster stops, by
-// SIGTERM or SIGKILL, and is adopted when it goes on; what is not staged holds no
-// device (S124).
+// TestMountsOutliveTheCluster: staged volumes stay when the cluster is stopped by SIGTERM or SIGKILL, and are adopted
+// when it starts again; a volume that is not staged has no device (S124).
 func TestMountsOutliveTheCluster(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
@@ -164,13 +163,13 @@ func sameData(v *harness.Volume, data []byte) error {
 	return nil
 }
 
-// logCode logs an answer and is its code.
+// logCode logs the error of a call and returns its code.
 func logCode(t *testing.T, what string, err error) codes.Code {
 	t.Logf("%s: %v", what, err)
 	return status.Code(err)
 }
 
-// TestS28_WithoutAQuorumOnlyTearingDownWorks: the second half of item 5.
+// TestS28_WithoutAQuorumOnlyTearingDownWorks: without a quorum unpublish and unstage on a node work, all else is refused.
 func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: false})
 	co := c.NewCO()
@@ -251,8 +250,8 @@ func prepare(t *testing.T, co *harness.CO) useStates {
 	return v
 }
 
-// refusedWithoutQuorum asserts UNAVAILABLE, and soon, for all that needs the log,
-// also where the deadline is near.
+// refusedWithoutQuorum asserts UNAVAILABLE, without delay, for every call that needs the log, also with a short
+// deadline.
 func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, controller string, v useStates) {
 	ctl, err := c.Controller(controller)
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// What is tried first can do everything: a raw volume that is published for writing is
-// snapshotted and cloned, whatever filesystem the cluster's directory is on.
+// TestARawVolumeInUseIsCutAndCloned: the default pool of a developer's cluster shares blocks, whatever filesystem
+// the cluster's directory is on, so a raw volume that is published for writing is snapshotted and cloned.
 func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
@@ -49,7 +49,7 @@ func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
 	removeAll(t, c)
 }
 
-// On a pool that copies it is refused, and the refusal says which pools could.
+// TestARawVolumeInUseIsNotCutWhereThePoolCopies: on a pool that copies it is refused, and the refusal says which pools could.
 func TestARawVolumeInUseIsNotCutWhereThePoolCopies(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true, Flags: []string{"--node-arg=--pool-image=never"}})
 	co := c.NewCO()

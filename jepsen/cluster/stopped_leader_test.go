@@ -34,9 +34,8 @@ func others(t *testing.T, c *harness.Cluster, but string) []string {
 	return ids
 }
 
-// TestStoppedLeaderServesNothingStale: reads are linearizable (S139). They are
-// sent to the leader while it is stopped, so they wait in its socket, and at
-// once when it goes on.
+// TestStoppedLeaderServesNothingStale: reads are linearizable (S139). They are sent to the leader while it is
+// stopped, so that they wait in its socket, and right after it continues.
 func TestStoppedLeaderServesNothingStale(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	gone, err := c.NewCO().Create(t.Context(), harness.Spec{Name: "deleted-meanwhile"})
@@ -46,8 +45,7 @@ func TestStoppedLeaderServesNothingStale(t *testing.T) {
 	}
 }
 
-// pauseLeaderDuring stops the leader, deletes one volume and makes another meanwhile,
-// and answers the new one.
+// pauseLeaderDuring stops the leader, deletes one volume and creates another meanwhile, and returns the new one.
 func pauseLeaderDuring(t *testing.T, c *harness.Cluster, gone *harness.Volume, round int) *harness.Volume {
 	former, err := c.Leader(t.Context())
 	require.NoError(t, err)
@@ -87,8 +85,8 @@ func pauseLeaderDuring(t *testing.T, c *harness.Cluster, gone *harness.Volume, r
 	return made
 }
 
-// fresh answers an error when a read misses what was acknowledged before it was
-// sent. To be unavailable is right.
+// checkFresh returns an error when a read misses what was acknowledged before it was sent. UNAVAILABLE is
+// accepted.
 func checkFresh(ctx context.Context, c csi.ControllerClient, gone, made string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

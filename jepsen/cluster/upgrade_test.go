@@ -63,9 +63,9 @@ func startLevel1(t *testing.T, b builds) *mixedCluster {
 	return &mixedCluster{Cluster: c, t: t, builds: b, lifecycles: map[string]*atomic.Int64{"n1": {}, "n2": {}}}
 }
 
-// rollTo stops one process after the other and starts it as another build. The load goes
-// on; before the next step volumes have lived on every node with this mix of builds,
-// and all members hold one state, as the log's checkpoints say too.
+// rollTo stops one process after another and starts it as another build, under load. Before the next step volumes
+// have run lifecycles on every node with this mix of builds, and all members have equal states, as the log's
+// checkpoints confirm.
 func (m *mixedCluster) rollTo(build string, ids ...string) {
 	m.t.Helper()
 	for _, id := range ids {
@@ -92,7 +92,7 @@ func (m *mixedCluster) stop(id string) {
 	require.NoError(m.t, m.AwaitDead(m.t.Context(), id))
 }
 
-// awaitLifecycles waits until a volume's life that began now has ended on every node.
+// awaitLifecycles waits until a lifecycle that began after this call has ended on every node.
 func (m *mixedCluster) awaitLifecycles() {
 	m.t.Helper()
 	for node, lives := range m.lifecycles {
@@ -106,8 +106,8 @@ func (m *mixedCluster) awaitLifecycles() {
 	}
 }
 
-// awaitAgreement: all members have one hash at one index, and a checkpoint of an entry after
-// that was found to be a majority's, without a member that left over it (S23, S72).
+// awaitAgreement waits until all members have one hash at one index, and a later checkpoint was confirmed by a
+// majority without a member that left because of it (S23, S72).
 func (m *mixedCluster) awaitAgreement() {
 	m.t.Helper()
 	require.NoError(m.t, m.AwaitAgreement(m.t.Context()))
@@ -121,7 +121,7 @@ func (m *mixedCluster) awaitAgreement() {
 	m.requireNoHashMismatch()
 }
 
-// requireNoHashMismatch: nobody found states that differ, nor an entry that it does not know.
+// requireNoHashMismatch asserts that no member found different states, or an unknown entry.
 func (m *mixedCluster) requireNoHashMismatch() {
 	m.t.Helper()
 	l, err := m.Layout()
@@ -133,8 +133,8 @@ func (m *mixedCluster) requireNoHashMismatch() {
 	}
 }
 
-// load keeps a cluster at work until it is stopped: calls that meet, of which many
-// are refused, and on each node volumes that run lifecycles.
+// startLoad keeps a cluster under load until it is stopped: conflicting calls, of which many are refused, and on each
+// node volumes that run lifecycles.
 func (m *mixedCluster) startLoad() (stop func()) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var work sync.WaitGroup
@@ -162,8 +162,8 @@ func (m *mixedCluster) startLoad() (stop func()) {
 	return stop
 }
 
-// runLifecyclesOn has volumes with a snapshot and a copy live on a node until ctx ends; the
-// last life is lived to its end.
+// runLifecyclesOn runs lifecycles of volumes with a snapshot and a copy on a node until ctx ends; the last one is
+// completed.
 func (m *mixedCluster) runLifecyclesOn(ctx context.Context, node string) error {
 	co := m.NewCO()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -206,9 +206,9 @@ func (m *mixedCluster) lifecycle(ctx context.Context, co *harness.CO, spec harne
 	return nil
 }
 
-// TestTwoBuildsHoldOneState (S72): a cluster of the previous build is rolled forward to
-// this one and back, under load, and forward again; then the level is raised. At every
-// step its members hold one state, and volumes live on every node.
+// TestTwoBuildsHoldOneState (S72): a cluster of the previous build is rolled forward to this one and back, under
+// load, and forward again; then the level is raised. After every step its members have equal states, and volumes can
+// be used on every node.
 func TestTwoBuildsHoldOneState(t *testing.T) {
 	m := startLevel1(t, prepareBuilds(t))
 	stop := m.startLoad()
@@ -228,7 +228,7 @@ func TestTwoBuildsHoldOneState(t *testing.T) {
 	require.NoError(t, m.AwaitAgreement(t.Context()))
 }
 
-// cannotFinish: a process that was not upgraded is named, and the level stays.
+// cannotFinish asserts that a process that was not upgraded is named, and that the level stays.
 func (m *mixedCluster) cannotFinish(missing string) {
 	m.t.Helper()
 	for range 2 {
@@ -239,7 +239,7 @@ func (m *mixedCluster) cannotFinish(missing string) {
 	require.EqualValues(m.t, 1, m.level())
 }
 
-// finishUpgrade raises the level; until --yes, and the second time, nothing changes.
+// finishUpgrade raises the level; without --yes, and the second time, nothing changes.
 func (m *mixedCluster) finishUpgrade() {
 	m.t.Helper()
 	for _, step := range []struct {
@@ -265,9 +265,9 @@ func (m *mixedCluster) level() (level uint32) {
 	return level
 }
 
-// refusesOldController: a controller of the previous build that starts after the raise
-// has no part in the cluster. It ends and says why when what it has on disk is of the new
-// level; what it does not have yet, nobody tells it. It comes back as this build.
+// refusesOldController asserts that a controller of the previous build that starts after the raise takes no part in
+// the cluster. It exits and says why when its disk has entries of the new level; other members send it none. It
+// comes back as this build.
 func (m *mixedCluster) refusesOldController(id string) {
 	m.t.Helper()
 	before, others := len(m.ChildLog(id)), m.otherLogs(id)
@@ -293,7 +293,7 @@ func (m *mixedCluster) refusesOldController(id string) {
 	require.NoError(m.t, m.AwaitAgreement(m.t.Context()))
 }
 
-// otherLogs is the log of another controller, which the one that is refused dials.
+// otherLogs returns the log of another controller, which the refused one dials.
 func (m *mixedCluster) otherLogs(id string) string {
 	for _, other := range []string{"c1", "c2", "c3"} {
 		if other != id {
@@ -303,8 +303,7 @@ func (m *mixedCluster) otherLogs(id string) string {
 	return ""
 }
 
-// refusesOldNode: a node of the previous build has no session after the raise, and is
-// told why.
+// refusesOldNode asserts that a node of the previous build gets no session after the raise, and is told why.
 func (m *mixedCluster) refusesOldNode(id string) {
 	m.t.Helper()
 	before := len(m.ChildLog(id))

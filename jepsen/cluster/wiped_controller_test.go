@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// wipedCluster is a cluster of which controllers lose their disks.
+// wipedCluster is a cluster whose controllers lose their disks.
 type wipedCluster struct {
 	*harness.Cluster
 	t *testing.T
@@ -37,7 +37,7 @@ func (w *wipedCluster) startChild(id string) {
 	require.Contains(w.t, []int{0, 3}, res.Code, res.Stderr)
 }
 
-// wipe kills a controller, takes its disk away and starts it again.
+// wipe kills a controller, deletes its data and starts it again.
 func (w *wipedCluster) wipe(id string) {
 	w.t.Helper()
 	w.kill(id)
@@ -47,7 +47,7 @@ func (w *wipedCluster) wipe(id string) {
 	w.startChild(id)
 }
 
-// awaitRefusedConnections waits until a controller refused so many connections that were meant for another member.
+// awaitRefusedConnections waits until a controller has refused that many connections whose target is another member.
 func (w *wipedCluster) awaitRefusedConnections(id string, times int) {
 	w.t.Helper()
 	counted := regexp.MustCompile(`(?m)^holdfast_raft_misdirected_connections_total (\d+)$`)
@@ -135,7 +135,7 @@ func (w *wipedCluster) roles() (leader string, followers []string) {
 	return leader, slices.DeleteFunc(ids, func(id string) bool { return id == leader })
 }
 
-// TestWipedControllers: a controller that lost its disk is not the member that it was.
+// TestWipedControllers: a controller that lost its disk is not its former member.
 func TestWipedControllers(t *testing.T) {
 	for _, store := range []string{"wal", "boltdb"} {
 		t.Run(store, func(t *testing.T) {
@@ -192,9 +192,8 @@ func (w *wipedCluster) testNoAcknowledgement() {
 	w.replace(lost, old)
 }
 
-// replace has the cluster take in the one that stands where a member was. The command
-// refuses while too few of the others answer, as one may that was just started; it is
-// then given again, as its operator would.
+// replace replaces a member by the controller that runs at its address. The command refuses while too few of the other
+// members answer, as when one was just started; it is then repeated, as its operator would.
 func (w *wipedCluster) replace(id, old string) {
 	w.t.Helper()
 	w.awaitReadiness(id, "holdfast members replace "+old)
@@ -217,8 +216,8 @@ func (w *wipedCluster) replace(id, old string) {
 	require.NoError(w.t, w.AwaitAgreement(w.t.Context()))
 }
 
-// testNoBootstrap starts the first controller as its unit file does for ever, with
-// --bootstrap, after its disk is lost and while the others are down.
+// testNoBootstrap starts the first controller as its unit file always does, with --bootstrap, after its disk is lost
+// and while the others are down.
 func (w *wipedCluster) testNoBootstrap() {
 	argv := w.commandLine("c1")
 	old := w.memberID("c1")

@@ -20,8 +20,8 @@ import (
 // rowTest asserts one row. It fails when the behaviour is broken.
 type rowTest func(t *testing.T, w *Env)
 
-// Env is the cluster that all rows share: three controllers and two nodes.
-// Rows make what they need under names of their own and clean it up.
+// Env is the cluster that all rows share: three controllers and two nodes. Rows create what they need under names of
+// their own and clean it up.
 type Env struct {
 	Cluster *harness.Cluster
 	CO      *harness.CO // repeats what may be repeated, as an orchestrator does
@@ -36,8 +36,7 @@ func (w *Env) Path(what string) string {
 	return filepath.Join(w.Cluster.Mounts(), fmt.Sprintf("%s-%d", what, w.serial.Add(1)))
 }
 
-// timeout is how long a row waits for what should come soon: it comes late where others
-// use the processors and the disk. rowTime bounds a row as a whole.
+// timeout bounds what is expected soon: it comes late on a busy machine. rowTime bounds a row as a whole.
 const timeout, rowTime = 30 * time.Second, 2 * time.Minute
 
 // Context ends with the row, at the latest after rowTime.
@@ -90,8 +89,7 @@ func endpointPath(l harness.Layout, id string) string {
 	return ""
 }
 
-// requireRefused asserts the code of a failed call, and what every failed call owes: a
-// message and no details.
+// requireRefused asserts the code of a failed call, and that it has a message and no details, as every failed call must.
 func requireRefused(t *testing.T, err error, want codes.Code) {
 	t.Helper()
 	require.Error(t, err)

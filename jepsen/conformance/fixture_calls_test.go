@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// methodCase is one method with a request that is whole, but names nothing that exists.
+// methodCase is one method with a complete request that names no existing object.
 type methodCase struct {
 	method       string // Service/Method
 	process      string // the process that serves it
 	req          proto.Message
 	required     []string // fields, as the specification has them
-	checkedLater []string // those that are judged only of what exists
+	checkedLater []string // fields that are validated only for existing objects
 }
 
 // methodCases is every method that has REQUIRED fields.
@@ -132,7 +132,7 @@ var (
 	ofNodes       = []string{"Identity", "Node"}
 )
 
-// eachFailure calls every method with a request that must fail, and hands on how it did.
+// eachFailure calls every method with a request that must fail, and passes its result to see.
 func (k *fixture) eachFailure(see func(method string, res proto.Message, trailer metadata.MD, err error)) {
 	k.t.Helper()
 	conns := map[string]*grpc.ClientConn{"c1": k.env.Conn(k.t, "c1"), "n1": k.env.Conn(k.t, "n1")}
@@ -143,7 +143,7 @@ func (k *fixture) eachFailure(see func(method string, res proto.Message, trailer
 	}
 }
 
-// withoutField is a request less one field.
+// withoutField returns a request without one field.
 func withoutField(req proto.Message, field string) proto.Message {
 	disabled := proto.Clone(req)
 	disabled.ProtoReflect().Clear(disabled.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(field)))

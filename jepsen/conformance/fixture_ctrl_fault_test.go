@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// whileStopped runs something while a process gets no time of the processors.
+// whileStopped runs a function while processes are stopped.
 func (k *fixture) whileStopped(ids []string, during func()) {
 	k.t.Helper()
 	resume := func() {
@@ -38,8 +38,8 @@ func (k *fixture) callBriefly(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// requireAborted asserts that a call that cannot be carried out is ABORTED before its deadline.
-// Where others use the processors the answer may come too late for one attempt.
+// requireAborted asserts that a call that cannot be completed is ABORTED before its deadline. On a busy machine the
+// answer may come too late for one attempt.
 func (k *fixture) requireAborted(call func(ctx context.Context) error) {
 	k.t.Helper()
 	var err error
@@ -68,8 +68,7 @@ func (k *fixture) awaitAllControllers() {
 	require.NoError(k.t, err)
 }
 
-// withoutQuorum makes a row of a call that fails, and has no OK, while no majority
-// can be asked; afterwards it is carried out.
+// withoutQuorum makes a row of a call that fails without a majority, never with OK, and that succeeds afterwards.
 func withoutQuorum(prepare func(k *fixture) func(ctx context.Context) error) rowTest {
 	return rowOf(func(k *fixture) {
 		call := prepare(k)
@@ -84,8 +83,7 @@ func withoutQuorum(prepare func(k *fixture) func(ctx context.Context) error) row
 	})
 }
 
-// awaitLeaseLoss waits until c1 knows that it has no majority: a leader may answer
-// until its lease ends.
+// awaitLeaseLoss waits until c1 knows that it has no majority: a leader may answer until its lease ends.
 func (k *fixture) awaitLeaseLoss() {
 	k.t.Helper()
 	err := harness.Poll(k.ctx, timeout, "c1 to answer no more", func() (bool, error) {
@@ -122,7 +120,7 @@ func (k *fixture) failover() {
 	k.awaitAllControllers()
 }
 
-// imageOf is the file that keeps a volume on n1.
+// imageOf returns the path of a volume's file on n1.
 func (k *fixture) imageOf(id string) string {
 	k.t.Helper()
 	l, err := k.env.Cluster.Layout()
@@ -132,7 +130,7 @@ func (k *fixture) imageOf(id string) string {
 	return path
 }
 
-// whileHidden runs something while the file that keeps a volume is elsewhere.
+// whileHidden runs a function while a volume's file is moved away.
 func (k *fixture) whileHidden(id string, during func()) {
 	k.t.Helper()
 	path := k.imageOf(id)
@@ -142,11 +140,11 @@ func (k *fixture) whileHidden(id string, during func()) {
 	during()
 }
 
-// fillNode reserves all that is left of n2, and gives it back with the row.
+// fillNode reserves all free space of n2, and releases it with the row.
 func (k *fixture) fillNode() { k.fillNodeOf("n2") }
 
-// fillNodeOf is full, of any node. What was just placed counts against what was measured
-// before it: a node is full only when nothing more fits once it was measured again.
+// fillNodeOf fills any node. New volumes count against the last measurement: a node is full only when nothing more
+// fits after another measurement.
 func (k *fixture) fillNodeOf(node string) {
 	k.t.Helper()
 	const least, measured, looks = 64 * harness.Mi, 3 * time.Second, 2

@@ -14,7 +14,7 @@ import (
 
 type (
 	createRequest = csi.CreateVolumeRequest
-	// change turns the request that all would accept into the one that a row is about.
+	// change turns the default request, which is accepted, into the one that a row is about.
 	change = func(*createRequest)
 )
 
@@ -41,7 +41,7 @@ func (k *fixture) createVolumeFrom(req *createRequest) *csi.Volume {
 	return v
 }
 
-// createAgain is CreateVolume of what is deleted already with the row.
+// createAgain repeats CreateVolume for a volume that the row deletes already.
 func (k *fixture) createAgain(req *createRequest) *csi.Volume {
 	k.t.Helper()
 	var res *csi.CreateVolumeResponse
@@ -54,7 +54,7 @@ func (k *fixture) createAgain(req *createRequest) *csi.Volume {
 	return res.GetVolume()
 }
 
-// requireCreateRejected: CreateVolume of a request has this code, twice, and leaves nothing.
+// requireCreateRejected requires that CreateVolume of a request has this code, twice, and creates nothing.
 func (k *fixture) requireCreateRejected(want codes.Code, req *createRequest) {
 	k.t.Helper()
 	before, err := k.env.Cluster.AllImages()
@@ -78,7 +78,7 @@ func rowCreateRejected(want codes.Code, changes ...change) rowTest {
 	})
 }
 
-// rowCreateConflicts makes a row: where a volume is, the changed request of its name is ALREADY_EXISTS.
+// rowCreateConflicts makes a row: for an existing volume's name the changed request is ALREADY_EXISTS.
 func rowCreateConflicts(changes ...change) rowTest {
 	return rowOf(func(k *fixture) {
 		req := k.newCreateRequest()
@@ -188,8 +188,8 @@ func (k *fixture) everyController(call func(id string, c csi.ControllerClient)) 
 	}
 }
 
-// rowAlwaysServed makes a row of a capability that all have: every controller
-// advertises it and serves the call, and no process starts without it.
+// rowAlwaysServed makes a row of a capability that is always there: every controller advertises it and serves the
+// call, and no process starts with it disabled.
 func rowAlwaysServed(of csi.ControllerServiceCapability_RPC_Type, call func(k *fixture, c csi.ControllerClient) error) rowTest {
 	return rowOf(func(k *fixture) {
 		k.everyController(func(id string, c csi.ControllerClient) {
@@ -200,7 +200,7 @@ func rowAlwaysServed(of csi.ControllerServiceCapability_RPC_Type, call func(k *f
 	})
 }
 
-// requireCannotDisable: a controller that should run without it does not start.
+// requireCannotDisable requires that a controller with the capability disabled does not start.
 func (k *fixture) requireCannotDisable(name string) {
 	k.t.Helper()
 	res := k.env.Cluster.Run(k.ctx, "controller", "--disable-capability="+name, "--data-dir="+k.t.TempDir())
@@ -208,7 +208,7 @@ func (k *fixture) requireCannotDisable(name string) {
 	require.Contains(k.t, res.Stderr, name)
 }
 
-// rowSwitchable makes a row of a capability that can be turned off, and its call.
+// rowSwitchable makes a row of a capability that can be disabled, and its call.
 func rowSwitchable(of csi.ControllerServiceCapability_RPC_Type, call func(k *fixture, c csi.ControllerClient) error) rowTest {
 	return rowServedIff(controllerHas(of), func(k *fixture, conn *grpc.ClientConn) error { return call(k, csi.NewControllerClient(conn)) })
 }
@@ -239,7 +239,7 @@ func (k *fixture) listEntry(id string) *csi.ListVolumesResponse_Entry {
 	return nil
 }
 
-// disabledVolume is a volume of the cluster with everything off; it is deleted with the row.
+// disabledVolume returns a volume of the cluster with every optional capability disabled; it is deleted with the row.
 func (k *fixture) disabledVolume() string {
 	k.t.Helper()
 	c, err := k.env.DisabledCluster(k.t).Controller("c1")
@@ -254,7 +254,7 @@ func (k *fixture) disabledVolume() string {
 	return id
 }
 
-// disabledPublished publishes there until the row is over.
+// disabledPublished publishes in that cluster until the row is over.
 func (k *fixture) disabledPublished(id string) {
 	k.t.Helper()
 	c, err := k.env.DisabledCluster(k.t).Controller("c1")

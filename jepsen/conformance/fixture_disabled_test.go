@@ -14,26 +14,26 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// disabledCluster is a second, small cluster in which everything is turned off that can be.
+// disabledCluster is a second, small cluster with every optional capability disabled.
 var disabledCluster struct {
 	once    sync.Once
 	cluster *harness.Cluster
 	err     error
 }
 
-// turnedOff is all that a COs may do without.
+// turnedOff are all capabilities without which a CO can work.
 var turnedOff = []string{"LIST_VOLUMES", "LIST_VOLUMES_PUBLISHED_NODES", "GET_CAPACITY", "GET_VOLUME",
 	"CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS", "GET_SNAPSHOT", "CLONE_VOLUME", "EXPAND_VOLUME", "MODIFY_VOLUME", "VOLUME_MOUNT_GROUP",
 	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE"}
 
-// alsoTurnedOff is what only controllers may do without.
+// alsoTurnedOff are those of controllers only.
 var alsoTurnedOff = []string{"PUBLISH_READONLY", "SINGLE_NODE_MULTI_WRITER"}
 
 // maxPublished is how many volumes its node takes.
 const maxPublished = 2
 
-// DisabledCluster is a cluster of one controller and one node in which everything is turned
-// off that can be, shared by the rows that ask what is not served.
+// DisabledCluster returns a cluster of one controller and one node with every optional capability disabled, shared by
+// the rows about calls that are not served.
 func (w *Env) DisabledCluster(t *testing.T) *harness.Cluster {
 	t.Helper()
 	disabledCluster.once.Do(func() {
@@ -55,7 +55,7 @@ func (w *Env) DisabledCluster(t *testing.T) *harness.Cluster {
 	return disabledCluster.cluster
 }
 
-// disabledConn is a connection to a child of the cluster with everything off.
+// disabledConn returns a connection to a child of the cluster with every optional capability disabled.
 func (k *fixture) disabledConn(id string) *grpc.ClientConn {
 	k.t.Helper()
 	l, err := k.env.DisabledCluster(k.t).Layout()
@@ -66,8 +66,8 @@ func (k *fixture) disabledConn(id string) *grpc.ClientConn {
 	return conn
 }
 
-// served makes a row of a capability: it is advertised and the call is served, and
-// where it is not advertised the call is UNIMPLEMENTED.
+// rowServedIff makes a row of a capability: where it is advertised the call is served, and elsewhere the call is
+// UNIMPLEMENTED.
 func rowServedIff(advertised func(k *fixture, conn *grpc.ClientConn) bool, call func(k *fixture, conn *grpc.ClientConn) error) rowTest {
 	return rowOf(func(k *fixture) {
 		here, there := k.env.Conn(k.t, "c1"), k.disabledConn("c1")

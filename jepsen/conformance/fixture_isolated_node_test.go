@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// isolatedNodeArgs start a node with directories of its own whose controllers are nowhere: it
-// serves CSI, and the shared cluster does not hear of it. It goes by the id of n1.
+// isolatedNodeArgs returns the arguments of a node with directories of its own that reaches no controller: it serves
+// CSI, and the shared cluster does not know it. It uses the id of n1.
 func (k *fixture) isolatedNodeArgs(further ...string) []string {
 	k.t.Helper()
 	dir := k.t.TempDir()
@@ -77,7 +77,7 @@ func (k *fixture) nodeHas(node csi.NodeClient) []csi.NodeServiceCapability_RPC_T
 	return all
 }
 
-// fillFilesystem writes to a directory until nothing more fits, and has it on the device.
+// fillFilesystem writes to a directory until nothing more fits, and syncs.
 func fillFilesystem(ctx context.Context, dir string) error {
 	piece := make([]byte, 256<<10)
 	for i := 0; ctx.Err() == nil; i++ {

@@ -37,8 +37,7 @@ func nodeBlockCapability(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeC
 		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}
 }
 
-// stagingUse is one volume that is used on one node, call by call. All that it brought up
-// is taken down with the row.
+// stagingUse is one volume that is used on one node, call by call. Everything that it mounted is unmounted with the row.
 type stagingUse struct {
 	*fixture
 	node    csi.NodeClient
@@ -83,7 +82,7 @@ func (k *fixture) untilOK(call func() error) {
 	require.NoError(k.t, persist(k.ctx, call))
 }
 
-// persist repeats what may be repeated.
+// persist repeats a call while its error may be retried.
 func persist(ctx context.Context, call func() error) error {
 	for {
 		err := call()
@@ -115,7 +114,7 @@ func (u *stagingUse) unpublishVolume(ctx context.Context) error {
 	})
 }
 
-// end takes all down, deletes the volume and removes the directories.
+// cleanUp unmounts everything, deletes the volume and removes the directories.
 func (u *stagingUse) cleanUp(ctx context.Context) error {
 	for _, target := range u.targets {
 		if err := persist(ctx, func() error { return u.unbindWith(ctx, target) }); err != nil {
@@ -241,7 +240,7 @@ func (u *stagingUse) image() string {
 	return ""
 }
 
-// requireDetached: nothing of the volume is mounted nor attached. The kernel may take a moment.
+// requireDetached requires that nothing of the volume is mounted or attached. The kernel may take a moment.
 func (u *stagingUse) requireDetached() {
 	u.t.Helper()
 	require.NoError(u.t, harness.Poll(u.ctx, timeout, "no device of "+u.id, func() (bool, error) {
@@ -272,7 +271,7 @@ func (k *fixture) read(dir string) string {
 	return string(raw)
 }
 
-// failed asserts that a call that cannot be done is not OK, whatever its code.
+// failed asserts that an impossible call is not OK, whatever its code.
 func (k *fixture) failed(err error) {
 	k.t.Helper()
 	require.Error(k.t, err)
@@ -296,8 +295,8 @@ func (k *fixture) longPath(bytes int) string {
 	return path
 }
 
-// removeFolders removes the directories from path up to top. They are empty: what is
-// not is a mistake that must show and not go away.
+// removeFolders removes the directories from path up to top. They must be empty: a file that is left is an error that
+// must be reported.
 func removeFolders(top, path string) error {
 	for ; len(path) >= len(top); path = filepath.Dir(path) {
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {

@@ -44,8 +44,8 @@ func (p *process) output() string {
 	return p.log.String()
 }
 
-// standaloneController prepares a controller that makes a cluster of its own, with certificates of
-// the shared one. It is not started yet: rows change how it is.
+// standaloneController prepares a controller with a cluster of its own and certificates of the shared one. It is not
+// started yet: rows change its configuration.
 func (k *fixture) standaloneController(flags ...string) *process {
 	k.t.Helper()
 	p := k.newProcess()
@@ -108,9 +108,8 @@ func copyFile(k *fixture, from, to string, mode os.FileMode) {
 	require.NoError(k.t, os.WriteFile(to, raw, mode))
 }
 
-// freeAddress is one that nobody listens on, and that nobody takes before it is used: the
-// address of this host is this process's alone, and each of its ports is given once. On
-// 127.0.0.1 any outgoing connection may be given the port meanwhile.
+// freeAddress returns an address that is free until it is used: the host address belongs to this process alone, and
+// each of its ports is returned once. On 127.0.0.1 the kernel may give the port to an outgoing connection meanwhile.
 func freeAddress(k *fixture) string {
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
@@ -131,7 +130,7 @@ func (p *process) start() {
 	})
 }
 
-// kill kills it as a crash would.
+// kill kills it with SIGKILL.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// fixture is what a row works with: clients of c1 and things that go away with the row.
+// fixture is what a row works with: clients of c1, and objects that are cleaned up with the row.
 type fixture struct {
 	t          *testing.T
 	env        *Env
@@ -45,8 +45,8 @@ func rowRefused(want codes.Code, call func(k *fixture) error) rowTest {
 	})
 }
 
-// cleanUpWith runs something when the row is over, with a context of its own, and again when
-// that is what its answer asks for.
+// cleanUpWith runs a function when the row is over, with a context of its own, and again while its
+// error is one that a CO retries.
 func (k *fixture) cleanUpWith(what func(ctx context.Context) error) {
 	k.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), rowTime)

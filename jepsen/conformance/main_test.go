@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// end cleans the shared clusters and proves that nothing of them is left.
+// stopSharedClusters cleans the shared clusters and proves that nothing of them is left.
 func stopSharedClusters() error {
 	var cleaned error
 	if sharedEnvOnce.world != nil {
@@ -55,7 +55,7 @@ func stopSharedClusters() error {
 	return errors.Join(cleaned, builder.Close())
 }
 
-// sharedEnv is the cluster that all rows share, started by who asks first.
+// sharedEnv returns the cluster that all rows share, started at the first call.
 func sharedEnv(t *testing.T) *Env {
 	t.Helper()
 	if why := harness.WhyUnavailable(); why != "" {
@@ -78,9 +78,8 @@ func sharedEnv(t *testing.T) *Env {
 	return sharedEnvOnce.world
 }
 
-// TestRows holds the cluster to every row. A row without a test and without a
-// reason fails, and so does a row that the committed page says passed and that
-// does so no more.
+// TestRows checks the cluster against every row. It fails for a row without a test and without a reason, and for a row
+// that the committed page has as passed and that does not pass any more.
 func TestRows(t *testing.T) {
 	rows, err := readRows("rows.csv")
 	require.NoError(t, err)

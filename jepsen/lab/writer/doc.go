@@ -3,6 +3,5 @@
 // lost an acknowledged write, and for how long its writes were suspended.
 //
 //	writer write --path P --acks F [--direct] [--from N] [--stamp TEXT] [--blocks N]
-//	writer write --path P --acks F [--direct] [--from N] [--stamp TEXT] [--blocks N]
 //	writer check --path P --acked N [--direct] [--blocks N]
 package main
