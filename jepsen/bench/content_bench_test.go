@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// onReflink has what follows keep its files on an xfs of its own that shares blocks.
+// onReflink puts the cluster's files on a new xfs that shares blocks.
 func onReflink(b *testing.B) {
 	b.Helper()
 	if os.Geteuid() != 0 {
@@ -64,7 +64,7 @@ func BenchmarkContent(b *testing.B) {
 	}
 }
 
-// content is one volume, mounted, and what is done to it.
+// content is one mounted volume, on which a benchmark operates.
 type content struct {
 	b     *testing.B
 	co    *harness.CO
@@ -89,7 +89,7 @@ func (w *content) up(size int64) {
 	})
 }
 
-// write fills a file with GiB of data that no two blocks share.
+// write fills a file with GiB of data of which no two blocks are equal.
 func (w *content) write(name string, gib int) {
 	w.b.Helper()
 	f := filepath.Join(w.v.Target, name)
@@ -97,7 +97,7 @@ func (w *content) write(name string, gib int) {
 	require.NoError(w.b, err, string(out))
 }
 
-// median of five.
+// median runs a measurement five times and returns the median.
 func (w *content) median(once func() time.Duration) time.Duration {
 	w.b.Helper()
 	var all []time.Duration
@@ -141,7 +141,7 @@ func (w *content) clone() time.Duration {
 	return took
 }
 
-// expand grows the volume by a GiB while it is mounted, the filesystem too.
+// expand grows the mounted volume and its filesystem by a GiB.
 func (w *content) expand() time.Duration {
 	w.b.Helper()
 	w.grown++
@@ -157,7 +157,7 @@ func (w *content) expand() time.Duration {
 	return time.Since(began)
 }
 
-// delta reads what differs between a snapshot and the next, with 64 MiB written between.
+// delta reads the difference between two successive snapshots, with 64 MiB written between them.
 func (w *content) delta() time.Duration {
 	w.b.Helper()
 	w.snapshot()
@@ -248,7 +248,7 @@ func BenchmarkGroup(b *testing.B) {
 	}
 }
 
-// longestFreeze is what the node's gauge says.
+// longestFreeze reads the node's gauge of the longest freeze.
 func longestFreeze(b *testing.B, c *harness.Cluster) float64 {
 	b.Helper()
 	l, err := c.Layout()

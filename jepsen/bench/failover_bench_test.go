@@ -27,7 +27,7 @@ func BenchmarkFailover(b *testing.B) {
 	}
 }
 
-// BenchmarkTransfer stops the leader as an upgrade does: it hands over first.
+// BenchmarkTransfer stops the leader gracefully, as an upgrade does: it transfers leadership first.
 func BenchmarkTransfer(b *testing.B) {
 	c := startHoldfast(b)
 	all := members(b, c)
@@ -38,7 +38,7 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
-// leaderEnds signals the leader n times, and measures how long no survivor commits; sorted.
+// leaderEnds signals the leader n times, and returns how long no survivor commits each time, sorted.
 func leaderEnds(b *testing.B, c *harness.Cluster, all []raftpb.MemberClient, n int, sig syscall.Signal) []time.Duration {
 	b.Helper()
 	var took []time.Duration
@@ -59,7 +59,7 @@ func leaderEnds(b *testing.B, c *harness.Cluster, all []raftpb.MemberClient, n i
 	return took
 }
 
-// settled waits until all members answer and agree who leads.
+// settled waits until all members answer and agree on the leader.
 func settled(ctx context.Context, b *testing.B, all []raftpb.MemberClient) int {
 	b.Helper()
 	for {
@@ -80,12 +80,11 @@ func settled(ctx context.Context, b *testing.B, all []raftpb.MemberClient) int {
 	}
 }
 
-// outage is how long a change of leaders may take at most to be seen.
+// outage bounds the observation of a leader change.
 const outage = 3 * time.Second
 
-// longestGap probes every survivor each 5 ms, and answers the longest time in which
-// none committed. A process that is killed may answer for a moment yet, so the first
-// commit alone says nothing.
+// longestGap probes every survivor each 5 ms, and returns the longest time in which none committed. A killed
+// process may answer for a moment, so the first commit alone means nothing.
 func longestGap(ctx context.Context, survivors []raftpb.MemberClient, began time.Time) time.Duration {
 	ctx, cancel := context.WithDeadline(ctx, began.Add(outage))
 	defer cancel()

@@ -53,7 +53,7 @@ func controllerOf(b *testing.B, c *harness.Cluster) csi.ControllerClient {
 	return csi.NewControllerClient(conn)
 }
 
-// populate makes volumes and snapshots of a host without a process: it speaks for it.
+// populate creates volumes and snapshots of a host without a process, and sends that host's reports.
 func populate(b *testing.B, m raftpb.MemberClient) []string {
 	b.Helper()
 	ids := make([]string, listedVolumes)

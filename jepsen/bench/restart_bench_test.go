@@ -18,8 +18,8 @@ import (
 
 const restartVolumes = 100_000
 
-// BenchmarkRestart starts one member with 100,000 volumes: from that many entries
-// of the log, then from a snapshot of the same state.
+// BenchmarkRestart starts one member with 100,000 volumes: from that many log entries, then from a Raft
+// snapshot of the same state.
 func BenchmarkRestart(b *testing.B) {
 	for range b.N {
 		m := lonely{dir: b.TempDir(), ca: b.TempDir()}
@@ -49,7 +49,7 @@ func (l *lonely) issue(b *testing.B) {
 	require.NoError(b, err)
 }
 
-// open starts the member; threshold is how many entries make a snapshot.
+// open starts the member; threshold is the number of entries after which a Raft snapshot is taken.
 func (l *lonely) open(b *testing.B, threshold uint64) *raftnode.Member {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +62,7 @@ func (l *lonely) open(b *testing.B, threshold uint64) *raftnode.Member {
 	return m
 }
 
-// fill creates the volumes, many at once.
+// fill creates the volumes, many concurrently.
 func (l *lonely) fill(b *testing.B) {
 	b.Helper()
 	m := l.open(b, 1<<40)
@@ -104,7 +104,7 @@ func (l *lonely) restart(b *testing.B, threshold uint64) time.Duration {
 	return took
 }
 
-// snapshot leaves a snapshot of everything and a short log behind.
+// snapshot takes a Raft snapshot of everything, so that the log is short.
 func (l *lonely) snapshot(b *testing.B) {
 	b.Helper()
 	m := l.open(b, 500)

@@ -66,7 +66,7 @@ func members(b *testing.B, c *harness.Cluster) []raftpb.MemberClient {
 	return all
 }
 
-// bare is three processes of hashicorp/raft that do nothing with what they commit.
+// bare is three processes of hashicorp/raft with a state machine that does nothing.
 type bare struct {
 	pids    []int
 	members []raftpb.MemberClient

@@ -97,7 +97,7 @@ func BenchmarkHundredAtOnce(b *testing.B) {
 	}
 }
 
-// hundred asks once per volume, without repeating: every refusal is an error.
+// hundred makes each call once, without repeating: every refusal is an error.
 func hundred(b *testing.B, c *harness.Cluster, prefix string, mount bool) (time.Duration, int64) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)

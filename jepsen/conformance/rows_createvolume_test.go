@@ -209,7 +209,7 @@ func controlCharacters() []rune {
 	return all
 }
 
-// oneVolumeOfManyCalls: calls for one name, at once and everywhere, make one file.
+// oneVolumeOfManyCalls: concurrent calls for one name at all controllers create one file.
 func oneVolumeOfManyCalls(k *fixture) {
 	before, err := k.env.Cluster.AllImages()
 	require.NoError(k.t, err)
@@ -241,7 +241,7 @@ func oneVolumeOfManyCalls(k *fixture) {
 	require.Len(k.t, after, len(before)+1)
 }
 
-// eachModeWorks: a volume for several modes is used in each of them.
+// eachModeWorks: a volume that was created for several modes is used in each of them.
 func eachModeWorks(k *fixture) {
 	all := []*csi.VolumeCapability{mountCapability(writer, "ext4"), mountCapability(oneWorkload, "ext4"), mountCapability(allWorkloads, "ext4"), mountCapability(reader, "ext4")}
 	v := k.createVolume(withVolumeCapabilities(all...))

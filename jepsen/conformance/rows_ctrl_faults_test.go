@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// faultRows kill and stop processes, or take files away.
+// faultRows kill and stop processes, or move files away.
 var faultRows = map[string]rowTest{
 	"CSI-CTRL-CreateVolume-03": rowOf(func(k *fixture) {
 		req := k.newCreateRequest()
@@ -274,7 +274,7 @@ func snapshotIsPending(k *fixture) {
 	require.Equal(k.t, []string{k.createSnapshotFrom(req).GetSnapshotId()}, k.snapshotsOf([]string{req.GetSourceVolumeId()}))
 }
 
-// snapshotFails: of a volume whose file is elsewhere no snapshot is taken; every call reports it.
+// snapshotFails: no snapshot is taken of a volume whose file was moved away; every call reports it.
 func snapshotFails(k *fixture) {
 	v := k.createVolume()
 	req := k.newSnapshotRequest(v.GetVolumeId())

@@ -32,8 +32,8 @@ func (k *fixture) snapshotListing(c csi.ControllerClient, most int32, token stri
 	return ids, res.GetNextToken(), err
 }
 
-// walk is all pages; none is longer than it may, and a token is there if and only
-// if more follows.
+// allPages reads all pages; none is longer than allowed, and a token is present if and only if more
+// follows.
 func (k *fixture) allPages(list listCall, most int32) []string {
 	k.t.Helper()
 	var all []string
@@ -67,7 +67,7 @@ func (k *fixture) requirePagesComplete(list listCall, own []string) {
 	}
 }
 
-// requireBadTokens: none of these is answered with a page.
+// requireBadTokens requires that none of the bad tokens is answered with a page.
 func (k *fixture) requireBadTokens(list listCall, of string) {
 	k.t.Helper()
 	_, good, err := list(k.controller, 1, "")
@@ -95,7 +95,7 @@ func (k *fixture) someSnapshots() []string {
 	return ids
 }
 
-// tokenOf is a good token of a list.
+// tokenOf returns a valid token of a list.
 func (k *fixture) tokenOf(list listCall) string {
 	k.t.Helper()
 	_, token, err := list(k.controller, 1, "")

@@ -269,7 +269,7 @@ func (k *fixture) validation(changes ...func(r *validateRequest)) *validateReque
 	return req
 }
 
-// requireUnconfirmed makes a row: these are not confirmed, and it is said why.
+// requireUnconfirmed makes a row: these are not confirmed, and the message says why.
 func requireUnconfirmed(changes ...func(r *validateRequest)) rowTest {
 	return rowOf(func(k *fixture) {
 		for _, c := range changes {

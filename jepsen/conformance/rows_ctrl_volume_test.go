@@ -29,8 +29,8 @@ func badCapability(all ...*csi.VolumeCapability) rowTest {
 	})
 }
 
-// as runs a script as somebody, in the mounted volume. It is entered by a descriptor:
-// the directories above it are root's alone.
+// as runs a script as another user, in the mounted volume. It is entered by a descriptor, because only root
+// may enter the directories above it.
 func as(u *mountedUse, uid, gid uint32, script string) error {
 	at, err := os.Open(u.targets[0])
 	if err != nil {
@@ -44,8 +44,8 @@ func as(u *mountedUse, uid, gid uint32, script string) error {
 	return cmd.Run()
 }
 
-// unserved: a filesystem that nobody serves is refused by every call but the one that
-// asks about it, which does not confirm it and says why.
+// unserved: an unknown filesystem is refused by every call except ValidateVolumeCapabilities, which does not
+// confirm it and says why.
 func (k *fixture) unserved(c *csi.VolumeCapability) {
 	k.requireCreateRejected(codes.InvalidArgument, k.newCreateRequest(withVolumeCapabilities(c)))
 	id := k.createVolume().GetVolumeId()
@@ -57,7 +57,7 @@ func (k *fixture) unserved(c *csi.VolumeCapability) {
 	}
 }
 
-// callsWith is how all other calls answer a capability.
+// callsWith returns the errors of all other calls with a capability.
 func (k *fixture) callsWith(id string, c *csi.VolumeCapability) []error {
 	_, validate := k.controller.ValidateVolumeCapabilities(k.ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{c}})
 	pub := publication(id)
@@ -70,8 +70,8 @@ func (k *fixture) callsWith(id string, c *csi.VolumeCapability) []error {
 	return []error{validate, k.publish(pub), expand, stage, bind}
 }
 
-// offOneHost makes a row of a mode that needs the data on many hosts: no volume
-// is made for it, and none is confirmed to serve it.
+// offOneHost makes a row of a mode that needs the data on several hosts: no volume is created for it, and
+// none is confirmed to support it.
 func offOneHost(m mode) rowTest {
 	return rowOf(func(k *fixture) {
 		k.requireCreateRejected(codes.InvalidArgument, k.newCreateRequest(withVolumeCapabilities(mountCapability(m, "ext4"))))
@@ -84,7 +84,7 @@ func offOneHost(m mode) rowTest {
 	})
 }
 
-// onOneNode: what is published at n1 in a mode is not published at n2.
+// onOneNode: a volume that is published at n1 in a mode cannot be published at n2.
 func onOneNode(k *fixture, id string, m mode) {
 	pub := publication(id)
 	pub.NodeId, pub.VolumeCapability = "n2", mountCapability(m, "ext4")
@@ -181,7 +181,7 @@ var disabledCapabilityRows = map[string]rowTest{
 	}),
 }
 
-// allAnswers are a volume as each call tells it.
+// allAnswers returns a volume as each call answers it.
 func (k *fixture) allAnswers(req *createRequest, id string) []*csi.Volume {
 	k.t.Helper()
 	all := []*csi.Volume{k.createAgain(req)}

@@ -209,7 +209,7 @@ var generalRows = map[string]rowTest{
 		req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 		for wait := time.Millisecond; wait < 20*time.Millisecond; wait *= 2 {
 			brief, cancel := context.WithTimeout(k.ctx, wait)
-			_, _ = k.controller.CreateVolume(brief, req) // cut off somewhere
+			_, _ = k.controller.CreateVolume(brief, req) // cancelled at some point
 			cancel()
 		}
 		before, err := k.env.Cluster.Images("n1")
@@ -240,7 +240,7 @@ var generalRows = map[string]rowTest{
 			if len(k.publishedAt(v.ID)) == 1 {
 				return true, nil
 			}
-			cutOff(wait) // none may have come as far as the log
+			cutOff(wait) // possibly none has reached the log
 			wait *= 2
 			return false, nil
 		}))
@@ -374,7 +374,7 @@ func (k *fixture) parallel(n int, call func(csi.ControllerClient) (string, error
 	return ids
 }
 
-// requireOneID is the one id that all calls answered.
+// requireOneID requires that all calls answered the same id, and returns it.
 func (k *fixture) requireOneID(ids []string) string {
 	k.t.Helper()
 	slices.Sort(ids)

@@ -242,7 +242,7 @@ func (k *fixture) getGroup(id string, members []string) (*csi.VolumeGroupSnapsho
 	return res.GetGroupSnapshot(), err
 }
 
-// groupIsMadeOnce asks eight times at once, of all controllers, in two orders.
+// groupIsMadeOnce calls eight times concurrently, at all controllers, in two orders.
 func groupIsMadeOnce(k *fixture) {
 	sources, name := k.volumes(3), k.env.Name("group")
 	turned := slices.Clone(sources)

@@ -181,14 +181,14 @@ func online(k *fixture, conn *grpc.ClientConn) bool {
 	})
 }
 
-// waiting is a controller that joins a cluster which nobody answers for.
+// waiting returns a controller that tries to join a cluster of which no member answers.
 func (k *fixture) waiting() *process {
 	p := k.standaloneController("--join", freeAddress(k))
 	p.start()
 	return p
 }
 
-// sameEverywhere asks all processes for their capabilities, before and after the leader died.
+// sameEverywhere requests the capabilities of all processes, before and after the leader died.
 func sameEverywhere(k *fixture) {
 	first := k.pluginCapabilities("c1")
 	same := func() {
@@ -203,7 +203,7 @@ func sameEverywhere(k *fixture) {
 	same()
 }
 
-// killAndAwait kills a child of the shared cluster and waits until all is well again.
+// killAndAwait kills a child of the shared cluster and waits until all processes are ready again.
 func (k *fixture) killAndAwait(id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), time.Minute)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// lateRows kill or stop a process, or take a pool away, and put it back.
+// lateRows kill or stop a process, or move a pool away, and restore it.
 var lateRows = map[string]rowTest{
 	"CSI-ID-GetPluginCapabilities-02": rowOf(sameEverywhere),
 	"CSI-ID-Probe-02":                 rowOf(func(k *fixture) { k.whilePoolBroken(func(path string) error { return os.Rename(path, path+".away") }) }),
@@ -80,7 +80,7 @@ var lateRows = map[string]rowTest{
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: memberIDs(g)[0]}}}
 		goOn := k.pauseProcess("n1")
-		k.requireAborted(func(ctx context.Context) error { // it is decided, and made by a host that is stopped
+		k.requireAborted(func(ctx context.Context) error { // the command is applied, but the host that must create it is stopped
 			_, err := k.controller.CreateVolume(ctx, req)
 			return err
 		})
@@ -116,14 +116,14 @@ func (k *fixture) pauseProcess(id string) func() {
 	var done atomic.Bool
 	goOn := func() {
 		if !done.Swap(true) {
-			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been ended for standing still
+			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have exited because it was stopped
 		}
 	}
 	k.cleanUpWith(func(ctx context.Context) error { goOn(); return k.awaitHealthy(ctx) })
 	return goOn
 }
 
-// whilePoolBroken corrupts the directory of n2's volumes: Probe fails while it is so, twice, and is well again after.
+// whilePoolBroken corrupts the directory of n2's volumes: meanwhile Probe fails, twice, and then recovers.
 func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 	k.t.Helper()
 	l, err := k.env.Cluster.Layout()
@@ -161,7 +161,7 @@ func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 	require.True(k.t, res.GetReady().GetValue())
 }
 
-// rowFailedGroup makes a row of a group of three, of which the second one's data is not where it should be.
+// rowFailedGroup makes a row of a group snapshot of three volumes, of which the second one's file was moved away.
 func rowFailedGroup(see func(k *fixture, sources []string, err error)) func(*fixture) {
 	return func(k *fixture) {
 		sources := k.volumes(3)
@@ -190,9 +190,9 @@ func rowFailedGroup(see func(k *fixture, sources []string, err error)) func(*fix
 	}
 }
 
-// groupSnapshotUnderWrites writes rising numbers to three volumes in turn, by so many writers at
-// once, snapshots the volumes together, and restores them: no volume is ahead of one that
-// was written before it, and none is more than a round behind.
+// groupSnapshotUnderWrites writes increasing numbers to three volumes in turn, with several concurrent writers,
+// takes a group snapshot, and restores it: no volume is ahead of one that was written before it, and none is
+// more than a round behind.
 func (k *fixture) groupSnapshotUnderWrites(writers int) {
 	var volumes []*harness.Volume
 	var ids []string

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nodeDisruptiveRows kill n2, which is started again by itself, or stop all controllers.
+// nodeDisruptiveRows kill n2, which is restarted automatically, or stop all controllers.
 var nodeDisruptiveRows = map[string]rowTest{
 	"CSI-NODE-NodeGetInfo-03": rowOf(func(k *fixture) {
 		require.NotEqual(k.t, k.info("n1").GetNodeId(), k.info("n2").GetNodeId())
@@ -52,8 +52,8 @@ func (k *fixture) killNode(id string) {
 	require.NoError(k.t, k.env.Cluster.AwaitNewPID(k.ctx, id, pid))
 }
 
-// withoutControllers does something while all controllers stand still, and waits
-// until they have a leader again.
+// withoutControllers runs a function while all controllers are stopped, and waits until they have a leader
+// again.
 func (k *fixture) withoutControllers(what func()) {
 	k.t.Helper()
 	all := []string{"c1", "c2", "c3"}
@@ -111,7 +111,7 @@ func (k *fixture) stageAndKill(u *stagingUse, after time.Duration) {
 		defer close(ended)
 		_, _ = u.node.NodeStageVolume(ctx, u.stageRequest()) // whatever it answers
 	}()
-	time.Sleep(after) // where it strikes is left to chance
+	time.Sleep(after) // the kill hits at a random step
 	k.killNode(u.on)
 	<-ended
 }

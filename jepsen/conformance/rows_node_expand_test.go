@@ -144,7 +144,7 @@ func nodeExpands(k *fixture, conn *grpc.ClientConn) bool {
 	return contains(k.nodeHas(csi.NewNodeClient(conn)), csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
 }
 
-// enlarge has the controllers decide a larger size.
+// enlarge grows the volume through the controllers.
 func (u *stagingUse) enlarge(size int64) {
 	u.t.Helper()
 	u.untilOK(func() error {
@@ -153,7 +153,7 @@ func (u *stagingUse) enlarge(size int64) {
 	})
 }
 
-// expand grows the filesystem as far as it goes and answers the size that was told.
+// expand grows the filesystem to the device's size and returns the answered size.
 func (k *fixture) expand(u *stagingUse, path string) int64 {
 	k.t.Helper()
 	return k.expandWith(u, &expandReq{VolumeId: u.id, VolumePath: path})
@@ -198,7 +198,7 @@ func expandRefused(want codes.Code, change func(u *stagingUse, r *expandReq)) ro
 	})
 }
 
-// deviceSize is the kernel's word for how large the volume's device is, in bytes.
+// deviceSize returns the size of the volume's device in the kernel, in bytes.
 func (u *stagingUse) deviceSize() int64 {
 	u.t.Helper()
 	raw, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(u.loop().Device), "size"))
@@ -208,7 +208,7 @@ func (u *stagingUse) deviceSize() int64 {
 	return sectors * 512
 }
 
-// fills: the filesystem at a path has the device's size, but for what it keeps for itself.
+// fills: the filesystem at a path has the device's size, less its own overhead.
 func (u *stagingUse) fills(path string) {
 	u.t.Helper()
 	var fs unix.Statfs_t

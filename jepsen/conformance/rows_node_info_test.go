@@ -114,8 +114,8 @@ func nodeIDsAreShort(k *fixture) {
 	}
 }
 
-// mountGroupIffAdvertised: a group is applied where VOLUME_MOUNT_GROUP is advertised,
-// and else refused: never taken and forgotten.
+// mountGroupIffAdvertised: a mount group is applied where VOLUME_MOUNT_GROUP is advertised, and refused
+// elsewhere, but never ignored.
 func mountGroupIffAdvertised(k *fixture) {
 	u := k.newUse(nodeMountCapability(modeWriter, "ext4"))
 	r := u.stageRequest()

@@ -192,8 +192,8 @@ func publishWithSecrets(k *fixture, others map[string]string) {
 	require.Equal(k.t, 1, k.mounts(plain.bindTarget()))
 }
 
-// publishWhereItCannotBe: a target that is something else already is an error, and
-// is left as it was. When it is out of the way the volume can be used.
+// publishWhereItCannotBe: an existing target of another kind is an error, and is not changed. When it is
+// removed the volume can be used.
 func publishWhereItCannotBe(k *fixture) {
 	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
 	file, link := u.file("occupied"), k.env.Path("link")

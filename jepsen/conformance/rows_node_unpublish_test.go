@@ -104,7 +104,7 @@ func unpublishRefused(change func(r *unpublishReq)) rowTest {
 	})
 }
 
-// unpublishKeepsData: neither the volume's data goes away nor what is somebody else's.
+// unpublishKeepsData: neither the volume's data nor foreign files are deleted.
 func unpublishKeepsData(k *fixture) {
 	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
 	target := u.bindTarget()

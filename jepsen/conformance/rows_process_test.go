@@ -341,7 +341,7 @@ func documented(heading string, words ...string) rowTest {
 	}
 }
 
-// jailed has a process see nothing but its own directory.
+// jailed makes a process see only its own directory.
 func (k *fixture) jailed(p *process) *process {
 	k.t.Helper()
 	out, err := exec.CommandContext(k.ctx, "ldd", filepath.Join(p.dir, "holdfast")).CombinedOutput()

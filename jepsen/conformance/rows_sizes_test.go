@@ -202,7 +202,7 @@ func publishTo(k *fixture, node string) *csi.ControllerPublishVolumeRequest {
 	return &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: node, VolumeCapability: v.Capability()}
 }
 
-// sized calls every method with so many bytes in each of its plain string fields in turn.
+// eachFieldOfSize calls every method with that many bytes in each of its plain string fields in turn.
 func (k *fixture) eachFieldOfSize(n int, see func(c methodCase, field string, err error)) {
 	k.t.Helper()
 	conns := map[string]*grpc.ClientConn{"c1": k.env.Conn(k.t, "c1"), "n1": k.env.Conn(k.t, "n1")}
@@ -287,7 +287,7 @@ func (k *fixture) requireNotOnDisk(canary string) {
 	require.Greater(k.t, read, 10, "files of the cluster")
 }
 
-// rowEachAnswer goes through the common calls and shows every message that was answered.
+// rowEachAnswer makes the common calls and passes every answer to see.
 func rowEachAnswer(see func(t *testing.T, method string, m protoreflect.Message)) rowTest {
 	return rowOf(func(k *fixture) {
 		var mu sync.Mutex
@@ -317,7 +317,7 @@ func (k *fixture) dialWithInterceptor(id string, spy grpc.UnaryClientInterceptor
 	return conn
 }
 
-// fullLifecycle is a volume's life with all that can be asked of it.
+// fullLifecycle runs the lifecycle of a volume with every call that there is.
 func (k *fixture) fullLifecycle(controller, node *grpc.ClientConn) {
 	ctl, n, groups := csi.NewControllerClient(controller), csi.NewNodeClient(node), csi.NewGroupControllerClient(controller)
 	must := func(_ any, err error) { k.t.Helper(); require.NoError(k.t, err) }
@@ -360,7 +360,7 @@ func (k *fixture) fullLifecycle(controller, node *grpc.ClientConn) {
 	must(groups.GetVolumeGroupSnapshot(k.ctx, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshot().GetGroupSnapshotId(), SnapshotIds: memberIDs(g.GetGroupSnapshot())}))
 }
 
-// walk shows every field of a message that is set, and of those inside it.
+// eachField passes every field of a message that is set, and of nested messages, to see.
 func eachField(m protoreflect.Message, see func(protoreflect.FieldDescriptor, protoreflect.Value)) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		see(f, v)

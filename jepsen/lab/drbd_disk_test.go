@@ -8,12 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// diskFailing is fsmpb.DiskState's, while the kernel gives a disk up.
+// diskFailing is fsmpb.DiskState's number while the kernel detaches a failed disk.
 const diskFailing = 3
 
-// TestDRBDsFailedDisks takes disks that the kernel gave up, under the secondary and under
-// the primary, through what executor does with them (S67), and holds back the helper that
-// the kernel runs for one that is given up (S9).
+// TestDRBDsFailedDisks fails disks until the kernel detaches them, under the secondary and under the primary, and
+// does what executor does with them (S67). It also delays the helper that the kernel runs for a detached disk (S9).
 func TestDRBDsFailedDisks(t *testing.T) {
 	r := newDRBDPair(t)
 	r.testInitialSync()
@@ -26,7 +25,7 @@ func TestDRBDsFailedDisks(t *testing.T) {
 	}
 }
 
-// failDisk lets the disk of a guest fail until the kernel gives it up, while the first one writes.
+// failDisk makes the disk of a guest fail until the kernel detaches it, while the first guest writes.
 func (r drbdPair) failDisk(n int) {
 	r.exec(n, fmt.Sprintf(`dmsetup suspend --noflush --nolockfs below; echo "0 %d error" | dmsetup load below; dmsetup resume below`, drbdBacking/512))
 	r.exec(1, fmt.Sprintf("dd if=/dev/urandom of=/m/while-%d bs=64k count=8 conv=fsync 2>/dev/null", n))
@@ -34,8 +33,8 @@ func (r drbdPair) failDisk(n int) {
 	r.exec(n, growBackingScript(drbdBacking))
 }
 
-// testNewMetadata: new metadata on a disk that failed have the kernel copy all of it, also under a
-// primary that goes on meanwhile.
+// testNewMetadata: after new metadata on a failed disk the kernel copies all of it, also under a primary that
+// continues meanwhile.
 func (r drbdPair) testNewMetadata(n int) {
 	r.mustRefuse(n, "remake-md", "attached")
 	r.failDisk(n)
@@ -47,7 +46,7 @@ func (r drbdPair) testNewMetadata(n int) {
 	require.Equal(r.t, sum, r.exec(1, "echo 3 >/proc/sys/vm/drop_caches; cat /m/* | md5sum"))
 }
 
-// requireFullSync has the two synchronised, and checks that all of the volume was copied.
+// requireFullSync synchronises the two, and checks that all of the volume was copied.
 func (r drbdPair) requireFullSync(begin func()) {
 	r.exec(1, "dmesg -C")
 	size := r.observe(1).Size
@@ -57,7 +56,7 @@ func (r drbdPair) requireFullSync(begin func()) {
 	require.Contains(r.t, r.exec(1, "dmesg"), fmt.Sprintf("will sync %d KB", size>>10))
 }
 
-// testNewMetadataUnconnected: so does a disk that is attached before it connects, after a boot.
+// testNewMetadataUnconnected: the same for a disk that is attached before it connects, after a boot.
 func (r drbdPair) testNewMetadataUnconnected() {
 	r.failDisk(2)
 	r.verdict(1, "PEER_OUTDATED")
@@ -68,8 +67,8 @@ func (r drbdPair) testNewMetadataUnconnected() {
 	r.verdict(1, "")
 }
 
-// testHelperDelayed: the disk that a frozen primary gives up is Failed for as long as the
-// kernel's helper runs, and Diskless after it. Only then may it resume.
+// testHelperDelayed: the disk that a suspended primary detaches is Failed while the kernel's helper runs, and Diskless
+// after it. Only then may I/O resume.
 func (r drbdPair) testHelperDelayed() {
 	r.exec(1, `own=$(cat /sys/module/drbd/parameters/usermode_helper); cat >/run/slow-helper <<END
 #!/bin/sh

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// TestDRBD takes two replicas through everything that the log may ask of them.
+// TestDRBD takes two replicas through everything that the log can require of them.
 func TestDRBD(t *testing.T) {
 	r := newDRBDPair(t)
 	r.testInitialSync()
@@ -93,7 +93,7 @@ func (r drbdPair) waitLog(n int, text string) {
 	r.exec(n, "for i in $(seq 600); do dmesg | grep -q '"+text+"' && exit 0; sleep .1; done; exit 1")
 }
 
-// testTakeover: S8 on the second guest, S9 on the first.
+// testTakeover: the second guest is promoted as in S8, the first is torn down as in S9.
 func (r drbdPair) testTakeover() {
 	r.mustSteps(2, "disconnect")
 	r.until(1, "frozen", isSuspended)
@@ -127,8 +127,8 @@ sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
 	require.Equal(r.t, r.observe(1).UUID, r.observe(2).UUID)
 }
 
-// testInFlightWrites: what the disk had taken when the link was interrupted, and only the peer had not
-// confirmed, ends as done: but no sync of the filesystem does (S9).
+// testInFlightWrites: writes that the disk had taken when the link was interrupted, and that only the peer had not
+// confirmed, end successfully; but no sync of the filesystem does (S9).
 func (r drbdPair) testInFlightWrites() {
 	s := newRingWriter(r.t, r.l.Guest(1))
 	r.mustSteps(1, "primary")
@@ -158,8 +158,8 @@ func (r drbdPair) testInFlightWrites() {
 	r.mustSteps(1, "secondary")
 }
 
-// testConsistentAlone: a disk attached without its peer is Consistent, promoted only when the
-// handler says 4, and the kernel forgets that the peer was outdated when it comes back.
+// testConsistentAlone: a disk attached without its peer is Consistent, promoted only when the handler's exit code
+// is 4, and the kernel forgets that the peer was outdated when it comes back.
 func (r drbdPair) testConsistentAlone() {
 	r.mustSteps(1, "disconnect", "detach", "detach", "attach")
 	require.Equal(r.t, consistent, r.observe(1).Disk)
@@ -248,8 +248,8 @@ func (r drbdPair) testInterruptedTarget() {
 	r.mustSteps(1, "secondary")
 }
 
-// again: scenario 8, the same minor for another volume's data, once both hosts have
-// none of the old: a new replica would be synchronised from an old one that is still there.
+// testMinorReuse: the same minor is used for another volume's data after both hosts removed the old one: a new
+// replica would be synchronised from an old one that still exists.
 func (r drbdPair) testMinorReuse() {
 	for n := 1; n <= 2; n++ {
 		r.mustSteps(n, "down", "forget", "forget")
@@ -269,8 +269,8 @@ func growBackingScript(bytes int) string {
 	return fmt.Sprintf(`dmsetup suspend below; echo "0 %d linear /dev/ubdc 0" | dmsetup load below; dmsetup resume below`, bytes/512)
 }
 
-// testExpandUnused: while nobody is primary neither a resize nor a new connection makes the
-// volume larger; the next primary does.
+// testExpandUnused: while no replica is primary neither a resize nor a new connection makes the volume larger; the
+// next primary does.
 func (r drbdPair) testExpandUnused() {
 	for n := 1; n <= 2; n++ {
 		r.exec(n, growBackingScript(drbdLarger+8<<20))
@@ -282,10 +282,10 @@ func (r drbdPair) testExpandUnused() {
 	r.mustSteps(1, "secondary")
 }
 
-// testProtocolA: S11, protocol A does not freeze, and still nobody is promoted unasked.
+// testProtocolA: S11, protocol A does not suspend I/O, and still no replica is promoted unasked.
 func (r drbdPair) testProtocolA() {
 	r.protocol = protocolA
-	for n := 1; n <= 2; n++ { // two protocols that meet stand alone
+	for n := 1; n <= 2; n++ { // two replicas with different protocols end as StandAlone
 		r.mustSteps(n, "down")
 	}
 	for n := 1; n <= 2; n++ {

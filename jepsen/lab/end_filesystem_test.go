@@ -27,7 +27,7 @@ func newRingWriter(t *testing.T, g *lab.Guest) *ringWriter {
 	return &ringWriter{t: t, guest: g, from: 1}
 }
 
-// start has it write a ring, each block synced before the next.
+// start writes a ring, each block synced before the next.
 func (s *ringWriter) start(path string) {
 	s.t.Helper()
 	s.guest.MustExec(s.t, fmt.Sprintf("rm -f /lab/acks; setsid /lab/writer write --path %s --acks /lab/acks --from %d --blocks 1000000 >/dev/null 2>&1 </dev/null &", path, s.from))
@@ -47,9 +47,9 @@ func (s *ringWriter) acked() (a acked) {
 	return a
 }
 
-// awaitBlocked waits until the writer is blocked on a device that does not answer, and returns what was
-// acknowledged until then. A guest that is itself stalled is none: its kernel says that
-// the writer sleeps in it before and after half a second.
+// awaitBlocked waits until the writer is blocked on a device that does not answer, and returns what was acknowledged
+// until then. A stalled guest does not count: its kernel must show the writer sleeping in it before and after half a
+// second.
 func (s *ringWriter) awaitBlocked() uint64 {
 	s.t.Helper()
 	sleeps := func() bool {
@@ -79,8 +79,8 @@ func (s *ringWriter) awaitFailure() acked {
 	return s.acked()
 }
 
-// A filesystem that is shut down while its device answers nothing acknowledges nothing
-// more, although the device does all that it was asked in the end.
+// A filesystem that is shut down while its device does not answer acknowledges nothing more, although the device
+// completes all requests in the end.
 func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 	l := lab.New(t, lab.Config{Guests: 1, Disks: []int64{400 << 20}})
 	l.MustBoot(t)
@@ -111,8 +111,8 @@ func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 	require.Contains(t, out, "another filesystem is mounted there")
 }
 
-// endFilesystem starts what a node starts, which may have to wait for the device, and
-// prints it.
+// endFilesystem runs what a node runs for a former primary's filesystem, which may have to wait for the device, and
+// prints its result.
 func endFilesystem(device string) string {
 	return "rm -f /run/said; setsid /usr/sbin/holdfast end-filesystem /m " + device + " >/run/said 2>/dev/null </dev/null & for i in $(seq 1200); do [ -s /run/said ] && break; sleep .05; done; cat /run/said"
 }

@@ -44,8 +44,8 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: processes, bridges, taps, filters, mounts and files go with the
-// driver, however it ends.
+// TestNothingIsLeft: processes, bridges, taps, filters, mounts and files are removed after the driver ends, however
+// it ends.
 func TestNothingIsLeft(t *testing.T) {
 	lab.RequireLab(t)
 	for _, end := range []string{"return", "panic", "goroutine", "killed"} {
@@ -89,7 +89,7 @@ func runDriver(t *testing.T, end string) int {
 	return number
 }
 
-// awaitFree waits until the guard let go of the lab's number.
+// awaitFree waits until the guard has released the lock of the lab's number.
 func awaitFree(t *testing.T, p place.Paths) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -100,7 +100,7 @@ func awaitFree(t *testing.T, p place.Paths) {
 	}, 2*time.Minute, 20*time.Millisecond, "the guard removes the lab")
 }
 
-// TestLeftoversAreRemoved: what even a guard left is removed by the next lab of the number.
+// TestLeftoversAreRemoved: what a killed guard left is removed by the next lab of the number.
 func TestLeftoversAreRemoved(t *testing.T) {
 	lab.RequireLab(t)
 	p := place.PathsOf(place.Last)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// loseAlarmsOf has the test binary lose the alarms of the process that it names.
+// loseAlarmsOf is the environment variable that makes the test binary suppress the alarms of the process with that pid.
 const loseAlarmsOf = "HOLDFAST_LOSE_ALARMS_OF"
 
 // TestMain is a tracer where it was started as one: who waits for a child's end, as the lab
@@ -78,7 +78,7 @@ func loseAlarms(pid int) error {
 	return nil // the end of a tracer lets go of what it traced
 }
 
-// passSignal hands a signal on that the process is stopped with, but for an alarm.
+// passSignal delivers the signal with which the process is stopped, except an alarm.
 func passSignal(pid int) error {
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(pid, &status, unix.WNOHANG|unix.WALL, nil); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// TestClusterOnAThinPool has a node make its thin pool, and its volumes live there:
-// staged, snapshotted, cloned, grown, over a loss of power, until nothing is left.
+// TestClusterOnAThinPool: a node creates its thin pool, and its volumes are staged, snapshotted, cloned and expanded
+// there, over a power loss, until all are deleted.
 func TestClusterOnAThinPool(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, lab.Config{Guests: 1})

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// TestPlatform proves what the backends stand on: thin pools and DRBD in two guests, with
-// the tools alone and nothing of Holdfast.
+// TestPlatform proves what the backends rely on: thin pools and DRBD in two guests, with the tools alone and nothing
+// of Holdfast.
 func TestPlatform(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, lab.Config{Guests: 2, NoHoldfast: true})
