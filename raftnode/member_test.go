@@ -141,7 +141,7 @@ func testTransfer(t *testing.T, c *testCluster) {
 				return nil
 			}
 		}
-		// On a busy machine whoever was given it may lose the election that follows.
+		// On a busy machine the new leader may lose the election that follows.
 		require.NoError(t, old.TransferLeadership(testContext(t)))
 		return errors.New("no other member leads")
 	})

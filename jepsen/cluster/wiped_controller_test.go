@@ -209,7 +209,7 @@ func (w *wipedCluster) replace(id, old string) {
 		return false, err
 	}))
 	require.NoError(w.t, harness.Poll(w.t.Context(), soonTimeout, id+" to be another member", func() (bool, error) {
-		s, err := w.Status(w.t.Context()) // of whoever answers first: it may learn of it a moment later
+		s, err := w.Status(w.t.Context()) // any controller answers, and may apply the change a moment later
 		at := slices.IndexFunc(s.Members, func(m harness.Member) bool { return m.ID == id })
 		return at >= 0 && s.Members[at].MemberID != old, err
 	}))

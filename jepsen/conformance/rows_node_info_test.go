@@ -69,7 +69,7 @@ var nodeInfoRows = map[string]rowTest{
 		for range 10 {
 			requireSame(k, first, k.info("n1"))
 		}
-		k.newUse(nodeMountCapability(modeWriter, "ext4")).stage().bindTarget() // a node that nobody asked since works as well
+		k.newUse(nodeMountCapability(modeWriter, "ext4")).stage().bindTarget() // a node without a later NodeGetInfo works as well
 	}),
 	"CSI-NODE-NodeGetInfo-08": rowOf(func(k *fixture) {
 		u := k.newUse(nodeMountCapability(modeWriter, "ext4"))

@@ -243,7 +243,7 @@ var processRows = map[string]rowTest{
 			n++
 			raw, err := tls.DialWithDialer(&net.Dialer{Timeout: timeout}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 			if err == nil {
-				_, err = raw.Read(make([]byte, 64)) // TLS 1.3 tells of the missing certificate here
+				_, err = raw.Read(make([]byte, 64)) // TLS 1.3 reports the missing certificate at the first read
 				_ = raw.Close()
 			}
 			require.ErrorContains(k.t, err, "tls", "%s takes a caller without a certificate", address)

@@ -20,8 +20,8 @@ import (
 // loseAlarmsOf is the environment variable that makes the test binary suppress the alarms of the process with that pid.
 const loseAlarmsOf = "HOLDFAST_LOSE_ALARMS_OF"
 
-// TestMain is a tracer where it was started as one: who waits for a child's end, as the lab
-// does, would be told of the stops of one that it traced.
+// TestMain runs the tracer when it was started as one. The tracer is a process of its own, because the
+// lab waits for its children's exit, and a tracer's wait also reports the stops of what it traces.
 func TestMain(m *testing.M) {
 	traced := os.Getenv(loseAlarmsOf)
 	if traced == "" {

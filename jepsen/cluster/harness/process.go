@@ -79,7 +79,7 @@ func (c *Cluster) processes() []int {
 	return pids
 }
 
-// killLeftovers kills what outlived `dev`, and waits until it is gone.
+// killLeftovers kills processes that outlived `dev`, and waits until they have exited.
 func (c *Cluster) killLeftovers(ctx context.Context) error {
 	return Poll(ctx, 20*time.Second, "the cluster's processes to end", func() (bool, error) {
 		left := c.processes()
