@@ -8,7 +8,7 @@
 //	out, code, err := two.Exec(ctx, "drbdadm primary r0")
 //	err = one.Crash()                        // a loss of power: what was not on its disks is lost
 //	err = one.Boot(ctx)
-//	err = l.Cut(ctx, lab.Replication, 2)     // or Management, or API; Block and Split for parts of it
+//	err = l.Isolate(ctx, lab.Replication, 2) // or Management, or API; Block and Partition for parts of it
 //	err = l.ReconnectAll(ctx)
 //
 // # A guest
