@@ -54,13 +54,13 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-# Everything is compiled once before the parts begin. Those that compute come one after the
-# other and yield to the clusters and guests, which mostly wait but answer in time.
-YIELDING  = nice -n 5 $(SUBMAKE) --no-print-directory
+# Everything is compiled once before the parts begin. Those that compute come first, one
+# after the other; then clusters and guests, which mostly wait, beside each other.
 test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
-	@$(TOGETHER) check '$(YIELDING) check' unit:check '$(YIELDING) unit' race:unit '$(YIELDING) race' \
-	  system '$(SYSTEM)' rows:system '$(ROWS)' $(LABS)
+	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' race:unit '$(SUBMAKE) race' \
+	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' \
+	  scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)"
 
 unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
@@ -83,10 +83,11 @@ conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 BACKENDS  = $(LAB) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
-LABS      = backends '$(BACKENDS)' scenarios-1 "$(SCENARIOS) -run '$(HALF)' $(LONGER)" scenarios-2 "$(SCENARIOS) -skip '$(HALF)' $(LONGER)"
+FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
+SECOND    = $(SCENARIOS) -skip '$(HALF)' $(LONGER)
 
 lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions (LONG=1: the long form)
-	@$(TOGETHER) $(LABS)
+	@$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(FIRST)" scenarios-2 "$(SECOND)"
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
