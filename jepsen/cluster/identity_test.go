@@ -36,11 +36,21 @@ func TestHostsAreWhoTheySay(t *testing.T) {
 	require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 	require.NoError(t, sameData(v, data))
 	require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
-	waiting, err := co.Create(t.Context(), harness.Spec{Name: "waiting"}) // a volume that waited for the host is created now
-	require.NoError(t, err)
+	waiting := createWhenMeasured(t, co, "waiting") // a volume that waited for the host is created now
 	volumes := map[string]*harness.Volume{v.Name: v, waiting.Name: waiting}
 	requireExactVolumes(t, c, volumes)
 	deleteAll(t, c, co, volumes)
+}
+
+// createWhenMeasured creates a volume once the leader has measured the host's pool as it is now:
+// what it measured of the filesystem in its place holds until the next poll.
+func createWhenMeasured(t *testing.T, co *harness.CO, name string) (v *harness.Volume) {
+	t.Helper()
+	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the pool to have room", func() (done bool, err error) {
+		v, err = co.Create(t.Context(), harness.Spec{Name: name})
+		return err == nil, err
+	}))
+	return v
 }
 
 // testUnmountedPool mounts an empty filesystem over the pool, as on a host that booted without its disk.
