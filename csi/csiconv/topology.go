@@ -44,7 +44,7 @@ func CheckSegment(key, value string) error {
 		return fsm.Reject(fsm.Invalid, "topology key %q: the prefix must be a lower-case domain name of at most %d bytes", truncatedKey(key), maxSegment)
 	case !isSegmentName(name):
 		return fsm.Reject(fsm.Invalid, "topology key %q: the name must have 1 to %d letters, digits, '-', '_' or '.', and a letter or digit at both ends", truncatedKey(key), maxSegment)
-	case !hasValidEnds(value, isAlphanumeric) || len(value) > maxSegment:
+	case !hasValidEnds(value, IsAlphanumeric) || len(value) > maxSegment:
 		return fsm.Reject(fsm.Invalid, "the value of topology key %q must have 1 to %d bytes and a letter or digit at both ends", truncatedKey(key), maxSegment)
 	}
 	return nil
@@ -52,12 +52,14 @@ func CheckSegment(key, value string) error {
 
 func truncatedKey(key string) string { return Message(key) }
 
-func isAlphanumeric(r rune) bool {
+// IsAlphanumeric reports whether r is a letter or digit of ASCII, as CSI's keys begin and end
+// with.
+func IsAlphanumeric(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
 func isDomain(prefix string) bool {
-	lower := func(r rune) bool { return isAlphanumeric(r) && (r < 'A' || r > 'Z') }
+	lower := func(r rune) bool { return IsAlphanumeric(r) && (r < 'A' || r > 'Z') }
 	if len(prefix) > maxSegment || !hasValidEnds(prefix, lower) {
 		return false
 	}
@@ -66,8 +68,8 @@ func isDomain(prefix string) bool {
 }
 
 func isSegmentName(name string) bool {
-	return len(name) <= maxSegment && hasValidEnds(name, isAlphanumeric) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("-_.", r) })
+	return len(name) <= maxSegment && hasValidEnds(name, IsAlphanumeric) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return !IsAlphanumeric(r) && !strings.ContainsRune("-_.", r) })
 }
 
 // hasValidEnds tells whether a text is not empty and has allowed characters at both ends.

@@ -165,12 +165,8 @@ func checkPair(name protoreflect.Name, key, value string, secret bool) error {
 
 func isSecretKey(key string) bool {
 	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return !isAlphanumeric(r) && !strings.ContainsRune("-_.", r)
+		return !csiconv.IsAlphanumeric(r) && !strings.ContainsRune("-_.", r)
 	})
-}
-
-func isAlphanumeric(r rune) bool {
-	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
 func isSecret(field protoreflect.FieldDescriptor) bool {
