@@ -22,4 +22,15 @@
 // once (error_if_no_space). A thin device that is in the pool's metadata but unknown to
 // LVM (an orphan) would be opened by LVM as if it were new, with the old data: orphans
 // are looked for before anything is created, and a new volume must have no block mapped.
+//
+// Pool is the backend, made of parts, each in the files of its name:
+//
+//	pool_*      thinPool, which all parts share: its identity, LVM's state of it, its usage and
+//	            limits; changeLock, which is held while something changes
+//	metadata_*  metadataSnap: the pool's metadata while it is in use, and the orphans in it
+//	volume_*    thinVolumes: what LVM creates and removes, for volumes and snapshots alike
+//	layer       layers: the linear devices on top
+//	map_*       snapshotMaps: what snapshots hold and how two differ, from thin_dump
+//	tools_*     the commands: their settings, and what their failures mean
+//	dm_*        what the kernel's device mapper reports
 package lvm

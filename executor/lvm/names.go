@@ -49,9 +49,6 @@ func dmName(parts ...string) string {
 // layerSuffix is the end of the device-mapper name of the device on top of a volume.
 const layerSuffix = "holdfast"
 
-// layerName is the device-mapper name of the device on top of a volume.
-func (p *Pool) layerName(id fsm.VolumeID) string { return dmName(p.VG, string(id), layerSuffix) }
-
 // layerUUID is the device-mapper UUID of the device on top, in the form of those that LVM gives
 // its own layers.
 func layerUUID(group, volume string) string {
@@ -68,8 +65,19 @@ func volumeUUID(device string) string {
 	return ""
 }
 
-// lvPath is the path of a logical volume, as operators write it.
-func (p *Pool) lvPath(lv string) string { return "/dev/" + p.VG + "/" + lv }
-
 // sizeTag is the tag that records a volume's size in bytes.
 func sizeTag(size int64) string { return tagSize + strconv.FormatInt(size, 10) }
+
+func checkID(id fsm.VolumeID) error {
+	if !id.Valid() {
+		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
+	}
+	return nil
+}
+
+func checkSnapshotID(id fsm.SnapshotID) error {
+	if !id.Valid() {
+		return fsm.Reject(fsm.NotFound, "%q is not a snapshot's id", string(id))
+	}
+	return nil
+}

@@ -2,9 +2,7 @@ package lvm
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/run"
@@ -43,25 +41,15 @@ const (
 	defaultMaxMetadata = 80
 )
 
-// Pool is one thin pool. It keeps nothing open between calls and is safe for concurrent use.
+// Pool is one thin pool. It keeps nothing open between calls and is safe for concurrent use. Its
+// methods are those of the backend: each checks what it is asked for, takes the lock where it
+// changes something, and leaves the work to the parts.
 type Pool struct {
-	Config
-	id      fsm.PoolID
-	tools   *tools
-	kernel  dmReader
-	states  *stateCache
-	mapRuns *mapRunCache
-
-	// changeLock is held while this process changes the pool; LVM's own lock is per volume group.
-	changeLock chan struct{}
-	// metadataSnapLock is held while the pool's metadata snapshot is reserved.
-	metadataSnapLock chan struct{}
-
-	mu        sync.Mutex
-	firstUUID string // the pool's UUID when it was first observed
-	prepared  bool
-	noOrphans bool  // no thin device unknown to LVM was found
-	copyRate  int64 // bytes a second; 0: not measured
+	*thinPool
+	lock    *changeLock
+	volumes *thinVolumes
+	layers  *layers
+	maps    *snapshotMaps
 }
 
 // newPool checks the names and sets up what does not need the pool to be present.
@@ -78,10 +66,12 @@ func newPool(ctx context.Context, cfg Config) (*Pool, error) {
 	if cfg.MaxMetadata == 0 {
 		cfg.MaxMetadata = defaultMaxMetadata
 	}
-	p := &Pool{Config: cfg, id: cfg.KnownID, kernel: kernelDM{}, changeLock: make(chan struct{}, 1), mapRuns: newMapRunCache(), metadataSnapLock: make(chan struct{}, 1)}
-	p.tools = newTools(ctx, cfg.Runner, cfg.VG, !cfg.NoUdev && udevIsUsable())
-	p.states = newStateCache(p.readState)
-	return p, nil
+	p := newThinPool(cfg, newTools(ctx, cfg.Runner, cfg.VG, !cfg.NoUdev && udevIsUsable()))
+	m := newMetadataSnap(p)
+	return &Pool{
+		thinPool: p, lock: newChangeLock(p, m), volumes: &thinVolumes{p, m}, layers: &layers{p},
+		maps: &snapshotMaps{p, m, newMapRunCache()},
+	}, nil
 }
 
 // Open returns the pool. A pool that the host has recorded may be absent now; then its operations
@@ -100,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 			return nil, fmt.Errorf("pool %s has no id: was it ever made a pool? %w", p.name(), err)
 		}
 	}
-	done, _, err := p.lockFresh(ctx)
+	done, _, err := p.lock.fresh(ctx)
 	if err != nil && !isAbsent(err) {
 		return nil, fmt.Errorf("open pool %s: %w", p.name(), err)
 	}
@@ -115,99 +105,3 @@ func (p *Pool) ID() fsm.PoolID { return p.id }
 
 // Kind returns the constant Kind.
 func (p *Pool) Kind() string { return Kind }
-
-// name is the pool's name for LVM's commands.
-func (p *Pool) name() string { return p.VG + "/" + p.ThinPool }
-
-// absentError is why a pool cannot be used now (S12). It may come back.
-type absentError struct{ detail string }
-
-func (e *absentError) Error() string { return e.detail }
-
-func isAbsent(err error) bool {
-	var absent *absentError
-	return errors.As(err, &absent)
-}
-
-// verifyIdentity returns the pool's state as LVM reported it, or an *absentError: without the
-// pool's id nothing in it may be trusted (S12).
-func (p *Pool) verifyIdentity(v *poolState, err error) (*poolState, error) {
-	switch {
-	case errors.Is(err, errNoGroup):
-		return nil, &absentError{fmt.Sprintf("pool %s is absent: there is no volume group %s", p.name(), p.VG)}
-	case err != nil:
-		return nil, err
-	}
-	id, err := v.poolID()
-	switch {
-	case err != nil:
-		return nil, &absentError{fmt.Sprintf("pool %s is absent: %v", p.name(), err)}
-	case id != p.id:
-		return nil, &absentError{fmt.Sprintf("pool %s is absent: it is pool %s, not %s", p.name(), id, p.id)}
-	case !p.isFirstSeen(v.groupUUID + v.pool.uuid):
-		return nil, &absentError{fmt.Sprintf("pool %s is absent: it is another one than at the start; restart the node if that is meant", p.name())}
-	}
-	return v, nil
-}
-
-// isFirstSeen records the UUID of the pool that was observed first, and reports whether this is
-// it: a copy of a pool carries the same tag.
-func (p *Pool) isFirstSeen(uuid string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.firstUUID == "" {
-		p.firstUUID = uuid
-	}
-	return p.firstUUID == uuid
-}
-
-// recentState returns the cached or a new state. It includes every change that this Pool has made.
-func (p *Pool) recentState(ctx context.Context) (*poolState, error) {
-	return p.verifyIdentity(p.states.get(ctx))
-}
-
-// lockFresh is for callers that create or remove something: it holds the change lock until done is
-// called, and returns the state read from LVM under it.
-func (p *Pool) lockFresh(ctx context.Context) (done func(), v *poolState, err error) {
-	return p.lock(ctx, p.states.refresh)
-}
-
-// lockRecent is for callers that neither create nor remove anything: it holds the change lock, but
-// a cached state is enough.
-func (p *Pool) lockRecent(ctx context.Context) (done func(), v *poolState, err error) {
-	return p.lock(ctx, p.states.get)
-}
-
-func (p *Pool) lock(ctx context.Context, read func(context.Context) (*poolState, error)) (done func(), v *poolState, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, fmt.Errorf("change pool %s: %w", p.name(), err)
-	}
-	select {
-	case p.changeLock <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("wait for pool %s: %w", p.name(), ctx.Err())
-	}
-	done = func() { <-p.changeLock }
-	if v, err = p.verifyIdentity(read(ctx)); err == nil {
-		v, err = p.prepare(ctx, v)
-	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return done, v, nil
-}
-
-func checkID(id fsm.VolumeID) error {
-	if !id.Valid() {
-		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
-	}
-	return nil
-}
-
-func checkSnapshotID(id fsm.SnapshotID) error {
-	if !id.Valid() {
-		return fsm.Reject(fsm.NotFound, "%q is not a snapshot's id", string(id))
-	}
-	return nil
-}

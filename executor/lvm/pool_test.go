@@ -153,7 +153,7 @@ func TestPoolUsageDecidesWhetherItAcceptsNewVolumes(t *testing.T) {
 				require.Equal(t, testPoolID, facts.ID)
 				v := testState(t)
 				v.transaction = transactionOf(tc.status)
-				err := p.checkAcceptsNew(t.Context(), v)
+				err := p.volumes.checkAcceptsNew(t.Context(), v)
 				if tc.says == "" {
 					require.Positive(t, facts.Free)
 					require.Less(t, facts.Free, facts.Capacity)
@@ -245,15 +245,15 @@ func TestAStaleMetadataSnapshotIsReleased(t *testing.T) {
 		return nil
 	}
 	read := func(string) error { return nil }
-	require.Error(t, p.withMetadataSnap(t.Context(), "vg--a-pool-tpool", read))
+	require.Error(t, p.volumes.metadata.with(t.Context(), "vg--a-pool-tpool", read))
 	require.Equal(t, 1, countMessages(f, "release_metadata_snap"))
 	killed = false
-	require.NoError(t, p.withMetadataSnap(t.Context(), "vg--a-pool-tpool", read))
+	require.NoError(t, p.volumes.metadata.with(t.Context(), "vg--a-pool-tpool", read))
 	f.message = func(string) error { return &run.Error{Tool: "dmsetup", Code: 1, Output: "Device or resource busy"} }
-	require.Error(t, p.withMetadataSnap(t.Context(), "vg--a-pool-tpool", read))
+	require.Error(t, p.volumes.metadata.with(t.Context(), "vg--a-pool-tpool", read))
 	ctx, cancel := context.WithCancel(t.Context())
 	f.after = func(string) { cancel() }
-	require.Error(t, p.withMetadataSnap(ctx, "vg--a-pool-tpool", read))
+	require.Error(t, p.volumes.metadata.with(ctx, "vg--a-pool-tpool", read))
 	require.Equal(t, 2, countMessages(f, "release_metadata_snap"), "what somebody else reserved is his")
 }
 
@@ -261,11 +261,11 @@ func TestAStaleMetadataSnapshotIsReleased(t *testing.T) {
 // others meanwhile.
 func TestOpenWaitsNoLongerThanItsCaller(t *testing.T) {
 	p, _ := newFakePool(t)
-	p.metadataSnapLock <- struct{}{}
+	p.volumes.metadata.held <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Expand(ctx, testVolumeID, 1<<30) }()
-	require.Eventually(t, func() bool { return len(p.changeLock) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(p.lock.held) == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	select {
 	case err := <-ended:
@@ -273,7 +273,7 @@ func TestOpenWaitsNoLongerThanItsCaller(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it waits for the metadata although its caller is gone")
 	}
-	require.Empty(t, p.changeLock)
+	require.Empty(t, p.lock.held)
 }
 
 func countMessages(f *fakeHost, message string) (n int) {
@@ -369,7 +369,7 @@ func TestCommandsRunToTheirEndWithoutTheirCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, p.tools.runChange(ctx, changeTimeout, "lvcreate"))
-	require.NoError(t, p.releaseMetadataSnap(ctx, "pool"), "the metadata snapshot is always given back")
+	require.NoError(t, p.volumes.metadata.release(ctx, "pool"), "the metadata snapshot is always given back")
 	require.Error(t, p.Create(ctx, "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20))
 	require.Equal(t, []string{"lvcreate"}, f.changes(), "but none is begun")
 }

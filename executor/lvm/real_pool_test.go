@@ -19,7 +19,7 @@ import (
 )
 
 func TestS12_AThinPoolIsAdoptedOnceAndIsAbsentWithoutItsTag(t *testing.T) {
-	cfg := thinPool(t)
+	cfg := makeThinPool(t)
 	_, err := Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "was it ever made a pool")
 	id, err := Init(t.Context(), cfg)
@@ -46,7 +46,7 @@ func TestS12_AThinPoolIsAdoptedOnceAndIsAbsentWithoutItsTag(t *testing.T) {
 }
 
 func TestS12_APoolThatDoesNotZeroTakesNoNewVolumes(t *testing.T) {
-	cfg := thinPool(t, "-L", "32M", "--poolmetadatasize", "4M", "--zero", "n")
+	cfg := makeThinPool(t, "-L", "32M", "--poolmetadatasize", "4M", "--zero", "n")
 	_, err := Init(t.Context(), cfg)
 	require.ErrorContains(t, err, "lvchange --zero y")
 	command(t, "lvm", "lvchange", "--zero", "y", testVG+"/"+cfg.ThinPool)
@@ -73,7 +73,7 @@ func TestAMissingThinPoolIsMade(t *testing.T) {
 	cfg := Config{VG: testVG, ThinPool: "made"}
 	unmade, err := newPool(t.Context(), cfg)
 	require.NoError(t, err)
-	before, _, err := unmade.groupFree(t.Context())
+	before, _, err := unmade.tools.groupFree(t.Context(), cfg.VG)
 	require.NoError(t, err)
 	id, err := Init(t.Context(), cfg)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestAVolumeIsExactlyAsLargeAsAsked(t *testing.T) {
 func TestACopyReadsZeroBehindTheSourcesContent(t *testing.T) {
 	for _, discards := range []string{"passdown", "ignore"} {
 		t.Run(discards, func(t *testing.T) {
-			cfg := thinPool(t, "-L", "128M", "--poolmetadatasize", "4M", "--discards", discards)
+			cfg := makeThinPool(t, "-L", "128M", "--poolmetadatasize", "4M", "--discards", discards)
 			_, err := Init(t.Context(), cfg)
 			require.NoError(t, err)
 			p, err := Open(t.Context(), cfg)
@@ -154,7 +154,7 @@ func TestAnInterruptedGrowthIsFinished(t *testing.T) {
 	require.NoError(t, p.Create(t.Context(), id, 8<<20))
 	_, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	require.NoError(t, p.extend(t.Context(), string(id), 16<<20))
+	require.NoError(t, p.volumes.extend(t.Context(), string(id), 16<<20))
 	require.Len(t, read(t, p, id), 8<<20, "its tag says what it is")
 	require.NoError(t, p.Expand(t.Context(), id, 16<<20))
 	require.Len(t, read(t, p, id), 16<<20)
@@ -258,7 +258,7 @@ func TestRecoveryAfterAKilledProcess(t *testing.T) {
 		}, time.Minute, 10*time.Millisecond, "always released")
 	}
 	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
-	p.mapRuns = newMapRunCache()
+	p.maps.runs = newMapRunCache()
 	require.ErrorContains(t, p.Map(t.Context(), snapshot, 0, nil), "somebody else has reserved")
 	command(t, "dmsetup", "message", pool, "0", "release_metadata_snap")
 }

@@ -56,8 +56,8 @@ func command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// thinPool makes a thin pool by hand and has it removed at the end.
-func thinPool(t testing.TB, args ...string) Config {
+// makeThinPool makes a thin pool by hand and has it removed at the end.
+func makeThinPool(t testing.TB, args ...string) Config {
 	t.Helper()
 	needDisk(t)
 	cfg := Config{VG: testVG, ThinPool: fmt.Sprintf("pool-%d", pools.Add(1))}
@@ -84,7 +84,7 @@ func removePool(t testing.TB, cfg Config) {
 // newTestPool is a pool of its own for a test.
 func newTestPool(t testing.TB, args ...string) *Pool {
 	t.Helper()
-	cfg := thinPool(t, args...)
+	cfg := makeThinPool(t, args...)
 	_, err := Init(t.Context(), cfg)
 	require.NoError(t, err)
 	p, err := Open(t.Context(), cfg)

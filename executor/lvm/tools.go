@@ -1,14 +1,10 @@
 package lvm
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
-	"strings"
 	"syscall"
 	"time"
 
@@ -53,63 +49,6 @@ func udevIsUsable() bool {
 	return syscall.Stat("/proc/self/ns/ipc", &st) == nil && st.Ino == firstIPC
 }
 
-// lvmConfig is the configuration of every lvm command. scan_lvs=0 keeps LVM from scanning volumes
-// for a guest's volume group, the filter from scanning the devices on top of them. Monitoring is
-// off: dmeventd must neither extend the pool nor unmount its filesystems. How full the pool may be
-// is decided here, and not by LVM's autoextend threshold.
-func lvmConfig(vg, filter string, udev bool) string {
-	settings := []string{
-		"devices/global_filter=" + globalFilter(vg, filter), "devices/scan_lvs=0",
-		"backup/archive=0", "activation/monitoring=0", "activation/thin_pool_autoextend_threshold=100", "global/use_lvmpolld=0", "report/compact_output=0",
-	}
-	if !udev {
-		settings = append(settings, "devices/obtain_device_list_from_udev=0", "activation/udev_sync=0", "activation/udev_rules=0")
-	}
-	return strings.Join(settings, " ")
-}
-
-var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
-
-// globalFilter is the host's own filter with our patterns before it. A final pattern that accepts
-// everything is left out: it has no effect on other devices, but would accept a device by another
-// of its names that our patterns do not reject.
-func globalFilter(vg, own string) string {
-	name := regexp.MustCompile(`[+.]`).ReplaceAllString(vg, "[$0]")
-	patterns := []string{
-		`"r|^/dev/drbd|"`, `"r|^/dev/loop|"`, `"r|^/dev/nbd|"`,
-		`"r|^/dev/` + name + `/h[fs]-|"`, `"r|^/dev/mapper/` + strings.ReplaceAll(name, "-", "--") + `-h[fs]--|"`,
-	}
-	_, own, _ = strings.Cut(own, "=")
-	theirs := quoted.FindAllString(own, -1)
-	for len(theirs) > 0 && acceptsAll(theirs[len(theirs)-1]) {
-		theirs = theirs[:len(theirs)-1]
-	}
-	return "[" + strings.Join(append(patterns, theirs...), ",") + "]"
-}
-
-func acceptsAll(pattern string) bool {
-	inside := strings.Trim(pattern, `"`)
-	if len(inside) < 3 || inside[0] != 'a' {
-		return false
-	}
-	switch inside[2 : len(inside)-1] {
-	case "", ".", ".*", "^.*", "^.*$", ".*$", "^/dev/", "^/dev/.*", "/dev/.*":
-		return true
-	}
-	return false
-}
-
-// readState queries LVM for the pool and all that is in it.
-func (p *Pool) readState(ctx context.Context) (*poolState, error) {
-	var out bytes.Buffer
-	selection := fmt.Sprintf(`pool_lv="%s" || lv_name="%s"`, p.ThinPool, p.ThinPool)
-	err := p.tools.query(ctx, &out, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", lvsColumns, "-S", selection, p.VG)
-	if err != nil {
-		return nil, fmt.Errorf("look at pool %s: %w", p.name(), err)
-	}
-	return parsePoolState(out.Bytes(), p.ThinPool)
-}
-
 // query runs an lvm command that changes nothing. It may be killed.
 func (t *tools) query(ctx context.Context, out io.Writer, command string, args ...string) error {
 	args = append([]string{command, "--config", t.config}, args...)
@@ -146,58 +85,4 @@ func (t *tools) makeNode(ctx context.Context, name string) error {
 		return fmt.Errorf("make the node of %s: %w", name, classifyError(err))
 	}
 	return nil
-}
-
-// Failures that callers handle.
-var (
-	errNoGroup        = errors.New("there is no such volume group")
-	errMissing        = errors.New("it is not there")
-	errExists         = errors.New("it is there already")
-	errInUse          = errors.New("it is in use")
-	errFull           = errors.New("the pool is full")
-	errSameSize       = errors.New("it has this size already")
-	errOrphan         = errors.New("the pool's metadata has a thin device that LVM does not know")
-	errNoMetadataSnap = errors.New("the pool's metadata has no snapshot")
-	errDMInUse        = errors.New("the device is in use")
-	errNoMapping      = errors.New("there is no such device")
-)
-
-// knownFailures maps the tools' exit codes and messages to errors. The messages are those of lvm2
-// 2.03 and thin-provisioning-tools 0.9, in English.
-var knownFailures = []struct {
-	tool  string
-	code  int
-	says  string
-	means error
-}{
-	{"lvm", 5, "Cannot process volume group", errNoGroup},
-	{"lvm", 5, "Failed to find logical volume", errMissing},
-	{"lvm", 5, "already exists in volume group", errExists},
-	{"lvm", 5, "is used by another device", errInUse},
-	{"lvm", 5, "contains a filesystem in use", errInUse},
-	{"lvm", 5, " in use", errInUse},
-	{"lvm", 5, "reached threshold", errFull},
-	{"lvm", 5, "is above threshold", errFull},
-	{"lvm", 5, "matches existing size", errSameSize},
-	{"lvm", 5, "already contain thin device", errOrphan},
-	{"dmsetup", 1, "Device or resource busy", errDMInUse},
-	{"dmsetup", 1, "No such device or address", errNoMapping},
-	{"dmsetup", 1, "Device does not exist", errNoMapping},
-	{"dmsetup", 1, "Invalid argument", errNoMetadataSnap},
-	{"thin_dump", 1, "no current metadata snap", errNoMetadataSnap},
-	{"thin_ls", 1, "no current metadata snap", errNoMetadataSnap},
-}
-
-// classifyError wraps a command's failure in one of the errors above, if it is known.
-func classifyError(err error) error {
-	var failed *run.Error
-	if !errors.As(err, &failed) {
-		return err
-	}
-	for _, f := range knownFailures {
-		if f.tool == failed.Tool && f.code == failed.Code && strings.Contains(failed.Output, f.says) {
-			return fmt.Errorf("%w: %w", f.means, err)
-		}
-	}
-	return err
 }

@@ -77,7 +77,7 @@ func TestWithoutUdevLVMMakesItsNodesItself(t *testing.T) {
 
 func TestNamesInTheDeviceMapperAreAsLVMMakesThem(t *testing.T) {
 	require.Equal(t, "vg--a-pool-tpool", dmName("vg-a", "pool", "tpool"))
-	p := &Pool{Config: Config{VG: "vg-a"}}
+	p := &thinPool{Config: Config{VG: "vg-a"}}
 	require.Equal(t, "vg--a-hf--6f1d3a52--7f3b--4c1e--8a44--0e7d9d2b1c10-holdfast", p.layerName(testVolumeID))
 	require.Equal(t, "LVM-BRTkP5lN02SkLByDpSGQKeHWqW41IaKRJrmSkjJT0bjZkYhgwegAokPrr1aP1hM6-holdfast",
 		layerUUID("BRTkP5-lN02-SkLB-yDpS-GQKe-HWqW-41IaKR", "JrmSkj-JT0b-jZkY-hgwe-gAok-Prr1-aP1hM6"))

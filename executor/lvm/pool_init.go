@@ -29,27 +29,31 @@ func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 	if err != nil {
 		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
 	}
+	c := &poolCreator{p.thinPool}
 	if v.pool.name == "" {
-		return p.makePool(ctx)
+		return c.makePool(ctx)
 	}
-	return p.adopt(ctx, v)
+	return c.adopt(ctx, v)
 }
 
+// poolCreator makes a thin pool one of Holdfast's.
+type poolCreator struct{ *thinPool }
+
 // adopt tags the thin pool with an id. A pool that does not zero new blocks is refused (S12).
-func (p *Pool) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
+func (c *poolCreator) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
 	if !v.zeroesBlocks {
-		return "", fmt.Errorf("make %s a pool: it does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", p.name(), p.name())
+		return "", fmt.Errorf("make %s a pool: it does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", c.name(), c.name())
 	}
 	if v.pool.tagValue(tagPool) != "" {
 		id, err := v.poolID()
 		if err != nil {
-			return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
+			return "", fmt.Errorf("make %s a pool: %w", c.name(), err)
 		}
 		return id, nil
 	}
 	id := newID()
-	if err := p.tools.runChange(ctx, changeTimeout, "lvchange", "--addtag", tagPool+string(id), p.name()); err != nil {
-		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
+	if err := c.tools.runChange(ctx, changeTimeout, "lvchange", "--addtag", tagPool+string(id), c.name()); err != nil {
+		return "", fmt.Errorf("make %s a pool: %w", c.name(), err)
 	}
 	return id, nil
 }
@@ -57,29 +61,29 @@ func (p *Pool) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
 func newID() fsm.PoolID { return fsm.PoolID("hp-" + uuid.NewString()) }
 
 // makePool creates the thin pool with its id, in one command.
-func (p *Pool) makePool(ctx context.Context) (fsm.PoolID, error) {
-	free, extent, err := p.groupFree(ctx)
+func (c *poolCreator) makePool(ctx context.Context) (fsm.PoolID, error) {
+	free, extent, err := c.tools.groupFree(ctx, c.VG)
 	if err != nil {
-		return "", fmt.Errorf("make thin pool %s: %w", p.name(), err)
+		return "", fmt.Errorf("make thin pool %s: %w", c.name(), err)
 	}
 	g := planGeometry(free, extent)
 	if g.data <= 0 {
-		return "", fmt.Errorf("make thin pool %s: the volume group has %d bytes free, which is too little", p.name(), free)
+		return "", fmt.Errorf("make thin pool %s: the volume group has %d bytes free, which is too little", c.name(), free)
 	}
 	id := newID()
-	err = p.tools.runChange(ctx, changeTimeout, "lvcreate", "-T", p.name(), "-L", fmt.Sprintf("%db", g.data),
+	err = c.tools.runChange(ctx, changeTimeout, "lvcreate", "-T", c.name(), "-L", fmt.Sprintf("%db", g.data),
 		"--poolmetadatasize", fmt.Sprintf("%db", g.metadata), "--chunksize", fmt.Sprintf("%db", g.chunk),
 		"--zero", "y", "--errorwhenfull", "y", "--addtag", tagPool+string(id))
 	if err != nil {
-		return "", fmt.Errorf("make thin pool %s: %w", p.name(), err)
+		return "", fmt.Errorf("make thin pool %s: %w", c.name(), err)
 	}
 	return id, nil
 }
 
-// groupFree returns the volume group's free space and the size of its extents, in bytes.
-func (p *Pool) groupFree(ctx context.Context) (free, extent int64, err error) {
+// groupFree returns a volume group's free space and the size of its extents, in bytes.
+func (t *tools) groupFree(ctx context.Context, vg string) (free, extent int64, err error) {
 	var out bytes.Buffer
-	err = p.tools.query(ctx, &out, "vgs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", "vg_free,vg_extent_size", p.VG)
+	err = t.query(ctx, &out, "vgs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", "vg_free,vg_extent_size", vg)
 	if err != nil {
 		return 0, 0, err
 	}

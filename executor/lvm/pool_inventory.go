@@ -37,7 +37,7 @@ func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) 
 	return items, nil
 }
 
-func (p *Pool) inventoryItem(lv *logicalVolume) executor.InventoryItem {
+func (p *thinPool) inventoryItem(lv *logicalVolume) executor.InventoryItem {
 	item := executor.InventoryItem{Kind: executor.KindUnfinished, Path: p.lvPath(lv.name)}
 	if lv.hasTag(tagReady) {
 		item.Kind = executor.KindImage

@@ -13,30 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dmReader reads the device mapper's state. Changes go through lvm and dmsetup, which synchronise
-// with udev.
-type dmReader interface {
-	// device returns a device by its name; nil when it does not exist.
-	device(name string) (*dmDevice, error)
-	// status returns the status of the device's first target; empty when the device does not
-	// exist.
-	status(name string) (target, params string, err error)
-}
-
-// dmDevice is what the kernel reports of one mapped device.
-type dmDevice struct {
-	major, minor uint32
-	open         int32
-	readOnly     bool
-	suspended    bool
-	uuid         string
-}
-
-// path is the device's node, which the kernel creates in devtmpfs.
-func (d *dmDevice) path() string { return fmt.Sprintf("/dev/dm-%d", d.minor) }
-
-func (d *dmDevice) number() uint64 { return unix.Mkdev(d.major, d.minor) }
-
 // The layout of struct dm_ioctl and struct dm_target_spec, and the numbers, are those
 // of linux/dm-ioctl.h, version 4.
 const (

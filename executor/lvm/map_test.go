@@ -179,8 +179,8 @@ func TestThePagesOfAMapShareOneRun(t *testing.T) {
 func TestAMapRunStopsAtTheExtentLimit(t *testing.T) {
 	p, f := newFakePoolWithSnapshots(t)
 	for limit, runs := range map[int]int{1: 4, 2: 2, 3: 2, 4: 1} {
-		p.mapRuns, f.changed = newMapRunCache(), nil
-		p.mapRuns.limit = limit
+		p.maps.runs, f.changed = newMapRunCache(), nil
+		p.maps.runs.limit = limit
 		require.Equal(t, adjacentExtents, collectMap(t, p, 0), limit)
 		require.Equal(t, 2*runs, f.count("thin_dump"), limit)
 	}
@@ -193,7 +193,7 @@ func TestAnInterruptedComparisonIsResumed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, p.Delta(ctx, testSnapshotID, testSnapshotID, 0, nil), "nothing is run for it")
 	cancel()
-	err := p.mapRuns.read(ctx, snapshotPair{testSnapshotID, testLaterSnapshotID}, 0, p.findExtents, func(executor.Extent) bool { return true })
+	err := p.maps.read(ctx, snapshotPair{testSnapshotID, testLaterSnapshotID}, 0, func(executor.Extent) bool { return true })
 	var part *executor.InterruptedError
 	require.ErrorAs(t, err, &part)
 	require.ErrorIs(t, err, context.Canceled)

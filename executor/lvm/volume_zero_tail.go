@@ -16,11 +16,11 @@ import (
 
 // zeroTail zeroes what a copy must not inherit from its source, before the copy is marked ready:
 // its device on top may later cover that range, or DRBD may look there for its metadata.
-func (p *Pool) zeroTail(ctx context.Context, c *thinCopy) error {
-	if err := p.activateLV(ctx, c.name); err != nil {
+func (t *thinVolumes) zeroTail(ctx context.Context, c *thinCopy) error {
+	if err := t.activateLV(ctx, c.name); err != nil {
 		return err
 	}
-	d, err := p.kernel.device(dmName(p.VG, c.name))
+	d, err := t.kernel.device(dmName(t.VG, c.name))
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (p *Pool) zeroTail(ctx context.Context, c *thinCopy) error {
 		err = fmt.Errorf("%w: %w", errFull, err)
 	}
 	if err != nil {
-		return p.commandError("remove the source's metadata from", c.name, err)
+		return t.commandError("remove the source's metadata from", c.name, err)
 	}
 	return nil
 }

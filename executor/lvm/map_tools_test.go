@@ -91,13 +91,13 @@ func TestDeltaMissesNoChangedBlock(t *testing.T) {
 		needsDirectIO(t, file)
 		out, err := exec.Command(restore, "-i", xml, "-o", file).CombinedOutput()
 		require.NoError(t, err, string(out))
-		p := &Pool{tools: &tools{runner: fileMetadataRunner{run.New(), file}}}
+		tools := &tools{runner: fileMetadataRunner{run.New(), file}}
 		for _, way := range []struct {
 			ids      []uint64
 			old, now volumeMap
 		}{{[]uint64{7, 9}, base, target}, {[]uint64{9, 7}, target, base}} {
 			got := make([]bool, len(base))
-			require.NoError(t, p.compareDumps(t.Context(), file, &thinDevices{ids: way.ids, chunk: 1, size: int64(len(base))}, 0, func(e executor.Extent) error {
+			require.NoError(t, tools.compareDumps(t.Context(), file, &thinDevices{ids: way.ids, chunk: 1, size: int64(len(base))}, 0, func(e executor.Extent) error {
 				for i := e.Offset; i < e.Offset+e.Length; i++ {
 					got[i] = true
 				}

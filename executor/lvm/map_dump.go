@@ -2,11 +2,9 @@ package lvm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 )
 
 // mapping says where a range of a volume's blocks lies in the pool, in blocks.
@@ -94,66 +92,4 @@ func (d *thinDump) sameUntil(at int64) int64 {
 		return d.cur.volumeBlock
 	}
 	return d.cur.end()
-}
-
-// dumpParser parses what thin_dump prints of one device.
-type dumpParser struct {
-	ctx     context.Context
-	out     chan<- []mapping
-	header  string // beginning of the line that must precede the device's mappings
-	batch   []mapping
-	lastEnd int64 // the block at which the last mapping ended
-
-	sawHeader, complete bool
-}
-
-// parseLine parses one line.
-func (r *dumpParser) parseLine(line string) error {
-	m, ok := parseMapping(line)
-	switch {
-	case ok:
-		return r.add(m, line)
-	case line == "</superblock>":
-		r.complete = true
-	case !isMetaLine(line):
-		return fmt.Errorf("thin_dump says %q, which is not understood", line)
-	}
-	r.sawHeader = r.sawHeader || strings.HasPrefix(line, r.header)
-	return nil
-}
-
-// maxBlock is more than the number of blocks of any volume or pool.
-const maxBlock = math.MaxInt64 / (1 << 30) / 2
-
-func (r *dumpParser) add(m mapping, line string) error {
-	if m.volumeBlock < r.lastEnd || m.blocks <= 0 || m.poolBlock < 0 || max(m.volumeBlock, m.poolBlock, m.blocks) > maxBlock {
-		return fmt.Errorf("thin_dump says %q, which cannot be behind block %d", line, r.lastEnd)
-	}
-	if !r.sawHeader {
-		return fmt.Errorf("thin_dump says %q of another device", line)
-	}
-	r.lastEnd = m.end()
-	if r.batch = append(r.batch, m); len(r.batch) < mappingBatch {
-		return nil
-	}
-	return r.flush()
-}
-
-func (r *dumpParser) flush() error {
-	select {
-	case r.out <- r.batch:
-		r.batch = nil
-		return nil
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
-	}
-}
-
-// finish passes on the last mappings. Output without the closing lines is incomplete, which is an
-// error.
-func (r *dumpParser) finish() error {
-	if !r.sawHeader || !r.complete {
-		return errors.New("thin_dump says less than everything")
-	}
-	return r.flush()
 }
