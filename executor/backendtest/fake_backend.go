@@ -4,36 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// FakeBackend is a pool in memory. It survives the executors that use it, as a disk does.
+// FakeBackend is a FakePool as the agent uses it. It survives the agents that use it, as a disk does.
 type FakeBackend struct {
-	mu         sync.Mutex
-	fail       func(countEffect string, id fsm.VolumeID) error
-	fullCopies bool  // it cannot share blocks
-	rate       int64 // bytes a second; 0: 1 GiB/s
-	absent     bool
-	images     map[fsm.VolumeID]int64
-	unfinished map[fsm.VolumeID]bool
-	active     map[fsm.VolumeID]executor.Device
-	nextNumber uint64
-	effects    map[string]int
-
-	content             map[fsm.VolumeID]blocks
-	snapshots           map[fsm.SnapshotID]fakeSnapshot
-	unfinishedSnapshots map[fsm.SnapshotID]bool
+	*FakePool
+	faults fakeFaults
 }
 
-// NewFakeBackend returns an empty pool.
+// NewFakeBackend returns the backend of an empty pool.
 func NewFakeBackend() *FakeBackend {
-	return &FakeBackend{
-		images: map[fsm.VolumeID]int64{}, unfinished: map[fsm.VolumeID]bool{}, active: map[fsm.VolumeID]executor.Device{}, effects: map[string]int{},
-		content: map[fsm.VolumeID]blocks{}, snapshots: map[fsm.SnapshotID]fakeSnapshot{}, unfinishedSnapshots: map[fsm.SnapshotID]bool{},
-	}
+	state := newFakeState()
+	return &FakeBackend{&FakePool{state}, fakeFaults{state}}
 }
 
 var _ executor.Backend = (*FakeBackend)(nil)
@@ -45,68 +30,6 @@ func (f *FakeBackend) ID() fsm.PoolID { return "hp-fake" }
 
 // Kind returns "loopfile", the backend that it stands in for.
 func (f *FakeBackend) Kind() string { return "loopfile" }
-
-// SetFail sets a function that is called before each effect, which fails with the error it
-// returns. Effects are "create", "remove", "attach", "detach", "create-from", "grow", and with the
-// snapshot's id "cut" and "remove-snapshot".
-func (f *FakeBackend) SetFail(fail func(effect string, id fsm.VolumeID) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fail = fail
-}
-
-// SetFullCopies sets whether the pool cannot share blocks.
-func (f *FakeBackend) SetFullCopies(full bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fullCopies = full
-}
-
-// SetRate sets what CopyRate returns, in bytes a second.
-func (f *FakeBackend) SetRate(rate int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.rate = rate
-}
-
-// SetAbsent makes the pool absent or present.
-func (f *FakeBackend) SetAbsent(absent bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.absent = absent
-}
-
-// InterruptCreate leaves what a crash during Create leaves.
-func (f *FakeBackend) InterruptCreate(id fsm.VolumeID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unfinished[id] = true
-}
-
-// LoseImage removes the image, as a careless operator does.
-func (f *FakeBackend) LoseImage(id fsm.VolumeID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.images, id)
-}
-
-// Effects returns how often an effect was carried out on a volume, or how often the volume was
-// observed ("observe").
-func (f *FakeBackend) Effects(effect string, id fsm.VolumeID) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.effects[effect+string(id)]
-}
-
-// Images returns how many images there are.
-func (f *FakeBackend) Images() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.images) + len(f.unfinished)
-}
-
-// ActiveDevices returns how many volumes are activated.
-func (f *FakeBackend) ActiveDevices() int { f.mu.Lock(); defer f.mu.Unlock(); return len(f.active) }
 
 // Facts returns invented facts.
 func (f *FakeBackend) Facts(context.Context) executor.PoolFacts {
@@ -129,47 +52,9 @@ func (f *FakeBackend) Observe(_ context.Context, id fsm.VolumeID) (executor.Devi
 	return f.observe(id), nil
 }
 
-func (f *FakeBackend) observe(id fsm.VolumeID) executor.Device {
-	d := f.active[id]
-	d.Absent = f.absent
-	if !f.absent {
-		d.Size, d.Exists = f.images[id]
-		d.Unfinished = f.unfinished[id]
-	} else {
-		d.Size, d.Exists = 0, false
-	}
-	return d
-}
-
-// countEffect checks the id and applies the failure that SetFail sets, before an effect. The lock
-// must not be held.
-func (f *FakeBackend) countEffect(name string, id fsm.VolumeID) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	return f.injectFailure(name, id)
-}
-
-func (f *FakeBackend) injectFailure(name string, id fsm.VolumeID) error {
-	f.mu.Lock()
-	fail := f.fail
-	f.mu.Unlock()
-	if fail != nil {
-		if err := fail(name, id); err != nil {
-			return err
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.absent && name != "detach" {
-		return errAbsent
-	}
-	return nil
-}
-
 // Create creates an image.
 func (f *FakeBackend) Create(_ context.Context, id fsm.VolumeID, size int64) error {
-	if err := f.countEffect("create", id); err != nil {
+	if err := f.faults.before("create", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -185,7 +70,7 @@ func (f *FakeBackend) Create(_ context.Context, id fsm.VolumeID, size int64) err
 
 // Remove removes the image.
 func (f *FakeBackend) Remove(_ context.Context, id fsm.VolumeID) error {
-	if err := f.countEffect("remove", id); err != nil {
+	if err := f.faults.before("remove", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -204,7 +89,7 @@ func (f *FakeBackend) Remove(_ context.Context, id fsm.VolumeID) error {
 
 // Activate creates the volume's device.
 func (f *FakeBackend) Activate(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
-	if err := f.countEffect("attach", id); err != nil {
+	if err := f.faults.before("attach", id); err != nil {
 		return executor.Device{}, err
 	}
 	f.mu.Lock()
@@ -225,7 +110,7 @@ func (f *FakeBackend) Activate(_ context.Context, id fsm.VolumeID, readOnly bool
 
 // Deactivate removes the volume's device.
 func (f *FakeBackend) Deactivate(_ context.Context, id fsm.VolumeID) error {
-	if err := f.countEffect("detach", id); err != nil {
+	if err := f.faults.before("detach", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -270,21 +155,9 @@ func checkID(id fsm.VolumeID) error {
 	return nil
 }
 
-// Owner returns the volume whose device has the path now.
-func (f *FakeBackend) Owner(path string) (fsm.VolumeID, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, d := range f.active {
-		if d.Path == path {
-			return id, true
-		}
+func sameSize(id fsm.VolumeID, have, size int64) error {
+	if have != size {
+		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, have, size)
 	}
-	return "", false
-}
-
-// Reboot removes all devices, as a restart of the host does.
-func (f *FakeBackend) Reboot() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.active)
+	return nil
 }

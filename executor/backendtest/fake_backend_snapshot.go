@@ -1,97 +1,14 @@
 package backendtest
 
 import (
-	"bytes"
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 var _ executor.SnapshotBackend = (*FakeBackend)(nil)
-
-// BlockBytes is the size of the blocks in which the fake stores content, in bytes.
-const BlockBytes = 4096
-
-// blocks is content by block number; a missing block reads as zero. Blocks are replaced, never
-// changed, so copies of the map share them.
-type blocks map[int64]*[BlockBytes]byte
-
-// fakeSnapshot is a snapshot of a volume's content.
-type fakeSnapshot struct {
-	size    int64
-	content blocks
-}
-
-// Write writes bytes into a volume, as a writer on its device does.
-func (f *FakeBackend) Write(id fsm.VolumeID, at int64, data []byte) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.content[id] == nil {
-		f.content[id] = blocks{}
-	}
-	for len(data) > 0 {
-		number, in := at/BlockBytes, at%BlockBytes
-		fresh := &[BlockBytes]byte{}
-		if old := f.content[id][number]; old != nil {
-			*fresh = *old
-		}
-		n := copy(fresh[in:], data)
-		f.content[id][number] = fresh
-		at, data = at+int64(n), data[n:]
-	}
-}
-
-// Read returns a volume's complete content.
-func (f *FakeBackend) Read(id fsm.VolumeID) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.content[id].bytes(f.images[id])
-}
-
-// ReadSnapshot returns a snapshot's complete content; nil when it does not exist.
-func (f *FakeBackend) ReadSnapshot(id fsm.SnapshotID) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, ok := f.snapshots[id]
-	if !ok {
-		return nil
-	}
-	return s.content.bytes(s.size)
-}
-
-func (b blocks) bytes(size int64) []byte {
-	all := make([]byte, size)
-	for number, block := range b {
-		if at := number * BlockBytes; at < size {
-			copy(all[at:], block[:])
-		}
-	}
-	return all
-}
-
-// Snapshots returns how many snapshots there are, finished or not.
-func (f *FakeBackend) Snapshots() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.snapshots) + len(f.unfinishedSnapshots)
-}
-
-// InterruptSnapshot leaves what a crash during TakeSnapshot leaves.
-func (f *FakeBackend) InterruptSnapshot(id fsm.SnapshotID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unfinishedSnapshots[id] = true
-}
-
-// LoseSnapshot removes a snapshot, as a careless operator does.
-func (f *FakeBackend) LoseSnapshot(id fsm.SnapshotID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.snapshots, id)
-}
 
 // SharesBlocks returns true unless SetFullCopies was called.
 func (f *FakeBackend) SharesBlocks() bool {
@@ -133,7 +50,7 @@ func (f *FakeBackend) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (exe
 
 // Allocated returns the bytes of the volume's blocks.
 func (f *FakeBackend) Allocated(_ context.Context, id fsm.VolumeID) (int64, error) {
-	if err := f.countEffect("", id); err != nil {
+	if err := f.faults.before("", id); err != nil {
 		return 0, err
 	}
 	f.mu.Lock()
@@ -146,7 +63,7 @@ func (f *FakeBackend) Allocated(_ context.Context, id fsm.VolumeID) (int64, erro
 
 // TakeSnapshot stores the content as it is now.
 func (f *FakeBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
-	if err := f.countSnapshotEffect("cut", id); err != nil {
+	if err := f.faults.beforeSnapshot("cut", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -158,7 +75,7 @@ func (f *FakeBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id 
 	if !ok {
 		return fsm.Reject(fsm.Precondition, "there is no image of %s", source)
 	}
-	if err := f.reportCopyProgress(ctx, f.content[source], progress); err != nil {
+	if err := f.copyProgress(ctx, f.content[source], progress); err != nil {
 		return err
 	}
 	delete(f.unfinishedSnapshots, id)
@@ -167,23 +84,9 @@ func (f *FakeBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id 
 	return nil
 }
 
-// reportCopyProgress reports the progress of a copy, if the pool copies. The lock is held.
-func (f *FakeBackend) reportCopyProgress(ctx context.Context, content blocks, progress executor.Progress) error {
-	total := int64(len(content)) * BlockBytes
-	for done := int64(0); f.fullCopies && done < total; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if done += BlockBytes; progress != nil {
-			progress(done, total)
-		}
-	}
-	return ctx.Err()
-}
-
 // RemoveSnapshot removes the snapshot.
 func (f *FakeBackend) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error {
-	if err := f.countSnapshotEffect("remove-snapshot", id); err != nil {
+	if err := f.faults.beforeSnapshot("remove-snapshot", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -198,7 +101,7 @@ func (f *FakeBackend) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error
 
 // CreateFrom creates an image with a source's content.
 func (f *FakeBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
-	if err := f.countEffect("create-from", id); err != nil {
+	if err := f.faults.before("create-from", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -216,7 +119,7 @@ func (f *FakeBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int6
 	case from.size > size:
 		return fsm.Reject(fsm.OutOfRange, "the source has %d bytes, more than the %d of the volume", from.size, size)
 	}
-	if err := f.reportCopyProgress(ctx, from.content, progress); err != nil {
+	if err := f.copyProgress(ctx, from.content, progress); err != nil {
 		return err
 	}
 	delete(f.unfinished, id)
@@ -225,47 +128,9 @@ func (f *FakeBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int6
 	return nil
 }
 
-// truncated is the content up to a size; the rest is dropped.
-func (b blocks) truncated(size int64) blocks {
-	kept := blocks{}
-	for number, block := range b {
-		switch at := number * BlockBytes; {
-		case at+BlockBytes <= size:
-			kept[number] = block
-		case at < size:
-			part := &[BlockBytes]byte{}
-			copy(part[:], block[:size-at])
-			kept[number] = part
-		}
-	}
-	return kept
-}
-
-func (f *FakeBackend) findSource(source fsm.Source) (fakeSnapshot, error) {
-	if source.Volume != "" {
-		size, ok := f.images[source.Volume]
-		if !ok {
-			return fakeSnapshot{}, fsm.Reject(fsm.Precondition, "there is no image of %s", source.Volume)
-		}
-		return fakeSnapshot{size, f.content[source.Volume]}, nil
-	}
-	return f.findSnapshot(source.Snapshot)
-}
-
-func (f *FakeBackend) findSnapshot(id fsm.SnapshotID) (fakeSnapshot, error) {
-	if err := checkSnapshotID(id); err != nil {
-		return fakeSnapshot{}, err
-	}
-	s, ok := f.snapshots[id]
-	if !ok {
-		return fakeSnapshot{}, fsm.Reject(fsm.Precondition, "there is no file of %s", id)
-	}
-	return s, nil
-}
-
 // Expand extends an image, and its device.
 func (f *FakeBackend) Expand(_ context.Context, id fsm.VolumeID, size int64) error {
-	if err := f.countEffect("grow", id); err != nil {
+	if err := f.faults.before("grow", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -281,83 +146,49 @@ func (f *FakeBackend) Expand(_ context.Context, id fsm.VolumeID, size int64) err
 	return nil
 }
 
+// copyProgress reports the progress of a copy, if the pool copies. The lock is held.
+func (f *FakeBackend) copyProgress(ctx context.Context, content blocks, progress executor.Progress) error {
+	total := int64(len(content)) * BlockBytes
+	for done := int64(0); f.fullCopies && done < total; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if done += BlockBytes; progress != nil {
+			progress(done, total)
+		}
+	}
+	return ctx.Err()
+}
+
 // Map yields the allocated blocks.
 func (f *FakeBackend) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	return f.walkBlocks(ctx, target, target, from, func(_, now *[BlockBytes]byte) bool { return now != nil }, yield)
+	_, now, err := f.findPair(target, target)
+	if err != nil {
+		return err
+	}
+	return now.extents(ctx, fakeSnapshot{}, from, func(_, now *[BlockBytes]byte) bool { return now != nil }, yield)
 }
 
 // Delta yields the blocks that differ.
 func (f *FakeBackend) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	return f.walkBlocks(ctx, base, target, from, func(old, now *[BlockBytes]byte) bool { return !equal(old, now) }, yield)
-}
-
-func equal(a, b *[BlockBytes]byte) bool {
-	var zero [BlockBytes]byte
-	if a == nil {
-		a = &zero
-	}
-	if b == nil {
-		b = &zero
-	}
-	return a == b || bytes.Equal(a[:], b[:])
-}
-
-func (f *FakeBackend) walkBlocks(ctx context.Context, base, target fsm.SnapshotID, from int64, want func(old, now *[BlockBytes]byte) bool, yield func(executor.Extent) bool) error {
-	f.mu.Lock()
-	if f.absent {
-		f.mu.Unlock()
-		return errAbsent
-	}
-	old, err := f.findSnapshot(base)
-	now, err2 := f.findSnapshot(target)
-	f.mu.Unlock()
-	if err != nil || err2 != nil {
-		return firstError(err, err2)
-	}
-	numbers := slices.Sorted(maps.Keys(old.content))
-	for number := range now.content {
-		if _, both := old.content[number]; !both {
-			numbers = append(numbers, number)
-		}
-	}
-	slices.Sort(numbers)
-	for _, number := range numbers {
-		start, end := max(number*BlockBytes, from), min((number+1)*BlockBytes, max(old.size, now.size))
-		if start >= end || !want(old.content[number], now.content[number]) {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return &executor.InterruptedError{Offset: start, Cause: err}
-		}
-		if !yield(executor.Extent{Offset: start, Length: end - start}) {
-			return nil
-		}
-	}
-	return nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// countSnapshotEffect is countEffect by a snapshot's id.
-func (f *FakeBackend) countSnapshotEffect(name string, id fsm.SnapshotID) error {
-	if err := checkSnapshotID(id); err != nil {
+	old, now, err := f.findPair(base, target)
+	if err != nil {
 		return err
 	}
-	return f.injectFailure(name, fsm.VolumeID(id))
+	return now.extents(ctx, old, from, func(old, now *[BlockBytes]byte) bool { return !equal(old, now) }, yield)
 }
 
-func sameSize(id fsm.VolumeID, have, size int64) error {
-	if have != size {
-		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, have, size)
+// findPair returns two snapshots of a pool that is present.
+func (f *FakeBackend) findPair(base, target fsm.SnapshotID) (old, now fakeSnapshot, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.absent {
+		return old, now, errAbsent
 	}
-	return nil
+	if old, err = f.findSnapshot(base); err == nil {
+		now, err = f.findSnapshot(target)
+	}
+	return old, now, err
 }
 
 func checkSnapshotID(id fsm.SnapshotID) error {
