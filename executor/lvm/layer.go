@@ -28,8 +28,8 @@ func (l *layers) fill(id fsm.VolumeID, d *executor.Device) error {
 
 // ensure makes sure that the device on top exists, with the volume's size, over this very
 // logical volume, and read-only or not as asked.
-func (l *layers) ensure(ctx context.Context, v *poolState, lv *logicalVolume, size int64, readOnly bool) error {
-	id := fsm.VolumeID(lv.name)
+func (l *layers) ensure(ctx context.Context, state *poolState, lv *logicalVolume, size int64, readOnly bool) error {
+	id, uuid := fsm.VolumeID(lv.name), layerUUID(state.groupUUID, lv.uuid)
 	if err := l.activateLV(ctx, lv.name); err != nil {
 		return err
 	}
@@ -41,22 +41,26 @@ func (l *layers) ensure(ctx context.Context, v *poolState, lv *logicalVolume, si
 		return fmt.Errorf("attach volume %s: it is not active although LVM activated it", id)
 	}
 	table := linearTable(below, size)
-	layerDev, err := l.kernel.device(l.layerName(id))
-	if err != nil {
+	current, err := l.kernel.device(l.layerName(id))
+	switch {
+	case err != nil:
 		return err
-	}
-	if layerDev != nil {
-		if layerDev.readOnly == readOnly && layerDev.uuid == layerUUID(v.groupUUID, lv.uuid) {
-			if err := l.tools.makeNode(ctx, l.layerName(id)); err != nil {
-				return err
-			}
-			return l.resize(ctx, id, layerDev, table, size)
-		}
-		if err := l.remove(ctx, id); err != nil {
+	case current == nil:
+		return l.create(ctx, id, uuid, table, readOnly)
+	case current.readOnly == readOnly && current.uuid == uuid:
+		if err := l.tools.makeNode(ctx, l.layerName(id)); err != nil {
 			return err
 		}
+		return l.resize(ctx, id, current, table, size)
 	}
-	args := []string{l.layerName(id), "--uuid", layerUUID(v.groupUUID, lv.uuid), "--table", table}
+	if err := l.remove(ctx, id); err != nil {
+		return err
+	}
+	return l.create(ctx, id, uuid, table, readOnly)
+}
+
+func (l *layers) create(ctx context.Context, id fsm.VolumeID, uuid, table string, readOnly bool) error {
+	args := []string{l.layerName(id), "--uuid", uuid, "--table", table}
 	if readOnly {
 		args = append(args, "--readonly")
 	}
@@ -94,12 +98,12 @@ func (l *layers) resize(ctx context.Context, id fsm.VolumeID, layerDev *dmDevice
 	return err
 }
 
-func (l *layers) grow(ctx context.Context, v *poolState, lv *logicalVolume, size int64) error {
+func (l *layers) grow(ctx context.Context, state *poolState, lv *logicalVolume, size int64) error {
 	layerDev, err := l.kernel.device(l.layerName(fsm.VolumeID(lv.name)))
 	if err != nil || layerDev == nil {
 		return err
 	}
-	return l.ensure(ctx, v, lv, size, layerDev.readOnly)
+	return l.ensure(ctx, state, lv, size, layerDev.readOnly)
 }
 
 // remove removes the device on top; Busy while it is open.

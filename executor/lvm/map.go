@@ -52,15 +52,15 @@ func (m *snapshotMaps) ready(ctx context.Context, id fsm.SnapshotID) (*logicalVo
 	if err := checkSnapshotID(id); err != nil {
 		return nil, 0, err
 	}
-	v, err := m.recentState(ctx)
+	state, err := m.recentState(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	return m.find(v, id)
+	return m.find(state, id)
 }
 
-func (m *snapshotMaps) find(v *poolState, id fsm.SnapshotID) (*logicalVolume, int64, error) {
-	lv, size, err := v.findReady(string(id))
+func (m *snapshotMaps) find(state *poolState, id fsm.SnapshotID) (*logicalVolume, int64, error) {
+	lv, size, err := state.findReady(string(id))
 	if err == nil && lv == nil {
 		err = fsm.Reject(fsm.Precondition, "there is no snapshot %s in pool %s", id, m.name())
 	}
@@ -70,21 +70,21 @@ func (m *snapshotMaps) find(v *poolState, id fsm.SnapshotID) (*logicalVolume, in
 // snapshotPair is what is compared; without a base, the target alone is mapped.
 type snapshotPair struct{ base, target fsm.SnapshotID }
 
-func (r snapshotPair) ids() []fsm.SnapshotID {
-	if r.base == "" {
-		return []fsm.SnapshotID{r.target}
+func (p snapshotPair) ids() []fsm.SnapshotID {
+	if p.base == "" {
+		return []fsm.SnapshotID{p.target}
 	}
-	return []fsm.SnapshotID{r.base, r.target}
+	return []fsm.SnapshotID{p.base, p.target}
 }
 
 // read yields the extents of a pair from an offset on.
-func (m *snapshotMaps) read(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) bool) error {
-	return m.runs.read(ctx, r, from, m.findExtents, yield)
+func (m *snapshotMaps) read(ctx context.Context, pair snapshotPair, from int64, yield func(executor.Extent) bool) error {
+	return m.runs.read(ctx, pair, from, m.findExtents, yield)
 }
 
 // findExtents finds all extents of a pair from an offset on, with one run of the tools.
-func (m *snapshotMaps) findExtents(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) error) error {
-	before, err := m.thinDevicesOf(ctx, r, m.states.get)
+func (m *snapshotMaps) findExtents(ctx context.Context, pair snapshotPair, from int64, yield func(executor.Extent) error) error {
+	before, err := m.thinDevicesOf(ctx, pair, m.states.get)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (m *snapshotMaps) findExtents(ctx context.Context, r snapshotPair, from int
 	return m.metadata.with(ctx, pool, func(device string) error {
 		// LVM reuses a thin id once its device is removed. A device that had the id before the
 		// metadata snapshot was reserved, and has it now, also had it in the metadata snapshot.
-		current, err := m.thinDevicesOf(ctx, r, m.states.refresh)
+		current, err := m.thinDevicesOf(ctx, pair, m.states.refresh)
 		if err != nil {
 			return err
 		}
@@ -123,14 +123,14 @@ func (a *thinDevices) same(b *thinDevices) bool {
 	return len(a.ids) == len(b.ids)
 }
 
-func (m *snapshotMaps) thinDevicesOf(ctx context.Context, r snapshotPair, read func(context.Context) (*poolState, error)) (*thinDevices, error) {
-	v, err := m.verifyIdentity(read(ctx))
+func (m *snapshotMaps) thinDevicesOf(ctx context.Context, pair snapshotPair, read func(context.Context) (*poolState, error)) (*thinDevices, error) {
+	state, err := m.verifyIdentity(read(ctx))
 	if err != nil {
 		return nil, err
 	}
-	found := &thinDevices{chunk: v.chunkBytes}
-	for _, id := range r.ids() {
-		lv, size, err := m.find(v, id)
+	found := &thinDevices{chunk: state.chunkBytes}
+	for _, id := range pair.ids() {
+		lv, size, err := m.find(state, id)
 		if err != nil {
 			return nil, err
 		}

@@ -39,8 +39,8 @@ func (t *tools) startDump(ctx context.Context, device string, thin uint64) *thin
 func (t *tools) printDump(ctx context.Context, device string, thin uint64, batches chan<- []mapping) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &dumpParser{ctx: ctx, out: batches, header: fmt.Sprintf("<device dev_id=\"%d\" ", thin)}
-	out := &lineWriter{handle: r.parseLine, stop: cancel}
+	parser := &dumpParser{ctx: ctx, out: batches, header: fmt.Sprintf("<device dev_id=\"%d\" ", thin)}
+	out := &lineWriter{handle: parser.parseLine, stop: cancel}
 	err := t.runThinTool(ctx, out, "thin_dump", "-m", "--dev-id", strconv.FormatUint(thin, 10), device)
 	switch {
 	case out.err != nil:
@@ -48,7 +48,7 @@ func (t *tools) printDump(ctx context.Context, device string, thin uint64, batch
 	case err != nil:
 		return err
 	}
-	return r.finish()
+	return parser.finish()
 }
 
 // wait returns when the tool has exited, or is stuck after SIGKILL.

@@ -21,54 +21,54 @@ type dumpParser struct {
 }
 
 // parseLine parses one line.
-func (r *dumpParser) parseLine(line string) error {
+func (p *dumpParser) parseLine(line string) error {
 	m, ok := parseMapping(line)
 	switch {
 	case ok:
-		return r.add(m, line)
+		return p.add(m, line)
 	case line == "</superblock>":
-		r.complete = true
+		p.complete = true
 	case !isMetaLine(line):
 		return fmt.Errorf("thin_dump says %q, which is not understood", line)
 	}
-	r.sawHeader = r.sawHeader || strings.HasPrefix(line, r.header)
+	p.sawHeader = p.sawHeader || strings.HasPrefix(line, p.header)
 	return nil
 }
 
 // maxBlock is more than the number of blocks of any volume or pool.
 const maxBlock = math.MaxInt64 / (1 << 30) / 2
 
-func (r *dumpParser) add(m mapping, line string) error {
-	if m.volumeBlock < r.lastEnd || m.blocks <= 0 || m.poolBlock < 0 || max(m.volumeBlock, m.poolBlock, m.blocks) > maxBlock {
-		return fmt.Errorf("thin_dump says %q, which cannot be behind block %d", line, r.lastEnd)
+func (p *dumpParser) add(m mapping, line string) error {
+	if m.volumeBlock < p.lastEnd || m.blocks <= 0 || m.poolBlock < 0 || max(m.volumeBlock, m.poolBlock, m.blocks) > maxBlock {
+		return fmt.Errorf("thin_dump says %q, which cannot be behind block %d", line, p.lastEnd)
 	}
-	if !r.sawHeader {
+	if !p.sawHeader {
 		return fmt.Errorf("thin_dump says %q of another device", line)
 	}
-	r.lastEnd = m.end()
-	if r.batch = append(r.batch, m); len(r.batch) < mappingBatch {
+	p.lastEnd = m.end()
+	if p.batch = append(p.batch, m); len(p.batch) < mappingBatch {
 		return nil
 	}
-	return r.flush()
+	return p.flush()
 }
 
-func (r *dumpParser) flush() error {
+func (p *dumpParser) flush() error {
 	select {
-	case r.out <- r.batch:
-		r.batch = nil
+	case p.out <- p.batch:
+		p.batch = nil
 		return nil
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
 	}
 }
 
 // finish passes on the last mappings. Output without the closing lines is incomplete, which is an
 // error.
-func (r *dumpParser) finish() error {
-	if !r.sawHeader || !r.complete {
+func (p *dumpParser) finish() error {
+	if !p.sawHeader || !p.complete {
 		return errors.New("thin_dump says less than everything")
 	}
-	return r.flush()
+	return p.flush()
 }
 
 // isMetaLine reports whether a line is one of those that describe no block. Any other line that

@@ -30,72 +30,72 @@ type mapRun struct {
 }
 
 // covers reports whether this run has found, or will find, the extents behind an offset.
-func (o *mapRun) covers(from int64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return from >= o.from && (!o.full || from < o.last()) && (!o.ended || o.err == nil)
+func (r *mapRun) covers(from int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return from >= r.from && (!r.full || from < r.last()) && (!r.ended || r.err == nil)
 }
 
-func (o *mapRun) failed() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ended && o.err != nil
+func (r *mapRun) failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended && r.err != nil
 }
 
 // last is the offset at which the last extent ends.
-func (o *mapRun) last() int64 {
-	if n := len(o.extents); n > 0 {
-		return o.extents[n-1].Offset + o.extents[n-1].Length
+func (r *mapRun) last() int64 {
+	if n := len(r.extents); n > 0 {
+		return r.extents[n-1].Offset + r.extents[n-1].Length
 	}
-	return o.from
+	return r.from
 }
 
 // add appends an extent, merged with the previous one where they are adjacent.
-func (o *mapRun) add(e executor.Extent, limit int) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n := len(o.extents)
+func (r *mapRun) add(e executor.Extent, limit int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.extents)
 	switch {
-	case n > 0 && o.last() == e.Offset:
-		o.extents[n-1].Length += e.Length
+	case n > 0 && r.last() == e.Offset:
+		r.extents[n-1].Length += e.Length
 		return nil // readers are woken for an extent only when it is complete
 	case n == limit:
-		o.full = true
+		r.full = true
 		return errExtentLimit
 	}
-	o.extents = append(o.extents, e)
-	o.notify()
+	r.extents = append(r.extents, e)
+	r.notify()
 	return nil
 }
 
-func (o *mapRun) finish(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.full {
-		o.err = err
+func (r *mapRun) finish(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.full {
+		r.err = err
 	}
-	o.ended = true
-	o.cancel()
-	o.notify()
+	r.ended = true
+	r.cancel()
+	r.notify()
 }
 
-func (o *mapRun) notify() {
-	close(o.changed)
-	o.changed = make(chan struct{})
+func (r *mapRun) notify() {
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
 // read yields the extents that this run finds behind an offset, until it ends. With restart,
 // another run must continue at next.
-func (o *mapRun) read(ctx context.Context, at int64, yield func(executor.Extent) bool) (next int64, restart bool, err error) {
+func (r *mapRun) read(ctx context.Context, at int64, yield func(executor.Extent) bool) (next int64, restart bool, err error) {
 	for {
-		found, reached, ended, changed, err := o.extentsFrom(at)
+		found, reached, ended, changed, err := r.extentsFrom(at)
 		for _, e := range found {
 			if e, at = clip(e, at); !yield(e) {
 				return at, false, nil
 			}
 		}
 		if at = max(at, reached); ended && len(found) == 0 {
-			return at, o.full, err
+			return at, r.full, err
 		}
 		if len(found) > 0 {
 			continue
@@ -121,11 +121,11 @@ const extentBatch = 4096
 
 // extentsFrom returns what is known behind an offset: some extents, the byte up to which all are
 // known, and, once there are no more, how the run ended.
-func (o *mapRun) extentsFrom(at int64) (found []executor.Extent, reached int64, ended bool, changed <-chan struct{}, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	extents := o.extents
-	if n := len(extents); n > 0 && !o.ended {
+func (r *mapRun) extentsFrom(at int64) (found []executor.Extent, reached int64, ended bool, changed <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	extents := r.extents
+	if n := len(extents); n > 0 && !r.ended {
 		reached, extents = extents[n-1].Offset, extents[:n-1] // the last one may still be extended
 	}
 	i, _ := slices.BinarySearchFunc(extents, at, func(e executor.Extent, at int64) int {
@@ -139,5 +139,5 @@ func (o *mapRun) extentsFrom(at int64) (found []executor.Extent, reached int64, 
 	if len(found) < len(behind) {
 		reached = 0 // the next call returns more
 	}
-	return found, reached, o.ended, o.changed, o.err
+	return found, reached, r.ended, r.changed, r.err
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // findFunc yields the extents of a pair from an offset on.
-type findFunc func(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) error) error
+type findFunc func(ctx context.Context, pair snapshotPair, from int64, yield func(executor.Extent) error) error
 
 // mapRunCache lets the pages of a stream share one run of the tools, which always start at block
 // 0, however late the page begins. Snapshots do not change, so the result stays valid.
@@ -37,11 +37,11 @@ func newMapRunCache() *mapRunCache {
 
 // read yields a pair's extents from an offset on. When the context ends before all are found, the
 // error is an *executor.InterruptedError and the run continues for the next reader.
-func (w *mapRunCache) read(ctx context.Context, r snapshotPair, from int64, find findFunc, yield func(executor.Extent) bool) error {
+func (c *mapRunCache) read(ctx context.Context, pair snapshotPair, from int64, find findFunc, yield func(executor.Extent) bool) error {
 	for at := max(from, 0); ; {
-		mr := w.acquire(ctx, r, at, find)
-		next, restart, err := mr.read(ctx, at, yield)
-		w.release(r, mr, err)
+		run := c.acquire(ctx, pair, at, find)
+		next, restart, err := run.read(ctx, at, yield)
+		c.release(pair, run, err)
 		if err != nil || !restart {
 			return err
 		}
@@ -50,79 +50,81 @@ func (w *mapRunCache) read(ctx context.Context, r snapshotPair, from int64, find
 }
 
 // acquire joins the run that covers an offset, or starts one.
-func (w *mapRunCache) acquire(ctx context.Context, r snapshotPair, from int64, find findFunc) *mapRun {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	mr := w.runs[r]
-	if mr == nil || !mr.covers(from) {
-		w.drop(r, mr)
-		w.evictIdle()
-		mr = w.start(ctx, r, from, find)
-		w.runs[r] = mr
+func (c *mapRunCache) acquire(ctx context.Context, pair snapshotPair, from int64, find findFunc) *mapRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	run := c.runs[pair]
+	if run == nil || !run.covers(from) {
+		c.drop(pair, run)
+		c.evictIdle()
+		run = c.start(ctx, pair, from, find)
+		c.runs[pair] = run
 	}
-	mr.users++
-	mr.timer.Stop()
-	return mr
+	run.users++
+	run.timer.Stop()
+	return run
 }
 
 // release keeps the run for mapRunTTL, unless it failed.
-func (w *mapRunCache) release(r snapshotPair, mr *mapRun, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	mr.users--
-	mr.lastUsed = time.Now()
+func (c *mapRunCache) release(pair snapshotPair, run *mapRun, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	run.users--
+	run.lastUsed = time.Now()
 	switch {
-	case err != nil && mr.failed(), w.runs[r] != mr:
-		w.drop(r, mr)
-	case mr.users == 0:
-		mr.timer.Reset(w.ttl)
+	case err != nil && run.failed(), c.runs[pair] != run:
+		c.drop(pair, run)
+	case run.users == 0:
+		run.timer.Reset(c.ttl)
 	}
 }
 
-func (w *mapRunCache) start(ctx context.Context, r snapshotPair, from int64, find findFunc) *mapRun {
+func (c *mapRunCache) start(ctx context.Context, pair snapshotPair, from int64, find findFunc) *mapRun {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mr := &mapRun{from: from, cancel: cancel, changed: make(chan struct{})}
-	mr.timer = time.AfterFunc(w.ttl, func() { w.expire(r, mr) })
-	go func() { mr.finish(find(ctx, r, from, func(e executor.Extent) error { return mr.add(e, w.limit) })) }()
-	return mr
+	run := &mapRun{from: from, cancel: cancel, changed: make(chan struct{})}
+	run.timer = time.AfterFunc(c.ttl, func() { c.expire(pair, run) })
+	go func() {
+		run.finish(find(ctx, pair, from, func(e executor.Extent) error { return run.add(e, c.limit) }))
+	}()
+	return run
 }
 
-func (w *mapRunCache) expire(r snapshotPair, mr *mapRun) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if mr.users == 0 {
-		w.drop(r, mr)
+func (c *mapRunCache) expire(pair snapshotPair, run *mapRun) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if run.users == 0 {
+		c.drop(pair, run)
 	}
 }
 
 // drop stops a run unless it still has readers, and offers it to no further ones.
-func (w *mapRunCache) drop(r snapshotPair, mr *mapRun) {
-	if mr == nil {
+func (c *mapRunCache) drop(pair snapshotPair, run *mapRun) {
+	if run == nil {
 		return
 	}
-	if w.runs[r] == mr {
-		delete(w.runs, r)
+	if c.runs[pair] == run {
+		delete(c.runs, pair)
 	}
-	if mr.users == 0 {
-		mr.timer.Stop()
-		mr.cancel()
+	if run.users == 0 {
+		run.timer.Stop()
+		run.cancel()
 	}
 }
 
 // evictIdle makes room for one more run by dropping the least recently used one.
-func (w *mapRunCache) evictIdle() {
+func (c *mapRunCache) evictIdle() {
 	var oldest *mapRun
 	var key snapshotPair
 	idle := 0
-	for r, mr := range w.runs {
-		if mr.users > 0 {
+	for pair, run := range c.runs {
+		if run.users > 0 {
 			continue
 		}
-		if idle++; oldest == nil || mr.lastUsed.Before(oldest.lastUsed) {
-			oldest, key = mr, r
+		if idle++; oldest == nil || run.lastUsed.Before(oldest.lastUsed) {
+			oldest, key = run, pair
 		}
 	}
 	if idle >= maxIdleRuns {
-		w.drop(key, oldest)
+		c.drop(key, oldest)
 	}
 }

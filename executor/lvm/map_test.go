@@ -26,15 +26,15 @@ const adjacentSize = 2000*testChunk + 4096
 // thin devices 7 and 9.
 func withSnapshots(t *testing.T, f *fakeHost) {
 	t.Helper()
-	line := ""
-	for mr := range strings.Lines(string(readTestdata(t, "lvs.json"))) {
-		if strings.Contains(mr, string(testSnapshotID)) {
-			line = mr
+	captured := ""
+	for line := range strings.Lines(string(readTestdata(t, "lvs.json"))) {
+		if strings.Contains(line, string(testSnapshotID)) {
+			captured = line
 		}
 	}
-	mr := strings.NewReplacer(`"thin_id":"3"`, `"thin_id":"7"`, "holdfast-size=16781312", fmt.Sprintf("holdfast-size=%d", adjacentSize), `"20971520"`, `"134217728"`).Replace(line)
-	two := strings.NewReplacer(`"thin_id":"7"`, `"thin_id":"9"`, string(testSnapshotID), string(testLaterSnapshotID), "2GyyAL", "2GyyAM").Replace(mr)
-	f.lvs = []byte(strings.Replace(string(readTestdata(t, "lvs.json")), line, mr+two, 1))
+	first := strings.NewReplacer(`"thin_id":"3"`, `"thin_id":"7"`, "holdfast-size=16781312", fmt.Sprintf("holdfast-size=%d", adjacentSize), `"20971520"`, `"134217728"`).Replace(captured)
+	later := strings.NewReplacer(`"thin_id":"7"`, `"thin_id":"9"`, string(testSnapshotID), string(testLaterSnapshotID), "2GyyAL", "2GyyAM").Replace(first)
+	f.lvs = []byte(strings.Replace(string(readTestdata(t, "lvs.json")), captured, first+later, 1))
 	f.dumps = map[string]string{"7": string(readTestdata(t, "thin_dump-touching-base.xml")), "9": string(readTestdata(t, "thin_dump-touching-target.xml"))}
 }
 
@@ -179,7 +179,7 @@ func TestThePagesOfAMapShareOneRun(t *testing.T) {
 func TestAMapRunStopsAtTheExtentLimit(t *testing.T) {
 	p, f := newFakePoolWithSnapshots(t)
 	for limit, runs := range map[int]int{1: 4, 2: 2, 3: 2, 4: 1} {
-		p.maps.runs, f.changed = newMapRunCache(), nil
+		p.maps.runs, f.commands = newMapRunCache(), nil
 		p.maps.runs.limit = limit
 		require.Equal(t, adjacentExtents, collectMap(t, p, 0), limit)
 		require.Equal(t, 2*runs, f.count("thin_dump"), limit)
@@ -212,23 +212,23 @@ func TestAFailedMapRunIsRestarted(t *testing.T) {
 }
 
 func TestOnlyTheLatestMapRunsAreKept(t *testing.T) {
-	w := newMapRunCache()
+	c := newMapRunCache()
 	find := func(_ context.Context, _ snapshotPair, _ int64, yield func(executor.Extent) error) error {
 		return yield(blocks(0, 1))
 	}
 	for n := range 3 * maxIdleRuns {
-		r := snapshotPair{target: fsm.SnapshotID(fmt.Sprint(n))}
-		require.NoError(t, w.read(t.Context(), r, 0, find, func(executor.Extent) bool { return true }))
-		require.LessOrEqual(t, len(w.runs), maxIdleRuns)
-		require.Contains(t, w.runs, r)
+		pair := snapshotPair{target: fsm.SnapshotID(fmt.Sprint(n))}
+		require.NoError(t, c.read(t.Context(), pair, 0, find, func(executor.Extent) bool { return true }))
+		require.LessOrEqual(t, len(c.runs), maxIdleRuns)
+		require.Contains(t, c.runs, pair)
 	}
-	r := snapshotPair{target: "kept"}
-	w.ttl = 0
-	require.NoError(t, w.read(t.Context(), r, 0, find, func(executor.Extent) bool { return true }))
+	pair := snapshotPair{target: "kept"}
+	c.ttl = 0
+	require.NoError(t, c.read(t.Context(), pair, 0, find, func(executor.Extent) bool { return true }))
 	require.Eventually(t, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.runs[r] == nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.runs[pair] == nil
 	}, time.Minute, time.Millisecond, "what nobody asks for is dropped")
 }
 

@@ -26,9 +26,9 @@ type fileMetadataRunner struct {
 	file   string
 }
 
-func (o fileMetadataRunner) Run(ctx context.Context, c run.Command) ([]byte, error) {
-	c.Args = append(slices.DeleteFunc(slices.Clone(c.Args[:len(c.Args)-1]), func(a string) bool { return a == "-m" }), o.file)
-	return o.runner.Run(ctx, c)
+func (r fileMetadataRunner) Run(ctx context.Context, c run.Command) ([]byte, error) {
+	c.Args = append(slices.DeleteFunc(slices.Clone(c.Args[:len(c.Args)-1]), func(a string) bool { return a == "-m" }), r.file)
+	return r.runner.Run(ctx, c)
 }
 
 // volumeMap is where a volume's blocks lie in the pool; -1: nowhere.
@@ -92,19 +92,19 @@ func TestDeltaMissesNoChangedBlock(t *testing.T) {
 		out, err := exec.Command(restore, "-i", xml, "-o", file).CombinedOutput()
 		require.NoError(t, err, string(out))
 		tools := &tools{runner: fileMetadataRunner{run.New(), file}}
-		for _, way := range []struct {
+		for _, direction := range []struct {
 			ids      []uint64
 			old, now volumeMap
 		}{{[]uint64{7, 9}, base, target}, {[]uint64{9, 7}, target, base}} {
 			got := make([]bool, len(base))
-			require.NoError(t, tools.compareDumps(t.Context(), file, &thinDevices{ids: way.ids, chunk: 1, size: int64(len(base))}, 0, func(e executor.Extent) error {
+			require.NoError(t, tools.compareDumps(t.Context(), file, &thinDevices{ids: direction.ids, chunk: 1, size: int64(len(base))}, 0, func(e executor.Extent) error {
 				for i := e.Offset; i < e.Offset+e.Length; i++ {
 					got[i] = true
 				}
 				return nil
 			}))
 			for i := range got {
-				require.Equal(t, way.old[i] != way.now[i], got[i], "seed %d, block %d", seed, i)
+				require.Equal(t, direction.old[i] != direction.now[i], got[i], "seed %d, block %d", seed, i)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // checkOrphans looks for thin devices in the pool's metadata that LVM does not know: LVM would use
 // one for a new volume, and expose its data. They are not removed, since their owner is unknown.
 // The caller holds the change lock.
-func (m *metadataSnap) checkOrphans(ctx context.Context, pool string, v *poolState) error {
+func (m *metadataSnap) checkOrphans(ctx context.Context, pool string, state *poolState) error {
 	m.mu.Lock()
 	sound := m.noOrphans
 	m.mu.Unlock()
@@ -25,7 +25,7 @@ func (m *metadataSnap) checkOrphans(ctx context.Context, pool string, v *poolSta
 	if err != nil {
 		return fmt.Errorf("look for thin devices of pool %s that LVM does not know: %w", m.name(), err)
 	}
-	orphans, err := unknownThinIDs(out.String(), v)
+	orphans, err := unknownThinIDs(out.String(), state)
 	if err != nil {
 		return err
 	}
@@ -38,9 +38,9 @@ func (m *metadataSnap) checkOrphans(ctx context.Context, pool string, v *poolSta
 }
 
 // unknownThinIDs are the thin devices of a list that belong to no logical volume.
-func unknownThinIDs(list string, v *poolState) ([]string, error) {
+func unknownThinIDs(list string, state *poolState) ([]string, error) {
 	known := map[uint64]bool{}
-	for _, lv := range v.volumes {
+	for _, lv := range state.volumes {
 		known[lv.thinID] = true
 	}
 	var orphans []string

@@ -83,7 +83,7 @@ func (m *metadataSnap) releaseStale(ctx context.Context, pool string) error {
 		return fmt.Errorf("wait for the metadata snapshot: %w", ctx.Err())
 	}
 	defer func() { <-m.held }()
-	if _, u, err := m.poolDevice(); err != nil || !u.metadataSnapHeld {
+	if _, usage, err := m.poolDevice(); err != nil || !usage.metadataSnapHeld {
 		return err
 	}
 	return m.release(ctx, pool)

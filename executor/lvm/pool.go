@@ -82,11 +82,11 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 		return nil, err
 	}
 	if p.id == "" {
-		v, err := p.states.refresh(ctx)
+		state, err := p.states.refresh(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("open pool %s: %w", p.name(), err)
 		}
-		if p.id, err = v.poolID(); err != nil {
+		if p.id, err = state.poolID(); err != nil {
 			return nil, fmt.Errorf("pool %s has no id: was it ever made a pool? %w", p.name(), err)
 		}
 	}

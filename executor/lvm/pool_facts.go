@@ -11,35 +11,35 @@ import (
 // placement away from it, and the detail says why.
 func (p *Pool) Facts(ctx context.Context) executor.PoolFacts {
 	facts := executor.PoolFacts{ID: p.id}
-	v, u, err := p.readUsage(ctx)
+	state, usage, err := p.readUsage(ctx)
 	switch {
 	case err != nil:
 		facts.Absent, facts.Detail = true, err.Error()
 		return facts
-	case u.failed:
-		facts.Absent, facts.Detail = true, fmt.Sprintf("pool %s is absent: %s", p.name(), u.refusalReason(p.MaxData, p.MaxMetadata))
+	case usage.failed:
+		facts.Absent, facts.Detail = true, fmt.Sprintf("pool %s is absent: %s", p.name(), usage.refusalReason(p.MaxData, p.MaxMetadata))
 		return facts
 	}
-	facts.Capacity = u.dataTotal * v.chunkBytes
-	if reason := u.refusalReason(p.MaxData, p.MaxMetadata); reason != "" {
+	facts.Capacity = usage.dataTotal * state.chunkBytes
+	if reason := usage.refusalReason(p.MaxData, p.MaxMetadata); reason != "" {
 		facts.Detail = fmt.Sprintf("pool %s takes nothing new: %s", p.name(), reason)
 		return facts
 	}
-	facts.Free = (u.dataTotal - u.dataUsed) * v.chunkBytes
+	facts.Free = (usage.dataTotal - usage.dataUsed) * state.chunkBytes
 	return facts
 }
 
 func (p *Pool) readUsage(ctx context.Context) (*poolState, poolUsage, error) {
-	v, err := p.recentState(ctx)
+	state, err := p.recentState(ctx)
 	if err == nil && !p.lock.isPrepared() {
 		var done func()
-		if done, v, err = p.lock.fresh(ctx); err == nil {
+		if done, state, err = p.lock.fresh(ctx); err == nil {
 			done()
 		}
 	}
 	if err != nil {
 		return nil, poolUsage{}, err
 	}
-	_, u, err := p.poolDevice()
-	return v, u, err
+	_, usage, err := p.poolDevice()
+	return state, usage, err
 }

@@ -17,23 +17,23 @@ func isAbsent(err error) bool {
 
 // verifyIdentity returns the pool's state as LVM reported it, or an *absentError: without the
 // pool's id nothing in it may be trusted (S12).
-func (p *thinPool) verifyIdentity(v *poolState, err error) (*poolState, error) {
+func (p *thinPool) verifyIdentity(state *poolState, err error) (*poolState, error) {
 	switch {
 	case errors.Is(err, errNoGroup):
 		return nil, &absentError{fmt.Sprintf("pool %s is absent: there is no volume group %s", p.name(), p.VG)}
 	case err != nil:
 		return nil, err
 	}
-	id, err := v.poolID()
+	id, err := state.poolID()
 	switch {
 	case err != nil:
 		return nil, &absentError{fmt.Sprintf("pool %s is absent: %v", p.name(), err)}
 	case id != p.id:
 		return nil, &absentError{fmt.Sprintf("pool %s is absent: it is pool %s, not %s", p.name(), id, p.id)}
-	case !p.isFirstSeen(v.groupUUID + v.pool.uuid):
+	case !p.isFirstSeen(state.groupUUID + state.pool.uuid):
 		return nil, &absentError{fmt.Sprintf("pool %s is absent: it is another one than at the start; restart the node if that is meant", p.name())}
 	}
-	return v, nil
+	return state, nil
 }
 
 // isFirstSeen records the UUID of the pool that was observed first, and reports whether this is

@@ -22,7 +22,7 @@ func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 	if err != nil {
 		return "", err
 	}
-	v, err := p.states.refresh(ctx)
+	state, err := p.states.refresh(ctx)
 	if errors.Is(err, errNoGroup) {
 		return "", fmt.Errorf("make %s a pool: there is no volume group %s: make it with `vgcreate`; those on loop, NBD and DRBD devices are not looked at", p.name(), p.VG)
 	}
@@ -30,22 +30,22 @@ func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
 	}
 	c := &poolCreator{p.thinPool}
-	if v.pool.name == "" {
+	if state.pool.name == "" {
 		return c.makePool(ctx)
 	}
-	return c.adopt(ctx, v)
+	return c.adopt(ctx, state)
 }
 
 // poolCreator makes a thin pool one of Holdfast's.
 type poolCreator struct{ *thinPool }
 
 // adopt tags the thin pool with an id. A pool that does not zero new blocks is refused (S12).
-func (c *poolCreator) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
-	if !v.zeroesBlocks {
+func (c *poolCreator) adopt(ctx context.Context, state *poolState) (fsm.PoolID, error) {
+	if !state.zeroesBlocks {
 		return "", fmt.Errorf("make %s a pool: it does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", c.name(), c.name())
 	}
-	if v.pool.tagValue(tagPool) != "" {
-		id, err := v.poolID()
+	if state.pool.tagValue(tagPool) != "" {
+		id, err := state.poolID()
 		if err != nil {
 			return "", fmt.Errorf("make %s a pool: %w", c.name(), err)
 		}

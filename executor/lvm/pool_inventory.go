@@ -12,13 +12,13 @@ import (
 // Inventory lists what Holdfast owns in the pool, and the block devices on top. An absent pool is
 // an error: its content is unknown.
 func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
-	v, err := p.verifyIdentity(p.states.refresh(ctx))
+	state, err := p.verifyIdentity(p.states.refresh(ctx))
 	if err != nil {
 		return nil, err
 	}
 	var items []executor.InventoryItem
-	for _, name := range slices.Sorted(maps.Keys(v.volumes)) {
-		lv := v.volumes[name]
+	for _, name := range slices.Sorted(maps.Keys(state.volumes)) {
+		lv := state.volumes[name]
 		if !lv.hasTag(tagOurs) {
 			continue
 		}

@@ -28,22 +28,22 @@ func (u *poolUsage) refusalReason(maxData, maxMetadata int) string {
 
 // checkAcceptsNew refuses to create anything new in a pool that would not zero it, that blocks its
 // writers when it is full (S12), that is nearly full, or that has thin devices unknown to LVM.
-func (t *thinVolumes) checkAcceptsNew(ctx context.Context, v *poolState) error {
-	name, u, err := t.poolDevice()
+func (t *thinVolumes) checkAcceptsNew(ctx context.Context, state *poolState) error {
+	name, usage, err := t.poolDevice()
 	switch {
 	case err != nil:
 		return err
-	case !v.zeroesBlocks:
+	case !state.zeroesBlocks:
 		return fsm.Reject(fsm.Precondition, "pool %s does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", t.name(), t.name())
-	case !u.failed && !(v.errorWhenFull && u.errorsWhenFull):
+	case !usage.failed && !(state.errorWhenFull && usage.errorsWhenFull):
 		return fsm.Reject(fsm.Precondition, "pool %s hangs its writers when it is full: run `lvchange --errorwhenfull y %s`", t.name(), t.name())
 	}
-	if reason := u.refusalReason(t.MaxData, t.MaxMetadata); reason != "" {
+	if reason := usage.refusalReason(t.MaxData, t.MaxMetadata); reason != "" {
 		return fsm.Reject(fsm.NoCapacity, "pool %s takes nothing new: %s", t.name(), reason)
 	}
-	if u.transaction != v.transaction {
+	if usage.transaction != state.transaction {
 		return fmt.Errorf("pool %s takes nothing new: its metadata is at transaction %d, LVM's is at %d: if this stays, compare the volumes with `thin_ls` and repair by hand",
-			t.name(), u.transaction, v.transaction)
+			t.name(), usage.transaction, state.transaction)
 	}
-	return t.metadata.checkOrphans(ctx, name, v)
+	return t.metadata.checkOrphans(ctx, name, state)
 }

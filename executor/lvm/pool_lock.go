@@ -19,17 +19,17 @@ func newChangeLock(p *thinPool, metadata *metadataSnap) *changeLock {
 
 // fresh is for callers that create or remove something: it holds the lock until done is called, and
 // returns the state read from LVM under it.
-func (l *changeLock) fresh(ctx context.Context) (done func(), v *poolState, err error) {
+func (l *changeLock) fresh(ctx context.Context) (done func(), state *poolState, err error) {
 	return l.acquire(ctx, l.states.refresh)
 }
 
 // recent is for callers that neither create nor remove anything: it holds the lock, but a cached
 // state is enough.
-func (l *changeLock) recent(ctx context.Context) (done func(), v *poolState, err error) {
+func (l *changeLock) recent(ctx context.Context) (done func(), state *poolState, err error) {
 	return l.acquire(ctx, l.states.get)
 }
 
-func (l *changeLock) acquire(ctx context.Context, read func(context.Context) (*poolState, error)) (done func(), v *poolState, err error) {
+func (l *changeLock) acquire(ctx context.Context, read func(context.Context) (*poolState, error)) (done func(), state *poolState, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("change pool %s: %w", l.name(), err)
 	}
@@ -39,12 +39,12 @@ func (l *changeLock) acquire(ctx context.Context, read func(context.Context) (*p
 		return nil, nil, fmt.Errorf("wait for pool %s: %w", l.name(), ctx.Err())
 	}
 	done = func() { <-l.held }
-	if v, err = l.verifyIdentity(read(ctx)); err == nil {
-		v, err = l.prepare(ctx, v)
+	if state, err = l.verifyIdentity(read(ctx)); err == nil {
+		state, err = l.prepare(ctx, state)
 	}
 	if err != nil {
 		done()
 		return nil, nil, err
 	}
-	return done, v, nil
+	return done, state, nil
 }

@@ -15,9 +15,9 @@ func (l *changeLock) isPrepared() bool {
 // prepare makes a pool fit for use that this process uses for the first time: active, failing
 // writes when it is full, and without what a killed process left unfinished. The caller holds the
 // lock. It returns the state afterwards.
-func (l *changeLock) prepare(ctx context.Context, v *poolState) (*poolState, error) {
+func (l *changeLock) prepare(ctx context.Context, state *poolState) (*poolState, error) {
 	if l.isPrepared() {
-		return v, nil
+		return state, nil
 	}
 	waited, err := l.tools.waitPredecessors(ctx)
 	if err != nil {
@@ -27,17 +27,17 @@ func (l *changeLock) prepare(ctx context.Context, v *poolState) (*poolState, err
 	if err != nil {
 		return nil, err
 	}
-	if !v.errorWhenFull {
+	if !state.errorWhenFull {
 		if err := l.runChange(ctx, "lvchange", "--errorwhenfull", "y", l.name()); err != nil {
 			return nil, fmt.Errorf("have pool %s fail when it is full: %w", l.name(), err)
 		}
 	}
-	if waited || !v.errorWhenFull {
-		if v, err = l.verifyIdentity(l.states.refresh(ctx)); err != nil {
+	if waited || !state.errorWhenFull {
+		if state, err = l.verifyIdentity(l.states.refresh(ctx)); err != nil {
 			return nil, err
 		}
 	}
-	if v, err = l.resumeSuspended(ctx, name, v); err != nil {
+	if state, err = l.resumeSuspended(ctx, name, state); err != nil {
 		return nil, err
 	}
 	if err := l.metadata.releaseStale(ctx, name); err != nil {
@@ -46,7 +46,7 @@ func (l *changeLock) prepare(ctx context.Context, v *poolState) (*poolState, err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.prepared = true
-	return v, nil
+	return state, nil
 }
 
 // activePool is the pool's device-mapper name; the pool is activated if it is not active.
@@ -65,15 +65,15 @@ func (l *changeLock) activePool(ctx context.Context) (name string, err error) {
 // resumeSuspended resumes devices that a killed command left suspended, which blocks their
 // writers. LVM's lock was free between the two checks, so no command is working on a device that
 // is suspended in both.
-func (l *changeLock) resumeSuspended(ctx context.Context, pool string, v *poolState) (*poolState, error) {
-	before, err := l.suspendedDevices(pool, v)
+func (l *changeLock) resumeSuspended(ctx context.Context, pool string, state *poolState) (*poolState, error) {
+	before, err := l.suspendedDevices(pool, state)
 	if err != nil || len(before) == 0 {
-		return v, err
+		return state, err
 	}
-	if v, err = l.verifyIdentity(l.states.refresh(ctx)); err != nil {
+	if state, err = l.verifyIdentity(l.states.refresh(ctx)); err != nil {
 		return nil, err
 	}
-	after, err := l.suspendedDevices(pool, v)
+	after, err := l.suspendedDevices(pool, state)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +85,13 @@ func (l *changeLock) resumeSuspended(ctx context.Context, pool string, v *poolSt
 			return nil, fmt.Errorf("resume %s, which was left suspended: %w", name, err)
 		}
 	}
-	return v, nil
+	return state, nil
 }
 
 // suspendedDevices returns which of our devices are suspended, lower layers first.
-func (l *changeLock) suspendedDevices(pool string, v *poolState) ([]string, error) {
+func (l *changeLock) suspendedDevices(pool string, state *poolState) ([]string, error) {
 	names := []string{pool}
-	for _, lv := range v.volumes {
+	for _, lv := range state.volumes {
 		if lv.hasTag(tagOurs) {
 			names = append(names, dmName(l.VG, lv.name), dmName(l.VG, lv.name, layerSuffix))
 		}

@@ -32,11 +32,11 @@ type logicalVolume struct {
 	thinID     uint64 // the thin device's id in the pool
 }
 
-func (v *logicalVolume) hasTag(tag string) bool { return slices.Contains(v.tags, tag) }
+func (lv *logicalVolume) hasTag(tag string) bool { return slices.Contains(lv.tags, tag) }
 
 // tagValue is what follows a tag's prefix; empty without such a tag.
-func (v *logicalVolume) tagValue(prefix string) string {
-	for _, tag := range v.tags {
+func (lv *logicalVolume) tagValue(prefix string) string {
+	for _, tag := range lv.tags {
 		if rest, ok := strings.CutPrefix(tag, prefix); ok {
 			return rest
 		}
@@ -46,18 +46,18 @@ func (v *logicalVolume) tagValue(prefix string) string {
 
 // taggedSize is the size in bytes that the volume was created with, never more than the logical
 // volume has.
-func (v *logicalVolume) taggedSize() (int64, error) {
-	size, err := strconv.ParseInt(v.tagValue(tagSize), 10, 64)
-	if err != nil || size <= 0 || size > v.size {
-		return 0, fsm.Reject(fsm.Precondition, "the tags %s of %s do not say its size of at most %d bytes", strings.Join(v.tags, ","), v.name, v.size)
+func (lv *logicalVolume) taggedSize() (int64, error) {
+	size, err := strconv.ParseInt(lv.tagValue(tagSize), 10, 64)
+	if err != nil || size <= 0 || size > lv.size {
+		return 0, fsm.Reject(fsm.Precondition, "the tags %s of %s do not say its size of at most %d bytes", strings.Join(lv.tags, ","), lv.name, lv.size)
 	}
 	return size, nil
 }
 
 // poolID is the id that the pool is tagged with.
-func (v *poolState) poolID() (fsm.PoolID, error) {
-	switch id := v.pool.tagValue(tagPool); {
-	case v.pool.name == "":
+func (s *poolState) poolID() (fsm.PoolID, error) {
+	switch id := s.pool.tagValue(tagPool); {
+	case s.pool.name == "":
 		return "", errors.New("there is no such thin pool")
 	case id == "":
 		return "", fmt.Errorf("it has no tag %s", tagPool)
@@ -69,25 +69,25 @@ func (v *poolState) poolID() (fsm.PoolID, error) {
 }
 
 // with is the state with one more volume, which was not read from LVM.
-func (v *poolState) with(lv logicalVolume) *poolState {
-	next := *v
-	next.volumes = maps.Clone(v.volumes)
+func (s *poolState) with(lv logicalVolume) *poolState {
+	next := *s
+	next.volumes = maps.Clone(s.volumes)
 	next.volumes[lv.name] = lv
 	return &next
 }
 
 // without is the state less one volume.
-func (v *poolState) without(name string) *poolState {
-	next := *v
-	next.volumes = maps.Clone(v.volumes)
+func (s *poolState) without(name string) *poolState {
+	next := *s
+	next.volumes = maps.Clone(s.volumes)
 	delete(next.volumes, name)
 	return &next
 }
 
 // findOurs returns a volume or snapshot of Holdfast's by its name, nil when there is none. A
 // logical volume with the name but without our tag is refused: it is never touched.
-func (v *poolState) findOurs(name string) (*logicalVolume, error) {
-	found, ok := v.volumes[name]
+func (s *poolState) findOurs(name string) (*logicalVolume, error) {
+	found, ok := s.volumes[name]
 	switch {
 	case !ok:
 		return nil, nil
@@ -98,8 +98,8 @@ func (v *poolState) findOurs(name string) (*logicalVolume, error) {
 }
 
 // findReady returns a finished volume or snapshot, nil without one, with its size in bytes.
-func (v *poolState) findReady(name string) (lv *logicalVolume, size int64, err error) {
-	lv, err = v.findOurs(name)
+func (s *poolState) findReady(name string) (lv *logicalVolume, size int64, err error) {
+	lv, err = s.findOurs(name)
 	if err != nil || lv == nil || !lv.hasTag(tagReady) {
 		return nil, 0, err
 	}
@@ -108,8 +108,8 @@ func (v *poolState) findReady(name string) (lv *logicalVolume, size int64, err e
 }
 
 // fillDevice fills in what LVM's state says of the volume.
-func (v *poolState) fillDevice(name string, d *executor.Device) error {
-	lv, err := v.findOurs(name)
+func (s *poolState) fillDevice(name string, d *executor.Device) error {
+	lv, err := s.findOurs(name)
 	switch {
 	case err != nil || lv == nil:
 		return err

@@ -43,10 +43,10 @@ func (c *stateCache) invalidate() {
 
 // store keeps the state after a change that the holder of the change lock made, so that LVM need
 // not be queried.
-func (c *stateCache) store(v *poolState) {
+func (c *stateCache) store(state *poolState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cached = cachedState{state: v, at: time.Now(), changes: c.changes}
+	c.cached = cachedState{state: state, at: time.Now(), changes: c.changes}
 }
 
 // refresh returns a state whose query began after the call.

@@ -39,18 +39,18 @@ func parsePoolState(report []byte, pool string) (*poolState, error) {
 	if err := json.Unmarshal(report, &all); err != nil {
 		return nil, fmt.Errorf("read what lvs says: %w", err)
 	}
-	v := &poolState{volumes: map[string]logicalVolume{}}
+	state := &poolState{volumes: map[string]logicalVolume{}}
 	for _, part := range all.Report {
 		for i := range part.LV {
-			if err := v.addRow(&part.LV[i], pool); err != nil {
+			if err := state.addRow(&part.LV[i], pool); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return v, nil
+	return state, nil
 }
 
-func (v *poolState) addRow(r *lvRow, pool string) error {
+func (s *poolState) addRow(r *lvRow, pool string) error {
 	n := numberParser{}
 	lv := logicalVolume{name: r.Name, uuid: r.UUID, size: n.parse(r.Size)}
 	if r.Tags != "" {
@@ -58,12 +58,12 @@ func (v *poolState) addRow(r *lvRow, pool string) error {
 	}
 	switch {
 	case r.Name == pool && slices.Contains(strings.Split(r.Layout, ","), "pool"):
-		v.groupUUID, v.pool, v.extentBytes, v.chunkBytes = r.Group, lv, n.parse(r.Extent), n.parse(r.Chunk)
-		v.zeroesBlocks, v.errorWhenFull = r.Zero == "zero", r.WhenFull == "error"
-		v.transaction = uint64(n.parse(r.Transaction))
+		s.groupUUID, s.pool, s.extentBytes, s.chunkBytes = r.Group, lv, n.parse(r.Extent), n.parse(r.Chunk)
+		s.zeroesBlocks, s.errorWhenFull = r.Zero == "zero", r.WhenFull == "error"
+		s.transaction = uint64(n.parse(r.Transaction))
 	case r.Pool == pool:
 		lv.thinID = uint64(n.parse(r.Thin))
-		v.volumes[r.Name] = lv
+		s.volumes[r.Name] = lv
 	}
 	if n.err != nil {
 		return fmt.Errorf("read what lvs says of %s: %w", r.Name, n.err)

@@ -36,24 +36,24 @@ func readTestdata(t testing.TB, name string) []byte {
 
 func testState(t testing.TB) *poolState {
 	t.Helper()
-	v, err := parsePoolState(readTestdata(t, "lvs.json"), "pool")
+	state, err := parsePoolState(readTestdata(t, "lvs.json"), "pool")
 	require.NoError(t, err)
-	return v
+	return state
 }
 
 func TestParsePoolState(t *testing.T) {
-	v := testState(t)
-	require.Equal(t, "pool", v.pool.name)
-	require.EqualValues(t, 4<<20, v.extentBytes)
-	require.EqualValues(t, 64<<10, v.chunkBytes)
-	require.True(t, v.zeroesBlocks)
-	require.True(t, v.errorWhenFull)
-	require.EqualValues(t, 4, v.transaction)
-	require.Len(t, v.volumes, 4, "also others'")
-	id, err := v.poolID()
+	state := testState(t)
+	require.Equal(t, "pool", state.pool.name)
+	require.EqualValues(t, 4<<20, state.extentBytes)
+	require.EqualValues(t, 64<<10, state.chunkBytes)
+	require.True(t, state.zeroesBlocks)
+	require.True(t, state.errorWhenFull)
+	require.EqualValues(t, 4, state.transaction)
+	require.Len(t, state.volumes, 4, "also others'")
+	id, err := state.poolID()
 	require.NoError(t, err)
 	require.Equal(t, testPoolID, id)
-	lv := v.volumes[string(testVolumeID)]
+	lv := state.volumes[string(testVolumeID)]
 	require.EqualValues(t, 20<<20, lv.size)
 	require.EqualValues(t, 2, lv.thinID)
 
@@ -71,7 +71,7 @@ func TestParsePoolState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
 				var d executor.Device
-				require.Equal(t, tc.reason, reason(v.fillDevice(tc.id, &d)))
+				require.Equal(t, tc.reason, reason(state.fillDevice(tc.id, &d)))
 				require.Equal(t, tc.want, d)
 			}
 		})
@@ -79,15 +79,15 @@ func TestParsePoolState(t *testing.T) {
 }
 
 func TestAPoolThatIsNotThereOrDoesNotZero(t *testing.T) {
-	v, err := parsePoolState(readTestdata(t, "lvs-no-pool.json"), "pool")
+	state, err := parsePoolState(readTestdata(t, "lvs-no-pool.json"), "pool")
 	require.NoError(t, err)
-	_, err = v.poolID()
+	_, err = state.poolID()
 	require.ErrorContains(t, err, "no such thin pool")
-	v, err = parsePoolState(readTestdata(t, "lvs-zero-n.json"), "other")
+	state, err = parsePoolState(readTestdata(t, "lvs-zero-n.json"), "other")
 	require.NoError(t, err)
-	require.False(t, v.zeroesBlocks)
-	require.False(t, v.errorWhenFull)
-	_, err = v.poolID()
+	require.False(t, state.zeroesBlocks)
+	require.False(t, state.errorWhenFull)
+	_, err = state.poolID()
 	require.ErrorContains(t, err, "no tag")
 	free, extent, err := parseGroup(readTestdata(t, "vgs.json"))
 	require.NoError(t, err)
@@ -110,46 +110,46 @@ func TestReportsThatCannotBeReadAreErrors(t *testing.T) {
 		_, err := lv.taggedSize()
 		require.Equal(t, fsm.Precondition, reason(err), tags)
 	}
-	v := poolState{pool: logicalVolume{name: "pool", tags: []string{tagPool + "x"}}}
-	_, err := v.poolID()
+	state := poolState{pool: logicalVolume{name: "pool", tags: []string{tagPool + "x"}}}
+	_, err := state.poolID()
 	require.ErrorContains(t, err, "is no pool's id")
 }
 
 func TestPoolStateIsCachedUntilAChange(t *testing.T) {
 	var queries atomic.Int32
 	failure := error(nil)
-	views := newStateCache(func(context.Context) (*poolState, error) {
+	cache := newStateCache(func(context.Context) (*poolState, error) {
 		queries.Add(1)
 		return &poolState{}, failure
 	})
 	var all sync.WaitGroup
 	for range 20 {
-		all.Go(func() { _, _ = views.get(t.Context()) })
+		all.Go(func() { _, _ = cache.get(t.Context()) })
 	}
 	all.Wait()
 	require.EqualValues(t, 1, queries.Load())
-	views.invalidate()
+	cache.invalidate()
 	for range 2 {
-		_, err := views.get(t.Context())
+		_, err := cache.get(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 2, queries.Load())
 	}
 	for n := range int32(2) {
-		_, err := views.refresh(t.Context())
+		_, err := cache.refresh(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 3+n, queries.Load())
 	}
 	failure = errNoGroup
-	views.invalidate()
+	cache.invalidate()
 	for range 2 {
-		_, err := views.get(t.Context())
+		_, err := cache.get(t.Context())
 		require.ErrorIs(t, err, errNoGroup, "that there is no group is an answer")
 	}
 	require.EqualValues(t, 5, queries.Load())
 	failure = errors.New("no answer")
-	views.invalidate()
+	cache.invalidate()
 	for range 2 {
-		_, err := views.get(t.Context())
+		_, err := cache.get(t.Context())
 		require.ErrorContains(t, err, "no answer")
 	}
 	require.EqualValues(t, 7, queries.Load(), "a failure is none")
@@ -161,32 +161,32 @@ func TestOwnChangesUpdateTheCachedState(t *testing.T) {
 	for range 2 {
 		require.NoError(t, p.Remove(t.Context(), testVolumeID))
 	}
-	queries := len(f.changed)
+	queries := len(f.commands)
 	for range 2 {
 		d, err := p.Observe(t.Context(), testVolumeID)
 		require.NoError(t, err)
 		require.False(t, d.Exists, "although the fake's LVM still says so")
 	}
-	require.Len(t, f.changed, queries)
-	v := testState(t)
-	more := v.with(logicalVolume{name: "new"})
+	require.Len(t, f.commands, queries)
+	state := testState(t)
+	more := state.with(logicalVolume{name: "new"})
 	require.Contains(t, more.volumes, "new")
-	require.NotContains(t, v.volumes, "new")
-	require.Len(t, more.without("new").volumes, len(v.volumes))
+	require.NotContains(t, state.volumes, "new")
+	require.Len(t, more.without("new").volumes, len(state.volumes))
 }
 
 // A query that began before a change and ended after it may return the state before the change.
 func TestAStateReadBeforeAChangeIsNotCached(t *testing.T) {
-	var views *stateCache
+	var cache *stateCache
 	queries := 0
-	views = newStateCache(func(context.Context) (*poolState, error) {
+	cache = newStateCache(func(context.Context) (*poolState, error) {
 		if queries++; queries == 1 {
-			views.invalidate() // somebody changes something meanwhile
+			cache.invalidate() // somebody changes something meanwhile
 		}
 		return &poolState{}, nil
 	})
 	for range 2 {
-		_, err := views.get(t.Context())
+		_, err := cache.get(t.Context())
 		require.NoError(t, err)
 	}
 	require.Equal(t, 2, queries)

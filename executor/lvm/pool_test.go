@@ -27,8 +27,8 @@ type fakeHost struct {
 	dumps    map[string]string       // of thin_dump, by the device's id
 	block    chan struct{}           // thin_dump says its last line when this is closed; nil: at once
 
-	mu      sync.Mutex
-	changed []string
+	mu       sync.Mutex
+	commands []string
 }
 
 func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
@@ -38,7 +38,7 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 	words := append([]string{c.Tool}, c.Args...)
 	key := strings.Join(words[:2], " ")
 	f.mu.Lock()
-	f.changed = append(f.changed, strings.Join(words, " "))
+	f.commands = append(f.commands, strings.Join(words, " "))
 	f.mu.Unlock()
 	if f.after != nil {
 		defer f.after(key)
@@ -82,7 +82,7 @@ func (f *fakeHost) dump(ctx context.Context, c run.Command) error {
 func (f *fakeHost) count(begin string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, line := range f.changed {
+	for _, line := range f.commands {
 		if strings.HasPrefix(line, begin) {
 			n++
 		}
@@ -100,7 +100,7 @@ func (f *fakeHost) status(name string) (target, params string, err error) {
 // changes are the commands that change something, without their settings.
 func (f *fakeHost) changes() []string {
 	var all []string
-	for _, line := range f.changed {
+	for _, line := range f.commands {
 		words := strings.Fields(line)
 		if words[0] == "dmsetup" && words[1] != "message" || words[0] == "lvm" && words[1] != "lvs" && words[1] != "lvmconfig" {
 			all = append(all, words[1])
@@ -151,9 +151,9 @@ func TestPoolUsageDecidesWhetherItAcceptsNewVolumes(t *testing.T) {
 				facts := p.Facts(t.Context())
 				require.Equal(t, tc.absent, facts.Absent)
 				require.Equal(t, testPoolID, facts.ID)
-				v := testState(t)
-				v.transaction = transactionOf(tc.status)
-				err := p.volumes.checkAcceptsNew(t.Context(), v)
+				state := testState(t)
+				state.transaction = transactionOf(tc.status)
+				err := p.volumes.checkAcceptsNew(t.Context(), state)
 				if tc.says == "" {
 					require.Positive(t, facts.Free)
 					require.Less(t, facts.Free, facts.Capacity)
@@ -277,7 +277,7 @@ func TestOpenWaitsNoLongerThanItsCaller(t *testing.T) {
 }
 
 func countMessages(f *fakeHost, message string) (n int) {
-	for _, line := range f.changed {
+	for _, line := range f.commands {
 		if strings.HasSuffix(line, " "+message) {
 			n++
 		}
@@ -353,10 +353,10 @@ func TestDevicesLeftSuspendedAreResumed(t *testing.T) {
 	for _, name := range []string{above, volume} {
 		f.devices[name] = &dmDevice{suspended: true}
 	}
-	f.changed = nil
+	f.commands = nil
 	require.NoError(t, p.TakeSnapshot(t.Context(), testVolumeID, testSnapshotID, nil))
 	var resumed []string
-	for _, line := range f.changed {
+	for _, line := range f.commands {
 		if strings.HasPrefix(line, "dmsetup resume ") {
 			resumed = append(resumed, line[strings.LastIndexByte(line, ' ')+1:])
 		}

@@ -98,6 +98,15 @@ func (p *thinPool) commandError(action, name string, err error) error {
 	return fmt.Errorf("%s %s in pool %s: %w", action, name, p.name(), err)
 }
 
+// findVolume returns a finished volume and its size in bytes; Precondition without one.
+func (p *thinPool) findVolume(state *poolState, id fsm.VolumeID) (*logicalVolume, int64, error) {
+	lv, size, err := state.findReady(string(id))
+	if err == nil && lv == nil {
+		err = fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
+	}
+	return lv, size, err
+}
+
 // activateLV activates a logical volume in the kernel. That alone does not create the volume's
 // block device.
 func (p *thinPool) activateLV(ctx context.Context, name string) error {
@@ -113,8 +122,8 @@ func (p *thinPool) activateLV(ctx context.Context, name string) error {
 
 // deactivateLV removes the kernel's device of one of our logical volumes; a device that is still
 // in use stays.
-func (p *thinPool) deactivateLV(ctx context.Context, v *poolState, name string) error {
-	lv, err := v.findOurs(name)
+func (p *thinPool) deactivateLV(ctx context.Context, state *poolState, name string) error {
+	lv, err := state.findOurs(name)
 	if err != nil || lv == nil {
 		return err
 	}

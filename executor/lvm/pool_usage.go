@@ -28,17 +28,17 @@ func parseUsage(params string) (poolUsage, error) {
 		return poolUsage{}, fmt.Errorf("read the pool's status %q: it is too short", params)
 	}
 	n := numberParser{}
-	u := poolUsage{transaction: uint64(n.parse(f[0])), metadataSnapHeld: f[3] != "-", mode: f[4]}
-	u.metaUsed, u.metaTotal = n.parseFraction(f[1])
-	u.dataUsed, u.dataTotal = n.parseFraction(f[2])
+	usage := poolUsage{transaction: uint64(n.parse(f[0])), metadataSnapHeld: f[3] != "-", mode: f[4]}
+	usage.metaUsed, usage.metaTotal = n.parseFraction(f[1])
+	usage.dataUsed, usage.dataTotal = n.parseFraction(f[2])
 	for _, word := range f[5:] {
-		u.errorsWhenFull = u.errorsWhenFull || word == "error_if_no_space"
-		u.needsCheck = u.needsCheck || word == "needs_check"
+		usage.errorsWhenFull = usage.errorsWhenFull || word == "error_if_no_space"
+		usage.needsCheck = usage.needsCheck || word == "needs_check"
 	}
-	if n.err != nil || u.metaTotal == 0 || u.dataTotal == 0 {
+	if n.err != nil || usage.metaTotal == 0 || usage.dataTotal == 0 {
 		return poolUsage{}, fmt.Errorf("read the pool's status %q", params)
 	}
-	return u, nil
+	return usage, nil
 }
 
 // dataPercent and metadataPercent are how full data and metadata are, in percent, rounded up.
@@ -50,15 +50,15 @@ func percent(used, all int64) int { return int((used*100 + all - 1) / all) }
 
 // poolDevice returns the pool's device-mapper name and its status: the thin pool becomes a layer
 // below the pool's own device as soon as it has volumes.
-func (p *thinPool) poolDevice() (name string, u poolUsage, err error) {
+func (p *thinPool) poolDevice() (name string, usage poolUsage, err error) {
 	for _, name := range []string{dmName(p.VG, p.ThinPool, "tpool"), dmName(p.VG, p.ThinPool)} {
 		target, params, err := p.kernel.status(name)
 		if err != nil {
 			return "", poolUsage{}, err
 		}
 		if target == "thin-pool" {
-			u, err := parseUsage(params)
-			return name, u, err
+			usage, err := parseUsage(params)
+			return name, usage, err
 		}
 	}
 	return "", poolUsage{}, &absentError{fmt.Sprintf("pool %s is absent: it is not active", p.name())}

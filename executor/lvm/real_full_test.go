@@ -79,8 +79,8 @@ func syncWrite(t *testing.T, path string, at, length int64) error {
 	}
 }
 
-// requireCutRefused checks that nothing new is created in the pool, and that its facts say so.
-func requireCutRefused(t *testing.T, p *Pool, source fsm.VolumeID) {
+// requireNothingNew checks that nothing new is created in the pool, and that its facts say so.
+func requireNothingNew(t *testing.T, p *Pool, source fsm.VolumeID) {
 	t.Helper()
 	id := backendtest.NewID()
 	for range 2 {
@@ -99,13 +99,13 @@ func requireCutRefused(t *testing.T, p *Pool, source fsm.VolumeID) {
 	require.Contains(t, facts.Detail, "takes nothing new")
 }
 
-// checkVolume takes the pool down, has its metadata checked, and brings it back.
-func checkVolume(t *testing.T, p *Pool, id fsm.VolumeID) {
+// checkMetadata takes the pool down, has its metadata checked, and brings it back.
+func checkMetadata(t *testing.T, p *Pool, id fsm.VolumeID) {
 	t.Helper()
 	require.NoError(t, p.Deactivate(t.Context(), id))
-	v, err := p.states.refresh(t.Context())
+	state, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
-	for name := range v.volumes {
+	for name := range state.volumes {
 		command(t, "lvm", "lvchange", "-an", testVG+"/"+name)
 	}
 	command(t, "lvm", "lvchange", "-an", p.name())
@@ -113,9 +113,9 @@ func checkVolume(t *testing.T, p *Pool, id fsm.VolumeID) {
 	command(t, "thin_check", "--clear-needs-check-flag", "/dev/mapper/"+dmName(testVG, p.ThinPool+"_tmeta"))
 	command(t, "lvm", "lvchange", "-an", p.name()+"_tmeta")
 	command(t, "lvm", "lvchange", "-ay", p.name())
-	_, u, err := p.poolDevice()
+	_, usage, err := p.poolDevice()
 	require.NoError(t, err)
-	require.False(t, u.needsCheck)
+	require.False(t, usage.needsCheck)
 }
 
 // Scenario 9, the data: creates are refused in time, writers get errors and do not
@@ -129,7 +129,7 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fillData(t, d.Path, 0, 62<<20) // 96.9 %
 	require.NoError(t, err)
-	requireCutRefused(t, p, id)
+	requireNothingNew(t, p, id)
 	_, err = fillData(t, d.Path, 62<<20, 63<<20)
 	require.NoError(t, err, "whoever writes already has room left")
 
@@ -140,14 +140,14 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.Error(t, syncWrite(t, d.Path, 128<<20, 1<<20))
 	t.Logf("the writers were told after %s", time.Since(began))
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20), "what has blocks can be written to")
-	requireCutRefused(t, p, id)
+	requireNothingNew(t, p, id)
 	require.NoError(t, p.Remove(t.Context(), small), "removing works on a full pool")
 
 	command(t, "lvm", "lvextend", "-L", "+64M", p.name())
 	require.NoError(t, syncWrite(t, d.Path, 100<<20, 1<<20), "at once after the pool grew")
 	require.Positive(t, p.Facts(t.Context()).Free)
 	require.NoError(t, p.Create(t.Context(), small, 16<<20))
-	checkVolume(t, p, id)
+	checkMetadata(t, p, id)
 	d, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 64<<20, 1<<20))
@@ -182,15 +182,15 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20))
-	pool, u, err := p.poolDevice()
+	pool, usage, err := p.poolDevice()
 	require.NoError(t, err)
 	next := uint64(1000)
-	for ; u.metadataPercent() <= 80; next++ {
+	for ; usage.metadataPercent() <= 80; next++ {
 		require.NoError(t, sendPoolMessage(pool, fmt.Sprintf("create_thin %d", next)))
-		_, u, err = p.poolDevice()
+		_, usage, err = p.poolDevice()
 		require.NoError(t, err)
 	}
-	requireCutRefused(t, p, id)
+	requireNothingNew(t, p, id)
 	require.NoError(t, syncWrite(t, d.Path, 1<<20, 1<<20), "whoever writes already has room left")
 
 	for err == nil {
@@ -202,13 +202,13 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	for err = nil; err == nil && written < 120<<20; written += 1 << 20 {
 		err = syncWrite(t, d.Path, written, 1<<20)
 	}
-	_, u, uerr := p.poolDevice()
+	_, usage, uerr := p.poolDevice()
 	require.NoError(t, uerr)
-	t.Logf("after %s and %d bytes: %v; the pool is %+v", time.Since(began), written, err, u)
+	t.Logf("after %s and %d bytes: %v; the pool is %+v", time.Since(began), written, err, usage)
 	require.Error(t, err, "a writer that needs metadata is told so")
-	requireCutRefused(t, p, id)
+	requireNothingNew(t, p, id)
 
-	checkVolume(t, p, id)
+	checkMetadata(t, p, id)
 	command(t, "lvm", "lvextend", "--poolmetadatasize", "+8M", p.name())
 	for unknown := uint64(1000); unknown < next; unknown++ {
 		_ = sendPoolMessage(pool, fmt.Sprintf("delete %d", unknown)) // those that the last transaction made are gone
@@ -217,7 +217,7 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 100<<20, 1<<20))
 	require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20))
-	checkVolume(t, p, id)
+	checkMetadata(t, p, id)
 }
 
 // A filesystem's writer on a full pool gets an error too.

@@ -56,9 +56,9 @@ func TestS12_APoolThatDoesNotZeroTakesNoNewVolumes(t *testing.T) {
 	require.NoError(t, err)
 	source := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, 16<<20))
-	v, err := p.states.refresh(t.Context())
+	state, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
-	require.True(t, v.errorWhenFull, "it fails when it is full from the first use on")
+	require.True(t, state.errorWhenFull, "it fails when it is full from the first use on")
 	for setting, way := range map[string][2]string{"--zero": {"n", "y"}, "--errorwhenfull": {"n", "y"}} {
 		command(t, "lvm", "lvchange", setting, way[0], p.name())
 		require.Equal(t, fsm.Precondition, reason(p.Create(t.Context(), backendtest.NewID(), 16<<20)), setting)
@@ -241,9 +241,9 @@ func TestRecoveryAfterAKilledProcess(t *testing.T) {
 	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
 	command(t, "dmsetup", "suspend", "--noudevsync", dmName(testVG, string(id)))
 	p = reopen(t, p)
-	_, u, err := p.poolDevice()
+	_, usage, err := p.poolDevice()
 	require.NoError(t, err)
-	require.False(t, u.metadataSnapHeld)
+	require.False(t, usage.metadataSnapHeld)
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20))
 
 	snapshot := backendtest.NewSnapshotID()
@@ -253,8 +253,8 @@ func TestRecoveryAfterAKilledProcess(t *testing.T) {
 	for _, ctx := range []context.Context{t.Context(), ctx} {
 		_ = p.Map(ctx, snapshot, 0, func(executor.Extent) bool { return false })
 		require.Eventually(t, func() bool {
-			_, u, err := p.poolDevice()
-			return err == nil && !u.metadataSnapHeld
+			_, usage, err := p.poolDevice()
+			return err == nil && !usage.metadataSnapHeld
 		}, time.Minute, 10*time.Millisecond, "always released")
 	}
 	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")

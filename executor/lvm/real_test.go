@@ -73,9 +73,9 @@ func makeThinPool(t testing.TB, args ...string) Config {
 func removePool(t testing.TB, cfg Config) {
 	p, err := newPool(context.Background(), cfg)
 	require.NoError(t, err)
-	v, err := p.states.refresh(context.Background())
+	state, err := p.states.refresh(context.Background())
 	require.NoError(t, err)
-	for name := range v.volumes {
+	for name := range state.volumes {
 		_ = exec.Command("dmsetup", "remove", dmName(testVG, name, layerSuffix)).Run()
 	}
 	command(t, "lvm", "lvremove", "-qq", "-ff", "-y", testVG+"/"+cfg.ThinPool)
@@ -102,7 +102,7 @@ func reopen(t testing.TB, p *Pool) *Pool {
 	return again
 }
 
-func TestTheSuite(t *testing.T) {
+func TestPoolPassesTheSuite(t *testing.T) {
 	needDisk(t)
 	backendtest.RunBackendSuite(t, func(t *testing.T) backendtest.Harness { return harness(t, newTestPool(t)) })
 }
@@ -137,9 +137,9 @@ func leaveUnfinished(t *testing.T, p *Pool, name string) {
 	p.states.invalidate()
 }
 
-func setTag(t *testing.T, p *Pool, layerDev bool) {
+func setTag(t *testing.T, p *Pool, present bool) {
 	option := "--deltag"
-	if layerDev {
+	if present {
 		option = "--addtag"
 	}
 	require.NoError(t, p.tools.runChange(t.Context(), changeTimeout, "lvchange", option, tagPool+string(p.ID()), p.name()))
@@ -148,9 +148,9 @@ func setTag(t *testing.T, p *Pool, layerDev bool) {
 
 // content is all that is in the pool.
 func content(t *testing.T, p *Pool) []string {
-	v, err := p.states.refresh(t.Context())
+	state, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
-	return slices.Sorted(maps.Keys(v.volumes))
+	return slices.Sorted(maps.Keys(state.volumes))
 }
 
 func snapshotHarness(t *testing.T, p *Pool) backendtest.SnapshotHarness {

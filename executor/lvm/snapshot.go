@@ -19,13 +19,13 @@ func (p *Pool) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor
 	if err := checkSnapshotID(id); err != nil {
 		return d, err
 	}
-	v, err := p.recentState(ctx)
+	state, err := p.recentState(ctx)
 	if isAbsent(err) {
 		d.Absent = true
 		return d, nil //nolint:nilerr // an absent pool is an observation (S12)
 	}
 	if err == nil {
-		err = v.fillDevice(string(id), &d)
+		err = state.fillDevice(string(id), &d)
 	}
 	d.ReadOnly = d.Exists
 	return d, err
@@ -37,17 +37,14 @@ func (p *Pool) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	if err := checkID(id); err != nil {
 		return 0, err
 	}
-	done, v, err := p.lock.recent(ctx)
+	done, state, err := p.lock.recent(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	lv, size, err := v.findReady(string(id))
+	lv, size, err := p.findVolume(state, id)
 	if err != nil {
 		return 0, err
-	}
-	if lv == nil {
-		return 0, fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
 	}
 	if err := p.activateLV(ctx, lv.name); err != nil {
 		return 0, err
@@ -63,22 +60,19 @@ func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.Sna
 	if err := errors.Join(checkID(source), checkSnapshotID(id)); err != nil {
 		return err
 	}
-	done, v, err := p.lock.fresh(ctx)
+	done, state, err := p.lock.fresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if current, _, err := v.findReady(string(id)); current != nil || err != nil {
+	if current, _, err := state.findReady(string(id)); current != nil || err != nil {
 		return err
 	}
-	from, size, err := v.findReady(string(source))
+	from, size, err := p.findVolume(state, source)
 	if err != nil {
 		return err
 	}
-	if from == nil {
-		return fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", source, p.name())
-	}
-	if err := p.volumes.prepareCreate(ctx, v, string(id)); err != nil {
+	if err := p.volumes.prepareCreate(ctx, state, string(id)); err != nil {
 		return err
 	}
 	if err := p.layers.flush(source); err != nil {
@@ -92,10 +86,10 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
 	if err := checkSnapshotID(id); err != nil {
 		return err
 	}
-	done, v, err := p.lock.fresh(ctx)
+	done, state, err := p.lock.fresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return p.volumes.remove(ctx, v, string(id))
+	return p.volumes.remove(ctx, state, string(id))
 }

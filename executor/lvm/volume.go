@@ -2,7 +2,6 @@ package lvm
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -15,14 +14,14 @@ func (p *Pool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Device, e
 	if err := checkID(id); err != nil {
 		return d, err
 	}
-	v, err := p.recentState(ctx)
+	state, err := p.recentState(ctx)
 	switch {
 	case isAbsent(err):
 		d.Absent = true
 	case err != nil:
 		return d, err
 	default:
-		if err := v.fillDevice(string(id), &d); err != nil {
+		if err := state.fillDevice(string(id), &d); err != nil {
 			return d, err
 		}
 	}
@@ -34,36 +33,9 @@ func (p *Pool) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	if size <= 0 || size%sectorSize != 0 {
-		return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
-	}
-	done, v, err := p.lock.fresh(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if exists, err := v.checkExisting(id, size); exists || err != nil {
-		return err
-	}
-	if err := p.volumes.prepareCreate(ctx, v, string(id)); err != nil {
-		return err
-	}
-	err = p.runChange(ctx, "lvcreate", "-T", p.name(), "-n", string(id), "-V", fmt.Sprintf("%db", size),
-		"-ky", "-K", "-W", "n", "--addtag", tagOurs, "--addtag", sizeTag(size))
-	if err != nil {
-		return p.commandError("make volume", string(id), err)
-	}
-	made, err := p.volumes.checkEmpty(string(id), size)
-	if err != nil {
-		p.setNoOrphans(false)
-		return err
-	}
-	if err := p.volumes.markReady(ctx, string(id)); err != nil {
-		return err
-	}
-	made.tags = []string{tagOurs, tagReady, sizeTag(size)}
-	p.states.store(v.with(made))
-	return nil
+	return p.createOnce(ctx, id, size, func(state *poolState) error {
+		return p.volumes.create(ctx, state, string(id), size)
+	})
 }
 
 // CreateFrom creates the volume sharing the source's blocks. A source that is a volume is copied
@@ -76,34 +48,45 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 	if err != nil {
 		return err
 	}
+	return p.createOnce(ctx, id, size, func(state *poolState) error {
+		from, dropTail, err := state.sourceFor(name, content, size)
+		if err != nil {
+			return err
+		}
+		if err := p.volumes.prepareCreate(ctx, state, string(id)); err != nil {
+			return err
+		}
+		if source.Volume != "" {
+			if err := p.layers.flush(source.Volume); err != nil {
+				return err
+			}
+		}
+		c := thinCopy{name: string(id), from: name, permission: "-prw", size: size, dropTail: dropTail, chunk: state.chunkBytes}
+		if from.size < size {
+			c.minSize = size
+		}
+		return p.volumes.copy(ctx, &c)
+	})
+}
+
+// createOnce calls create under the lock, unless the volume exists already.
+func (p *Pool) createOnce(ctx context.Context, id fsm.VolumeID, size int64, create func(state *poolState) error) error {
 	if size <= 0 || size%sectorSize != 0 {
-		return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
+		return invalidSize(id, size)
 	}
-	done, v, err := p.lock.fresh(ctx)
+	done, state, err := p.lock.fresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if exists, err := v.checkExisting(id, size); exists || err != nil {
+	if exists, err := state.checkExisting(id, size); exists || err != nil {
 		return err
 	}
-	from, dropTail, err := v.sourceFor(name, content, size)
-	if err != nil {
-		return err
-	}
-	if err := p.volumes.prepareCreate(ctx, v, string(id)); err != nil {
-		return err
-	}
-	if source.Volume != "" {
-		if err := p.layers.flush(source.Volume); err != nil {
-			return err
-		}
-	}
-	c := thinCopy{name: string(id), from: name, permission: "-prw", size: size, dropTail: dropTail, chunk: v.chunkBytes}
-	if from.size < size {
-		c.minSize = size
-	}
-	return p.volumes.copy(ctx, &c)
+	return create(state)
+}
+
+func invalidSize(id fsm.VolumeID, size int64) error {
+	return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
 }
 
 // Expand extends the logical volume, then its size tag, then its block device if it has one.
@@ -112,26 +95,23 @@ func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 		return err
 	}
 	if size%sectorSize != 0 {
-		return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
+		return invalidSize(id, size)
 	}
-	done, v, err := p.lock.fresh(ctx)
+	done, state, err := p.lock.fresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	lv, current, err := v.findReady(string(id))
+	lv, current, err := p.findVolume(state, id)
 	if err != nil {
 		return err
-	}
-	if lv == nil {
-		return fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
 	}
 	if current < size {
 		if err := p.volumes.extendVolume(ctx, lv, current, size); err != nil {
 			return err
 		}
 	}
-	return p.layers.grow(ctx, v, lv, max(current, size))
+	return p.layers.grow(ctx, state, lv, max(current, size))
 }
 
 // Remove removes the volume and what an interrupted Create left. A missing volume is no error.
@@ -139,7 +119,7 @@ func (p *Pool) Remove(ctx context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	done, v, err := p.lock.fresh(ctx)
+	done, state, err := p.lock.fresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,12 +131,12 @@ func (p *Pool) Remove(ctx context.Context, id fsm.VolumeID) error {
 	if layerDev != nil {
 		return fsm.Reject(fsm.InUse, "volume %s is attached to %s", id, layerDev.path())
 	}
-	return p.volumes.remove(ctx, v, string(id))
+	return p.volumes.remove(ctx, state, string(id))
 }
 
 // checkExisting reports whether the volume exists already; one of another size is refused.
-func (v *poolState) checkExisting(id fsm.VolumeID, size int64) (bool, error) {
-	lv, current, err := v.findReady(string(id))
+func (s *poolState) checkExisting(id fsm.VolumeID, size int64) (bool, error) {
+	lv, current, err := s.findReady(string(id))
 	switch {
 	case err != nil || lv == nil:
 		return false, err
@@ -176,8 +156,8 @@ func sourceName(source fsm.Source) (string, error) {
 // sourceFor returns the source, when a volume of size bytes can hold what is copied of it, and the
 // extent of it that is not copied. Nothing can be written beyond a volume's size, so a larger
 // volume reads as zero there.
-func (v *poolState) sourceFor(name string, content, size int64) (from *logicalVolume, dropTail executor.Extent, err error) {
-	from, sourceSize, err := v.findReady(name)
+func (s *poolState) sourceFor(name string, content, size int64) (from *logicalVolume, dropTail executor.Extent, err error) {
+	from, sourceSize, err := s.findReady(name)
 	taken := sourceSize
 	if content > 0 {
 		taken = min(content, sourceSize)

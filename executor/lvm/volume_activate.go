@@ -15,19 +15,16 @@ func (p *Pool) Activate(ctx context.Context, id fsm.VolumeID, readOnly bool) (ex
 	if err := checkID(id); err != nil {
 		return d, err
 	}
-	done, v, err := p.lock.recent(ctx)
+	done, state, err := p.lock.recent(ctx)
 	if err != nil {
 		return d, err
 	}
 	defer done()
-	lv, size, err := v.findReady(string(id))
+	lv, size, err := p.findVolume(state, id)
 	if err != nil {
 		return d, err
 	}
-	if lv == nil {
-		return d, fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
-	}
-	if err := p.layers.ensure(ctx, v, lv, size, readOnly); err != nil {
+	if err := p.layers.ensure(ctx, state, lv, size, readOnly); err != nil {
 		return d, err
 	}
 	d.Exists, d.Size = true, size
@@ -52,7 +49,7 @@ func (p *Pool) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 	if err := p.layers.remove(ctx, id); err != nil {
 		return err
 	}
-	done, v, err := p.lock.recent(ctx)
+	done, state, err := p.lock.recent(ctx)
 	if isAbsent(err) {
 		return nil // the logical volume below is in use by no device on top
 	}
@@ -60,5 +57,5 @@ func (p *Pool) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 		return err
 	}
 	defer done()
-	return p.deactivateLV(ctx, v, string(id))
+	return p.deactivateLV(ctx, state, string(id))
 }

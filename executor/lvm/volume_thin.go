@@ -15,15 +15,38 @@ type thinVolumes struct {
 
 // prepareCreate checks that the pool accepts new volumes, and removes what an interrupted attempt
 // left under the name.
-func (t *thinVolumes) prepareCreate(ctx context.Context, v *poolState, name string) error {
-	if err := t.checkAcceptsNew(ctx, v); err != nil {
+func (t *thinVolumes) prepareCreate(ctx context.Context, state *poolState, name string) error {
+	if err := t.checkAcceptsNew(ctx, state); err != nil {
 		return err
 	}
-	unfinished, err := v.findOurs(name)
+	unfinished, err := state.findOurs(name)
 	if err != nil || unfinished == nil {
 		return err
 	}
 	return t.removeUnfinished(ctx, unfinished)
+}
+
+// create creates a volume that reads as zero, and marks it ready once that was checked.
+func (t *thinVolumes) create(ctx context.Context, state *poolState, name string, size int64) error {
+	if err := t.prepareCreate(ctx, state, name); err != nil {
+		return err
+	}
+	err := t.runChange(ctx, "lvcreate", "-T", t.name(), "-n", name, "-V", fmt.Sprintf("%db", size),
+		"-ky", "-K", "-W", "n", "--addtag", tagOurs, "--addtag", sizeTag(size))
+	if err != nil {
+		return t.commandError("make volume", name, err)
+	}
+	created, err := t.checkEmpty(name, size)
+	if err != nil {
+		t.setNoOrphans(false)
+		return err
+	}
+	if err := t.markReady(ctx, name); err != nil {
+		return err
+	}
+	created.tags = []string{tagOurs, tagReady, sizeTag(size)}
+	t.states.store(state.with(created))
+	return nil
 }
 
 // markReady tags a volume or snapshot as finished.
@@ -57,8 +80,8 @@ func (t *thinVolumes) extend(ctx context.Context, name string, size int64) error
 }
 
 // remove removes a volume or snapshot of Holdfast's, finished or not. None there: done.
-func (t *thinVolumes) remove(ctx context.Context, v *poolState, name string) error {
-	lv, err := v.findOurs(name)
+func (t *thinVolumes) remove(ctx context.Context, state *poolState, name string) error {
+	lv, err := state.findOurs(name)
 	switch {
 	case err != nil || lv == nil:
 		return err
@@ -68,7 +91,7 @@ func (t *thinVolumes) remove(ctx context.Context, v *poolState, name string) err
 		err = t.lvremove(ctx, name)
 	}
 	if err == nil {
-		t.states.store(v.without(name))
+		t.states.store(state.without(name))
 	}
 	return err
 }
