@@ -70,7 +70,7 @@ func (kernelDM) status(name string) (target, params string, err error) {
 	}
 	at := int(binary.NativeEndian.Uint32(buf[dmDataStartAt:]))
 	if binary.NativeEndian.Uint32(buf[dmTargetsAt:]) == 0 || at < dmHeader || at+dmSpec > len(buf) {
-		return "", "", fmt.Errorf("ask for the status of %s: it has no table", name)
+		return "", "", fmt.Errorf("read the status of %s: it has no table", name)
 	}
 	spec := buf[at:]
 	return cString(spec[dmSpecTypeAt : dmSpecTypeAt+dmSpecType]), cString(spec[dmSpec:]), nil
@@ -86,7 +86,7 @@ func dmIoctl(request uintptr, name string) ([]byte, error) {
 		return nil, nil // the module is not loaded, so there are no devices; LVM loads it when it activates one
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask the device mapper: %w", err)
+		return nil, fmt.Errorf("query the device mapper: %w", err)
 	}
 	defer control.Close()
 	buf := make([]byte, dmBufferBytes)
@@ -103,7 +103,7 @@ func dmIoctl(request uintptr, name string) ([]byte, error) {
 	case errors.Is(errno, unix.ENXIO):
 		return nil, nil
 	case errno != 0:
-		return nil, fmt.Errorf("ask the device mapper about %s: %w", name, errno)
+		return nil, fmt.Errorf("query the device mapper about %s: %w", name, errno)
 	}
 	return buf, nil
 }

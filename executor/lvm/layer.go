@@ -26,8 +26,8 @@ func (l *layers) fill(id fsm.VolumeID, d *executor.Device) error {
 	return nil
 }
 
-// ensure makes sure that the device on top exists, with the volume's size, over this very
-// logical volume, and read-only or not as asked.
+// ensure creates, adopts, resizes or replaces the device on top, so that it has the volume's size,
+// lies over this logical volume and not over one that had its name, and is read-only as asked.
 func (l *layers) ensure(ctx context.Context, state *poolState, lv *logicalVolume, size int64, readOnly bool) error {
 	id, uuid := fsm.VolumeID(lv.name), layerUUID(state.groupUUID, lv.uuid)
 	if err := l.activateLV(ctx, lv.name); err != nil {
@@ -75,8 +75,8 @@ func linearTable(below *dmDevice, size int64) string {
 	return fmt.Sprintf("0 %d linear %d:%d 0", size/sectorSize, below.major, below.minor)
 }
 
-// resize extends an existing device on top to the volume's size. The new table takes effect
-// in one ioctl, so no crash leaves the device suspended.
+// resize extends an existing device on top to the volume's size. The new table takes effect in one
+// ioctl, so no crash leaves the device suspended.
 func (l *layers) resize(ctx context.Context, id fsm.VolumeID, layerDev *dmDevice, table string, size int64) error {
 	current, err := deviceBytes(layerDev)
 	if err != nil || current == size {
@@ -98,6 +98,7 @@ func (l *layers) resize(ctx context.Context, id fsm.VolumeID, layerDev *dmDevice
 	return err
 }
 
+// grow extends the device on top, if there is one.
 func (l *layers) grow(ctx context.Context, state *poolState, lv *logicalVolume, size int64) error {
 	layerDev, err := l.kernel.device(l.layerName(fsm.VolumeID(lv.name)))
 	if err != nil || layerDev == nil {

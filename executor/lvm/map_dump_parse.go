@@ -29,7 +29,7 @@ func (p *dumpParser) parseLine(line string) error {
 	case line == "</superblock>":
 		p.complete = true
 	case !isMetaLine(line):
-		return fmt.Errorf("thin_dump says %q, which is not understood", line)
+		return fmt.Errorf("thin_dump printed %q, which is not understood", line)
 	}
 	p.sawHeader = p.sawHeader || strings.HasPrefix(line, p.header)
 	return nil
@@ -40,10 +40,10 @@ const maxBlock = math.MaxInt64 / (1 << 30) / 2
 
 func (p *dumpParser) add(m mapping, line string) error {
 	if m.volumeBlock < p.lastEnd || m.blocks <= 0 || m.poolBlock < 0 || max(m.volumeBlock, m.poolBlock, m.blocks) > maxBlock {
-		return fmt.Errorf("thin_dump says %q, which cannot be behind block %d", line, p.lastEnd)
+		return fmt.Errorf("thin_dump printed %q, which cannot follow block %d", line, p.lastEnd)
 	}
 	if !p.sawHeader {
-		return fmt.Errorf("thin_dump says %q of another device", line)
+		return fmt.Errorf("thin_dump printed %q of another device", line)
 	}
 	p.lastEnd = m.end()
 	if p.batch = append(p.batch, m); len(p.batch) < mappingBatch {
@@ -66,7 +66,7 @@ func (p *dumpParser) flush() error {
 // error.
 func (p *dumpParser) finish() error {
 	if !p.sawHeader || !p.complete {
-		return errors.New("thin_dump says less than everything")
+		return errors.New("the output of thin_dump is incomplete")
 	}
 	return p.flush()
 }

@@ -11,13 +11,13 @@ import (
 )
 
 // errExtentLimit stops a run that found maxRunExtents.
-var errExtentLimit = errors.New("as much as is kept was found")
+var errExtentLimit = errors.New("the limit of extents that are kept is reached")
 
 // mapRun is one run of the tools, and the extents that it found.
 type mapRun struct {
 	from     int64
 	cancel   context.CancelFunc
-	users    int // guarded by mapRunCache.mu, as are used and timer
+	users    int // guarded by mapRunCache.mu, as are lastUsed and timer
 	lastUsed time.Time
 	timer    *time.Timer
 

@@ -47,7 +47,7 @@ func unknownThinIDs(list string, state *poolState) ([]string, error) {
 	for _, field := range strings.Fields(list) {
 		id, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("read what thin_ls says: %q is no device", field)
+			return nil, fmt.Errorf("parse the output of thin_ls: %q is no device", field)
 		}
 		if !known[id] {
 			orphans = append(orphans, field)

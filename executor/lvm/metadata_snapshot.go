@@ -26,8 +26,8 @@ func (t *tools) sendMessage(ctx context.Context, pool, text string) error {
 	return classifyError(err)
 }
 
-// metadataSnap is the metadata snapshot of the pool's target: the one way to read the metadata of a
-// pool that is in use. A pool has one at a time.
+// metadataSnap is the metadata snapshot of the pool: only through it can the metadata of a pool in
+// use be read. A pool has one at a time.
 type metadataSnap struct {
 	*thinPool
 	held chan struct{} // while it is reserved
@@ -64,7 +64,7 @@ func wasKilled(err error) bool {
 	return errors.As(err, &failed) && (failed.TimedOut || failed.Unwrap() != nil)
 }
 
-// release releases the metadata snapshot. None reserved: done.
+// release releases the metadata snapshot. It is no error when none is reserved.
 func (m *metadataSnap) release(ctx context.Context, pool string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -74,8 +74,8 @@ func (m *metadataSnap) release(ctx context.Context, pool string) error {
 	return nil
 }
 
-// releaseStale releases what an earlier process reserved: no other program uses this
-// pool, and while a metadata snapshot is held, freed blocks stay allocated.
+// releaseStale releases what an earlier process reserved: no other program uses this pool, and
+// while a metadata snapshot is reserved, freed blocks stay allocated.
 func (m *metadataSnap) releaseStale(ctx context.Context, pool string) error {
 	select {
 	case m.held <- struct{}{}:

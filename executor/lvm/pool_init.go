@@ -24,7 +24,7 @@ func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 	}
 	state, err := p.states.refresh(ctx)
 	if errors.Is(err, errNoGroup) {
-		return "", fmt.Errorf("make %s a pool: there is no volume group %s: make it with `vgcreate`; those on loop, NBD and DRBD devices are not looked at", p.name(), p.VG)
+		return "", fmt.Errorf("make %s a pool: there is no volume group %s: make it with `vgcreate`; those on loop, NBD and DRBD devices are ignored", p.name(), p.VG)
 	}
 	if err != nil {
 		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
@@ -100,15 +100,15 @@ func parseGroup(report []byte) (free, extent int64, err error) {
 		} `json:"report"`
 	}
 	if err := json.Unmarshal(report, &all); err != nil {
-		return 0, 0, fmt.Errorf("read what vgs says: %w", err)
+		return 0, 0, fmt.Errorf("parse the report of vgs: %w", err)
 	}
 	if len(all.Report) != 1 || len(all.Report[0].VG) != 1 {
-		return 0, 0, errors.New("vgs does not say one volume group")
+		return 0, 0, errors.New("vgs does not report exactly one volume group")
 	}
 	n := numberParser{}
 	free, extent = n.parse(all.Report[0].VG[0].Free), n.parse(all.Report[0].VG[0].Extent)
 	if n.err != nil || extent == 0 {
-		return 0, 0, fmt.Errorf("read what vgs says: %s free, extents of %s", all.Report[0].VG[0].Free, all.Report[0].VG[0].Extent)
+		return 0, 0, fmt.Errorf("parse the report of vgs: %s free, extents of %s", all.Report[0].VG[0].Free, all.Report[0].VG[0].Extent)
 	}
 	return free, extent, nil
 }

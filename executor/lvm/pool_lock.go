@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// changeLock is held while this process changes the pool; LVM's own lock is per volume group. Who
-// takes it first also makes the pool fit for use.
+// changeLock is held while this process changes the pool; LVM's own lock is per volume group. Taking
+// it also prepares a pool that this process has not used yet.
 type changeLock struct {
 	*thinPool
 	metadata *metadataSnap

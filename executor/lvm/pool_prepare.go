@@ -29,7 +29,7 @@ func (l *changeLock) prepare(ctx context.Context, state *poolState) (*poolState,
 	}
 	if !state.errorWhenFull {
 		if err := l.runChange(ctx, "lvchange", "--errorwhenfull", "y", l.name()); err != nil {
-			return nil, fmt.Errorf("have pool %s fail when it is full: %w", l.name(), err)
+			return nil, fmt.Errorf("set pool %s to fail writes when it is full: %w", l.name(), err)
 		}
 	}
 	if waited || !state.errorWhenFull {

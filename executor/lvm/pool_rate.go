@@ -31,7 +31,7 @@ func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	defer done()
 	d, err := p.kernel.device(dmName(p.VG, p.ThinPool+"_tdata"))
 	if err != nil || d == nil {
-		return 0, errors.Join(err, fmt.Errorf("measure pool %s: its data is not active", p.name()))
+		return 0, errors.Join(err, fmt.Errorf("measure pool %s: its data device is not active", p.name()))
 	}
 	if rate, err = readRate(d.path()); err != nil {
 		return 0, fmt.Errorf("measure pool %s: %w", p.name(), err)

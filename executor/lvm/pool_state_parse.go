@@ -37,7 +37,7 @@ func parsePoolState(report []byte, pool string) (*poolState, error) {
 		} `json:"report"`
 	}
 	if err := json.Unmarshal(report, &all); err != nil {
-		return nil, fmt.Errorf("read what lvs says: %w", err)
+		return nil, fmt.Errorf("parse the report of lvs: %w", err)
 	}
 	state := &poolState{volumes: map[string]logicalVolume{}}
 	for _, part := range all.Report {
@@ -66,7 +66,7 @@ func (s *poolState) addRow(r *lvRow, pool string) error {
 		s.volumes[r.Name] = lv
 	}
 	if n.err != nil {
-		return fmt.Errorf("read what lvs says of %s: %w", r.Name, n.err)
+		return fmt.Errorf("parse the report of lvs about %s: %w", r.Name, n.err)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ type numberParser struct{ err error }
 func (n *numberParser) parse(text string) int64 {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err == nil && value < 0 {
-		err = fmt.Errorf("%s is below zero", text)
+		err = fmt.Errorf("%s is negative", text)
 	}
 	if err != nil && n.err == nil {
 		n.err = err

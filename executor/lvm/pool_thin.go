@@ -22,9 +22,9 @@ type thinPool struct {
 
 	mu        sync.Mutex
 	firstUUID string // the pool's UUID when it was first observed
-	prepared  bool
-	noOrphans bool  // no thin device unknown to LVM was found
-	copyRate  int64 // bytes a second; 0: not measured
+	prepared  bool   // the pool is fit for use: see changeLock.prepare
+	noOrphans bool   // no thin device unknown to LVM was found
+	copyRate  int64  // bytes a second; 0: not measured
 }
 
 func newThinPool(cfg Config, t *tools) *thinPool {
@@ -48,7 +48,7 @@ func (p *thinPool) readState(ctx context.Context) (*poolState, error) {
 	selection := fmt.Sprintf(`pool_lv="%s" || lv_name="%s"`, p.ThinPool, p.ThinPool)
 	err := p.tools.query(ctx, &out, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", lvsColumns, "-S", selection, p.VG)
 	if err != nil {
-		return nil, fmt.Errorf("look at pool %s: %w", p.name(), err)
+		return nil, fmt.Errorf("query LVM for pool %s: %w", p.name(), err)
 	}
 	return parsePoolState(out.Bytes(), p.ThinPool)
 }

@@ -82,7 +82,7 @@ func (t *tools) makeNode(ctx context.Context, name string) error {
 		return nil
 	}
 	if _, err := t.runner.Run(ctx, run.Command{Tool: "dmsetup", Args: []string{"mknodes", name}}); err != nil {
-		return fmt.Errorf("make the node of %s: %w", name, classifyError(err))
+		return fmt.Errorf("create the device node of %s: %w", name, classifyError(err))
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 // Failures that callers handle.
 var (
 	errNoGroup        = errors.New("there is no such volume group")
-	errMissing        = errors.New("it is not there")
-	errExists         = errors.New("it is there already")
+	errMissing        = errors.New("it does not exist")
+	errExists         = errors.New("it exists already")
 	errInUse          = errors.New("it is in use")
 	errFull           = errors.New("the pool is full")
 	errSameSize       = errors.New("it has this size already")
@@ -25,10 +25,10 @@ var (
 // knownFailures maps the tools' exit codes and messages to errors. The messages are those of lvm2
 // 2.03 and thin-provisioning-tools 0.9, in English.
 var knownFailures = []struct {
-	tool  string
-	code  int
-	says  string
-	means error
+	tool string
+	code int
+	text string // that its output contains
+	err  error
 }{
 	{"lvm", 5, "Cannot process volume group", errNoGroup},
 	{"lvm", 5, "Failed to find logical volume", errMissing},
@@ -55,8 +55,8 @@ func classifyError(err error) error {
 		return err
 	}
 	for _, f := range knownFailures {
-		if f.tool == failed.Tool && f.code == failed.Code && strings.Contains(failed.Output, f.says) {
-			return fmt.Errorf("%w: %w", f.means, err)
+		if f.tool == failed.Tool && f.code == failed.Code && strings.Contains(failed.Output, f.text) {
+			return fmt.Errorf("%w: %w", f.err, err)
 		}
 	}
 	return err

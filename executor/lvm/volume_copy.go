@@ -17,13 +17,13 @@ type thinCopy struct {
 	chunk                  int64           // the pool's, in bytes
 }
 
-// copy creates a thin snapshot of a volume or snapshot. When the caller's context ends
-// meanwhile, nothing is left.
+// copy creates a thin snapshot of a volume or snapshot. When the caller's context ends meanwhile,
+// nothing is left.
 func (t *thinVolumes) copy(ctx context.Context, c *thinCopy) error {
 	err := t.runChange(ctx, "lvcreate", "-s", "-n", c.name, "-ky", c.permission,
 		"--addtag", tagOurs, "--addtag", tagFrom+c.from, "--addtag", sizeTag(c.size), t.VG+"/"+c.from)
 	if err != nil {
-		return t.commandError("make", c.name, err)
+		return t.commandError("create", c.name, err)
 	}
 	if c.minSize > 0 {
 		err = t.extend(ctx, c.name, c.minSize)
@@ -35,7 +35,7 @@ func (t *thinVolumes) copy(ctx context.Context, c *thinCopy) error {
 		err = ctx.Err() // a snapshot that was cancelled must not appear afterwards
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("make %s of %s: %w", c.name, c.from, err), t.lvremove(ctx, c.name))
+		return errors.Join(fmt.Errorf("create %s from %s: %w", c.name, c.from, err), t.lvremove(ctx, c.name))
 	}
 	return t.markReady(ctx, c.name)
 }

@@ -34,7 +34,7 @@ func (t *thinVolumes) create(ctx context.Context, state *poolState, name string,
 	err := t.runChange(ctx, "lvcreate", "-T", t.name(), "-n", name, "-V", fmt.Sprintf("%db", size),
 		"-ky", "-K", "-W", "n", "--addtag", tagOurs, "--addtag", sizeTag(size))
 	if err != nil {
-		return t.commandError("make volume", name, err)
+		return t.commandError("create volume", name, err)
 	}
 	created, err := t.checkEmpty(name, size)
 	if err != nil {
@@ -65,7 +65,7 @@ func (t *thinVolumes) extendVolume(ctx context.Context, lv *logicalVolume, curre
 	}
 	err := t.runChange(ctx, "lvchange", "--deltag", sizeTag(current), "--addtag", sizeTag(size), t.VG+"/"+lv.name)
 	if err != nil {
-		return fmt.Errorf("grow volume %s: say its size: %w", lv.name, err)
+		return fmt.Errorf("grow volume %s: record its size: %w", lv.name, err)
 	}
 	return nil
 }
@@ -74,12 +74,12 @@ func (t *thinVolumes) extendVolume(ctx context.Context, lv *logicalVolume, curre
 func (t *thinVolumes) extend(ctx context.Context, name string, size int64) error {
 	err := t.runChange(ctx, "lvextend", "-L", fmt.Sprintf("%db", size), t.VG+"/"+name)
 	if err != nil && !errors.Is(err, errSameSize) {
-		return t.commandError("lengthen", name, err)
+		return t.commandError("extend", name, err)
 	}
 	return nil
 }
 
-// remove removes a volume or snapshot of Holdfast's, finished or not. None there: done.
+// remove removes a volume or snapshot of Holdfast's, finished or not. A missing one is no error.
 func (t *thinVolumes) remove(ctx context.Context, state *poolState, name string) error {
 	lv, err := state.findOurs(name)
 	switch {
