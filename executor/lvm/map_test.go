@@ -16,7 +16,7 @@ import (
 
 const testChunk = 64 << 10
 
-// The second snapshot of fakeSnapshots; the first one is testSnapshotID.
+// testLaterSnapshotID is the second snapshot of withSnapshots; the first one is testSnapshotID.
 const testLaterSnapshotID = fsm.SnapshotID("hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c13")
 
 // adjacentSize is the volume's size in thin_dump-touching-*.xml: it ends within a block.
@@ -49,8 +49,8 @@ func blocks(begin, length int64) executor.Extent {
 	return executor.Extent{Offset: begin * testChunk, Length: length * testChunk}
 }
 
-// adjacentExtents is what differs, as thin_delta 0.9.0 says it of the same metadata in
-// thin_delta-touching.xml, joined and cut to the volume.
+// adjacentExtents is what differs, as thin_delta 0.9.0 printed it of the same metadata into
+// thin_delta-touching.xml, merged and clipped to the volume.
 var adjacentExtents = []executor.Extent{blocks(3, 2), blocks(7, 4), blocks(1128, 1), {Offset: 2000 * testChunk, Length: 4096}}
 
 func collectMap(t *testing.T, p *Pool, from int64) []executor.Extent {
@@ -68,13 +68,13 @@ func TestAdjacentRangesApartInThePoolAreCompared(t *testing.T) {
 	require.Equal(t, differences(t, "thin_delta-touching.xml"), collectMap(t, p, 0))
 	require.Equal(t, append([]executor.Extent{{Offset: 3*testChunk + 512, Length: 2*testChunk - 512}}, adjacentExtents[1:]...), collectMap(t, p, 3*testChunk+512))
 	require.Empty(t, collectMap(t, p, adjacentSize))
-	require.Zero(t, f.count("thin_delta"), "no version of it is believed")
+	require.Zero(t, f.count("thin_delta"), "thin_delta is never run")
 	var back []executor.Extent
 	require.NoError(t, p.Delta(t.Context(), testLaterSnapshotID, testSnapshotID, 0, func(e executor.Extent) bool { back = append(back, e); return true }))
 	require.Equal(t, adjacentExtents, back)
 }
 
-// differences is what a captured answer of thin_delta says.
+// differences parses a captured output of thin_delta.
 func differences(t *testing.T, name string) (all []executor.Extent) {
 	t.Helper()
 	for line := range strings.Lines(string(readTestdata(t, name))) {
@@ -155,7 +155,7 @@ func TestThinIDsAreLookedUpAgainWhileTheMetadataIsReserved(t *testing.T) {
 			}
 			err := p.Delta(t.Context(), testSnapshotID, testLaterSnapshotID, 0, func(executor.Extent) bool { return true })
 			require.Contains(t, []fsm.Reason{fsm.Busy, fsm.Precondition}, reason(err), err)
-			require.Zero(t, f.count("thin_dump"), "nothing was compared by an id that is another's")
+			require.Zero(t, f.count("thin_dump"), "no thin id is compared that another device may have")
 			require.Equal(t, 1, f.count("dmsetup message vg--a-pool-tpool 0 release"))
 		})
 	}
@@ -191,7 +191,7 @@ func TestAnInterruptedComparisonIsResumed(t *testing.T) {
 	p, f := newFakePoolWithSnapshots(t)
 	f.block = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, p.Delta(ctx, testSnapshotID, testSnapshotID, 0, nil), "nothing is run for it")
+	require.NoError(t, p.Delta(ctx, testSnapshotID, testSnapshotID, 0, nil), "no tool is run for it")
 	cancel()
 	err := p.maps.read(ctx, snapshotPair{testSnapshotID, testLaterSnapshotID}, 0, func(executor.Extent) bool { return true })
 	var part *executor.InterruptedError
@@ -200,7 +200,7 @@ func TestAnInterruptedComparisonIsResumed(t *testing.T) {
 	require.Less(t, part.Offset, int64(adjacentSize))
 	close(f.block)
 	require.Equal(t, adjacentExtents, collectMap(t, p, 0))
-	require.Equal(t, 2, f.count("thin_dump"), "the run went on for whoever asks next")
+	require.Equal(t, 2, f.count("thin_dump"), "the run continued for the next reader")
 }
 
 func TestAFailedMapRunIsRestarted(t *testing.T) {
@@ -229,7 +229,7 @@ func TestOnlyTheLatestMapRunsAreKept(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.runs[pair] == nil
-	}, time.Minute, time.Millisecond, "what nobody asks for is dropped")
+	}, time.Minute, time.Millisecond, "a run without readers is dropped")
 }
 
 // A dump hands its last mappings over when it ends, which may be none.

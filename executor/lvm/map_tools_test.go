@@ -73,8 +73,8 @@ func changedMaps(r *rand.Rand, length int) (base, target volumeMap, next int64) 
 	return base, target, next
 }
 
-// The real thin_dump, of metadata that the real thin_restore made: what is called the
-// same is the same, and nothing else is called changed.
+// The real thin_dump, of metadata that the real thin_restore made: every
+// block that differs is reported, and no other.
 func TestDeltaMissesNoChangedBlock(t *testing.T) {
 	restore, err := exec.LookPath("thin_restore")
 	if err != nil {

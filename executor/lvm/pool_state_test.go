@@ -26,7 +26,7 @@ const (
 //go:embed testdata
 var capturedFiles embed.FS
 
-// readTestdata is what a tool printed in a guest.
+// readTestdata returns what a tool printed in a guest.
 func readTestdata(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := capturedFiles.ReadFile("testdata/" + name)
@@ -143,7 +143,7 @@ func TestPoolStateIsCachedUntilAChange(t *testing.T) {
 	cache.invalidate()
 	for range 2 {
 		_, err := cache.get(t.Context())
-		require.ErrorIs(t, err, errNoGroup, "that there is no group is an answer")
+		require.ErrorIs(t, err, errNoGroup, "that there is no group is cached")
 	}
 	require.EqualValues(t, 5, queries.Load())
 	failure = errors.New("no answer")
@@ -152,7 +152,7 @@ func TestPoolStateIsCachedUntilAChange(t *testing.T) {
 		_, err := cache.get(t.Context())
 		require.ErrorContains(t, err, "no answer")
 	}
-	require.EqualValues(t, 7, queries.Load(), "a failure is none")
+	require.EqualValues(t, 7, queries.Load(), "a failure is not cached")
 }
 
 func TestOwnChangesUpdateTheCachedState(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAStateReadBeforeAChangeIsNotCached(t *testing.T) {
 	queries := 0
 	cache = newStateCache(func(context.Context) (*poolState, error) {
 		if queries++; queries == 1 {
-			cache.invalidate() // somebody changes something meanwhile
+			cache.invalidate() // the pool is changed meanwhile
 		}
 		return &poolState{}, nil
 	})

@@ -23,7 +23,7 @@ import (
 // less than the minute for which the kernel queues writes by default.
 const hangTimeout = 45 * time.Second
 
-// fillData writes random blocks from a place on, bypassing the page cache, until a write
+// fillData writes random blocks from an offset on, bypassing the page cache, until a write
 // fails or it reaches the end. It returns how far it came.
 func fillData(t *testing.T, path string, from, to int64) (at int64, err error) {
 	t.Helper()
@@ -119,7 +119,7 @@ func checkMetadata(t *testing.T, p *Pool, id fsm.VolumeID) {
 }
 
 // Scenario 9, the data: creates are refused in time, writers get errors and do not
-// hang, the metadata is sound, and all goes on when the pool grows.
+// hang, the metadata is consistent, and writers continue when the pool grows.
 func TestAPoolThatRunsFullOfData(t *testing.T) {
 	p := newTestPool(t, "-L", "64M", "--poolmetadatasize", "4M")
 	id, small := backendtest.NewID(), backendtest.NewID()
@@ -131,15 +131,15 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.NoError(t, err)
 	requireNothingNew(t, p, id)
 	_, err = fillData(t, d.Path, 62<<20, 63<<20)
-	require.NoError(t, err, "whoever writes already has room left")
+	require.NoError(t, err, "existing volumes have room left")
 
 	began := time.Now()
 	at, err := fillData(t, d.Path, 63<<20, 256<<20)
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.EqualValues(t, 64<<20, at)
 	require.Error(t, syncWrite(t, d.Path, 128<<20, 1<<20))
-	t.Logf("the writers were told after %s", time.Since(began))
-	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20), "what has blocks can be written to")
+	t.Logf("the writers got their errors after %s", time.Since(began))
+	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20), "allocated blocks can be written to")
 	requireNothingNew(t, p, id)
 	require.NoError(t, p.Remove(t.Context(), small), "removing works on a full pool")
 
@@ -191,7 +191,7 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 		require.NoError(t, err)
 	}
 	requireNothingNew(t, p, id)
-	require.NoError(t, syncWrite(t, d.Path, 1<<20, 1<<20), "whoever writes already has room left")
+	require.NoError(t, syncWrite(t, d.Path, 1<<20, 1<<20), "existing volumes have room left")
 
 	for err == nil {
 		err = sendPoolMessage(pool, fmt.Sprintf("create_thin %d", next))
@@ -205,7 +205,7 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	_, usage, uerr := p.poolDevice()
 	require.NoError(t, uerr)
 	t.Logf("after %s and %d bytes: %v; the pool is %+v", time.Since(began), written, err, usage)
-	require.Error(t, err, "a writer that needs metadata is told so")
+	require.Error(t, err, "a writer that needs metadata gets an error")
 	requireNothingNew(t, p, id)
 
 	checkMetadata(t, p, id)

@@ -30,7 +30,7 @@ func TestS12_AThinPoolIsAdoptedOnceAndIsAbsentWithoutItsTag(t *testing.T) {
 
 	cfg.KnownID = newID()
 	other, err := Open(t.Context(), cfg)
-	require.NoError(t, err, "a pool that the host remembers may be absent")
+	require.NoError(t, err, "a pool that the host has recorded may be absent")
 	require.Contains(t, other.Facts(t.Context()).Detail, "it is pool "+string(id))
 	require.ErrorContains(t, other.Create(t.Context(), backendtest.NewID(), 16<<20), "it is pool")
 
@@ -107,8 +107,8 @@ func TestAVolumeIsExactlyAsLargeAsAsked(t *testing.T) {
 	require.Equal(t, fsm.Invalid, reason(p.Create(t.Context(), backendtest.NewID(), 1000)))
 }
 
-// A replica's metadata in a copy of its device are in no volume of that content, whether
-// the pool takes discards or not.
+// A copy of a replica's device does not inherit DRBD's metadata, whether the pool passes discards
+// on or ignores them.
 func TestACopyReadsZeroBehindTheSourcesContent(t *testing.T) {
 	for _, discards := range []string{"passdown", "ignore"} {
 		t.Run(discards, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestACopyReadsZeroBehindTheSourcesContent(t *testing.T) {
 			require.NoError(t, again.Expand(t.Context(), clone, 16<<20))
 			grown := read(t, again, clone)
 			require.True(t, bytes.Equal(append(want[:size:size], make([]byte, 16<<20-size)...), grown))
-			require.True(t, bytes.Equal(want, readSnapshot(t, p, snapshot)), "the snapshot keeps it")
+			require.True(t, bytes.Equal(want, readSnapshot(t, p, snapshot)), "the snapshot is not changed")
 		})
 	}
 }
@@ -166,19 +166,19 @@ func TestAnInterruptedGrowthIsFinished(t *testing.T) {
 	require.Len(t, read(t, p, id), 16<<20)
 }
 
-// The bug that others had: LVM takes a device that it lost for a new one, data and all.
+// LVM opens a thin device that it lost as if it were new, with the old data.
 func TestAThinDeviceThatLVMLostIsNotTakenForANewVolume(t *testing.T) {
 	p := newTestPool(t)
 	first, id := backendtest.NewID(), backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), first, 16<<20))
 	makeOrphan(t, p, 2)
 	for range 2 {
-		err := p.Create(t.Context(), id, 16<<20) // this process found the pool sound before
+		err := p.Create(t.Context(), id, 16<<20) // this process found no orphans before
 		require.ErrorIs(t, err, errOrphan)
 		d, err := p.Observe(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, executor.Device{Unfinished: true}, d, "it is no volume")
-		require.ErrorIs(t, p.Remove(t.Context(), id), errOrphan, "and its data is nobody's to remove")
+		require.ErrorIs(t, p.Remove(t.Context(), id), errOrphan, "and it is not removed: its data may be needed")
 	}
 	command(t, "lvm", "lvremove", "-f", "-y", testVG+"/"+string(id)) // an operator looked
 
@@ -313,19 +313,16 @@ func TestAGuestsVolumeGroupIsNotScanned(t *testing.T) {
 			_, err := p.Activate(t.Context(), id, false)
 			require.NoError(t, err)
 		}
-		require.Contains(t, command(t, "lvm", "vgs", "--config", open), "guest", "who looks everywhere finds it")
-		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config), "guest", "our commands do not look there")
+		require.Contains(t, command(t, "lvm", "vgs", "--config", open), "guest", "a command without our settings finds it")
+		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config), "guest", "our commands do not scan it")
 		require.NotContains(t, command(t, "lvm", "vgs", "--config", `devices/global_filter=["a|.*|"]`), "guest", "nor do the host's")
-		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config+" devices/scan_lvs=1"), "guest", "nor would ours if they looked into volumes")
+		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config+" devices/scan_lvs=1"), "guest", "nor would ours if they scanned volumes")
 	}
 	require.NoError(t, p.Deactivate(t.Context(), id))
 	require.NoError(t, p.Remove(t.Context(), id))
 }
 
-// killedVariable is set for a process of the next test that works until it is killed.
-const killedVariable = "HOLDFAST_LVM_TEST_VICTIM"
-
-// What the pool says it just made is what LVM then says.
+// What is cached of a volume that was just created is what LVM reports of it.
 func TestCachedStateOfANewVolumeMatchesLVM(t *testing.T) {
 	p := newTestPool(t)
 	id := backendtest.NewID()
@@ -339,6 +336,9 @@ func TestCachedStateOfANewVolumeMatchesLVM(t *testing.T) {
 	require.ElementsMatch(t, lvms.tags, mine.tags)
 	require.Equal(t, layerUUID(asked.groupUUID, lvms.uuid), layerUUID(known.groupUUID, mine.uuid))
 }
+
+// killedVariable is set for a process of the next test that works until it is killed.
+const killedVariable = "HOLDFAST_LVM_TEST_VICTIM"
 
 // S14, S19: whatever step the process was killed in, each volume is afterwards ready or marked
 // unfinished, and the next process continues.
@@ -363,7 +363,7 @@ func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 		overwrite(t, d.Path, 16<<20)
 		require.NoError(t, next.TakeSnapshot(t.Context(), id, snapshot, nil))
 		require.NoError(t, next.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, 12<<20, nil))
-		require.True(t, bytes.Equal(make([]byte, 20<<20), read(t, next, clone)[12<<20:]), "made again, or made whole")
+		require.True(t, bytes.Equal(make([]byte, 20<<20), read(t, next, clone)[12<<20:]), "recreated, or completed")
 		for _, volume := range []fsm.VolumeID{id, clone} {
 			require.NoError(t, next.Deactivate(t.Context(), volume))
 			require.NoError(t, next.Remove(t.Context(), volume))

@@ -24,7 +24,7 @@ import (
 )
 
 // diskVariable names a disk that these tests may overwrite. jepsen/lab sets it in a
-// guest of its own; nobody sets it anywhere else.
+// guest of its own; it is set nowhere else.
 const diskVariable = "HOLDFAST_LVM_TEST_DISK"
 
 const testVG = "hf-test"
@@ -146,7 +146,7 @@ func setTag(t *testing.T, p *Pool, present bool) {
 	p.states.invalidate()
 }
 
-// content is all that is in the pool.
+// content lists the pool's logical volumes.
 func content(t *testing.T, p *Pool) []string {
 	state, err := p.states.refresh(t.Context())
 	require.NoError(t, err)

@@ -31,11 +31,11 @@ func TestKnownToolFailuresAreClassified(t *testing.T) {
 		code, err := strconv.Atoi(part[2])
 		require.NoError(t, err)
 		text := strings.Join(strings.Fields(string(readTestdata(t, name+".txt"))), " ")
-		text = text[max(0, len(text)-512):] // as much as run keeps
+		text = text[max(0, len(text)-512):] // as much as run.Error keeps
 		failed := &run.Error{Tool: part[1], Code: code, Output: text}
 		require.ErrorIs(t, classifyError(failed), want[name], name)
 		var kept *run.Error
-		require.ErrorAs(t, classifyError(failed), &kept, "what the tool said is kept")
+		require.ErrorAs(t, classifyError(failed), &kept, "the output is kept")
 		failed.Code++
 		require.Equal(t, error(failed), classifyError(failed), "another exit code means something else")
 	}

@@ -32,5 +32,5 @@ func TestARangeIsZeroedAndNothingElse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "device")
 	require.NoError(t, os.WriteFile(path, full, 0o600))
 	require.ErrorIs(t, zeroRange(ctx, path, executor.Extent{Length: size}, zeroBlock), context.Canceled)
-	require.Error(t, zeroRange(t.Context(), path, executor.Extent{Length: size + 1}, zeroBlock), "it is shorter than was said")
+	require.Error(t, zeroRange(t.Context(), path, executor.Extent{Length: size + 1}, zeroBlock), "the device is shorter than the range")
 }
