@@ -18,4 +18,13 @@
 // two ranges with the same shared physical extent are equal. Where blocks are not
 // shared the bytes are compared. Either way no difference is left out; a block with
 // equal content may be reported where an image was overwritten with the same bytes.
+//
+// Pool is the backend, made of parts, each in the files of its name:
+//
+//	pool_*        poolDir, which the parts share: the pool's directory, and whether it is the
+//	              one it was; abilities: what is measured of it
+//	image_*       the volumes' files: creating, copying, removing
+//	loop_*        loopDevices over the images, from a cached and verified table of the kernel's
+//	map_*         what a snapshot holds and how two differ
+//	filesystem_*  Filesystem: an xfs of the pool's own, where the filesystem below shares no blocks
 package loopfile

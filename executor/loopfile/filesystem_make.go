@@ -63,7 +63,7 @@ func (f *Filesystem) plannedSize() (int64, error) {
 	if mounted, err := mountinfo.Mounted(f.dir); err != nil || mounted || checkEmpty(root) != nil {
 		return 0, err
 	}
-	if shares, err := testReflink(root); err != nil || shares {
+	if shares, err := testReflink(root, ".holdfast-try"); err != nil || shares {
 		return 0, err
 	}
 	var st unix.Statfs_t
@@ -75,28 +75,6 @@ func (f *Filesystem) plannedSize() (int64, error) {
 		return size - size%(1<<20), nil
 	}
 	return 0, err
-}
-
-// testReflink tries to share one block in a directory.
-func testReflink(root *os.Root) (bool, error) {
-	from, err := openUnnamed(root, ".holdfast-try-from")
-	if err != nil {
-		return false, err
-	}
-	defer from.Close()
-	to, err := openUnnamed(root, ".holdfast-try-to")
-	if err != nil {
-		return false, err
-	}
-	defer to.Close()
-	if _, err := from.Write(make([]byte, 4096)); err != nil {
-		return false, err
-	}
-	err = errors.Join(from.Sync(), unix.IoctlFileClone(int(to.Fd()), int(from.Fd())))
-	if cannotClone(err) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // allocate creates a file with all of its blocks allocated.

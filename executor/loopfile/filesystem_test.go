@@ -115,7 +115,7 @@ func TestNoFolderWithContentIsMountedOver(t *testing.T) {
 	}
 	f, err := OpenFilesystem(t.Context(), filepath.Join(t.TempDir(), "none"), run.New(), false)
 	require.NoError(t, err)
-	require.Nil(t, f, "not made unless asked")
+	require.Nil(t, f, "it is only created on request")
 }
 
 func TestAPoolsOwnFilesystemGrows(t *testing.T) {
@@ -154,8 +154,8 @@ func TestAPoolWithoutItsOwnFilesystemIsAPoolAllTheSame(t *testing.T) {
 				if f == nil && err == nil {
 					t.Skip("the tests' folder shares blocks")
 				}
-				var notMade *FilesystemError
-				require.ErrorAs(t, err, &notMade)
+				var failed *FilesystemError
+				require.ErrorAs(t, err, &failed)
 				require.Nil(t, f)
 				left, err := os.ReadDir(dir)
 				require.NoError(t, err)

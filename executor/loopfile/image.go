@@ -2,12 +2,7 @@ package loopfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -29,7 +24,7 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 		}
 	}
 	d.Absent = err != nil
-	found, err := p.loops.devicesOf(id, file, p.dir)
+	found, err := p.loops.table.devicesOf(id, file, p.dir)
 	if err != nil {
 		return d, fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}
@@ -37,25 +32,6 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 		found[0].describe(&d)
 	}
 	return d, nil
-}
-
-// fillImage fills in the image's state and returns its inode, nil without an image.
-func fillImage(root *os.Root, id fsm.VolumeID, d *executor.Device) (*inode, error) {
-	if _, err := root.Lstat(image(tmpDir, id)); err == nil {
-		d.Unfinished = true
-	}
-	info, err := root.Lstat(image(volumesDir, id))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("look at the image of %s: %w", id, err)
-	case !info.Mode().IsRegular():
-		return nil, fsm.Reject(fsm.Precondition, "the image of %s is not a regular file", id)
-	}
-	d.Exists, d.Size = true, info.Size()
-	file := inodeOf(info)
-	return &file, nil
 }
 
 // Create creates the image: completely in tmp/, synced, then renamed; the directory is synced
@@ -88,35 +64,6 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	return nil
 }
 
-func makeFile(root *os.Root, name string, size int64) error {
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Truncate(size), f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, root.Remove(name))
-	}
-	return nil
-}
-
-// moveIntoPlace moves the finished file out of tmp/. It never replaces an existing one.
-func moveIntoPlace(root *os.Root, folder, name string) error {
-	from, err := root.Open(tmpDir)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := root.Open(folder)
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	if err := unix.Renameat2(int(from.Fd()), name, int(to.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
-		return err
-	}
-	return errors.Join(to.Sync(), from.Sync())
-}
-
 // Remove unlinks the image and what an interrupted Create left. An image with a loop device is
 // kept: the device would survive without a name.
 func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
@@ -133,24 +80,47 @@ func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 	if err != nil {
 		return err
 	}
-	found, err := p.loops.scan(id, file, p.dir)
+	found, err := p.loops.table.scan(id, file, p.dir)
 	if err != nil {
 		return fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}
 	if len(found) > 0 {
 		return fsm.Reject(fsm.InUse, "the image of %s is attached to %s", id, found[0].path())
 	}
-	return unlink(root, id)
+	return unlink(root, volumesDir, string(id), "image")
 }
 
-func unlink(root *os.Root, id fsm.VolumeID) error {
-	for _, dir := range []string{tmpDir, volumesDir} {
-		if err := root.Remove(image(dir, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the image of %s: %w", id, err)
+// Expand extends the file, and its loop device if it has one.
+func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
+	current, err := p.Observe(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !current.Exists:
+		return fsm.Reject(fsm.Precondition, "there is no image of %s", id)
+	}
+	if current.Size < size {
+		if err := p.extendImage(id, size); err != nil {
+			return fmt.Errorf("grow the image of %s: %w", id, err)
 		}
 	}
-	if err := syncDir(root, volumesDir); err != nil {
-		return fmt.Errorf("remove the image of %s: %w", id, err)
+	if !current.Active() {
+		return nil
+	}
+	if err := setCapacity(current.Path, max(size, current.Size)); err != nil {
+		return fmt.Errorf("grow the device of %s: %w", id, err)
 	}
 	return nil
 }
+
+func checkID(id fsm.VolumeID) error {
+	if !id.Valid() {
+		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
+	}
+	return nil
+}
+
+// image is the path of a volume's file within the pool; only for valid ids.
+func image(folder string, id fsm.VolumeID) string { return filePath(folder, string(id)) }
+
+func filePath(folder, id string) string { return folder + "/" + id + ".img" }

@@ -2,17 +2,12 @@ package loopfile
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
-
-// deletedSuffix is what the kernel appends to the name of an unlinked file.
-const deletedSuffix = " (deleted)"
 
 // loopTable caches which loop devices belong to which volume. Cached entries are verified with the
 // kernel before they are used.
@@ -161,41 +156,4 @@ func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, erro
 	}
 	l.store(id, found)
 	return found, nil
-}
-
-// boundLoop is one entry of the kernel's list.
-type boundLoop struct {
-	number int
-	file   string // the kernel's path, with deletedSuffix when unlinked
-}
-
-// listBound returns every loop device with a backing file.
-func listBound() ([]boundLoop, error) {
-	dir, err := os.Open("/sys/block")
-	if err != nil {
-		return nil, err
-	}
-	names, err := dir.Readdirnames(-1)
-	if err = errors.Join(err, dir.Close()); err != nil {
-		return nil, err
-	}
-	var all []boundLoop
-	for _, name := range names {
-		digits, ok := strings.CutPrefix(name, "loop")
-		number, err := strconv.Atoi(digits)
-		if !ok || err != nil {
-			continue
-		}
-		if file, ok := backingFile(number); ok {
-			all = append(all, boundLoop{number, file})
-		}
-	}
-	return all, nil
-}
-
-// volumeIn returns the volume whose image in the pool's directory backs the device.
-func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool) {
-	name, ok := strings.CutPrefix(strings.TrimSuffix(b.file, deletedSuffix), dir+"/"+volumesDir+"/")
-	id, isImage := strings.CutSuffix(name, ".img")
-	return fsm.VolumeID(id), ok && isImage && fsm.VolumeID(id).Valid()
 }

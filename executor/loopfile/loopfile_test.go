@@ -54,7 +54,7 @@ func detachBelow(t testing.TB, dir string) {
 	}
 }
 
-func TestTheSuite(t *testing.T) {
+func TestPoolPassesTheSuite(t *testing.T) {
 	backendtest.RunBackendSuite(t, func(t *testing.T) backendtest.Harness {
 		p, dir := newPool(t)
 		return harness(p, dir)
@@ -87,7 +87,7 @@ func harness(p *Pool, dir string) backendtest.Harness {
 }
 
 // reopen is the pool as another process finds it.
-func reopen(p *Pool, dir string) *Pool { return &Pool{dir: dir, id: p.ID()} }
+func reopen(p *Pool, dir string) *Pool { return newPoolAt(dir, p.ID(), nil) }
 
 func TestS12_AFolderBecomesAPoolOnlyWhenItIsNewAndEmpty(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
@@ -134,7 +134,7 @@ func TestDirectIOIsUsedWhereTheFilesystemAllowsIt(t *testing.T) {
 	}
 	_, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	found, err := p.loops.devicesOf(id, nil, p.dir)
+	found, err := p.loops.table.devicesOf(id, nil, p.dir)
 	require.NoError(t, err)
 	require.Equal(t, direct, found[0].flags&flagDirectIO != 0)
 	require.Zero(t, found[0].flags&flagAutoclear)
@@ -219,7 +219,7 @@ func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	defer f.Close()
 	var made []loop
 	for range 3 {
-		l, err := p.loops.setUp(f, false)
+		l, err := p.loops.table.setUp(f, false)
 		require.NoError(t, err)
 		made = append(made, l)
 	}
@@ -230,7 +230,7 @@ func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	d, err := again.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.Equal(t, made[1].path(), d.Path, "the one in use")
-	found, err := again.loops.scan(id, nil, again.dir)
+	found, err := again.loops.table.scan(id, nil, again.dir)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.NoError(t, used.Close())

@@ -2,13 +2,9 @@ package loopfile
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -35,18 +31,16 @@ type Config struct {
 // Pool is one directory of images. It keeps no file open between calls, so it does not prevent its
 // filesystem from being unmounted. It is safe for concurrent use.
 type Pool struct {
-	dir           string // the resolved path
-	id            fsm.PoolID
+	*poolDir
 	ownFilesystem *Filesystem
-	loops         loopTable
-	abilities     abilities
-
-	mu         sync.Mutex
-	firstInode *inode // of the pool's directory when it was first opened
+	loops         *loopDevices
+	abilities     *abilities
 }
 
-// inode identifies a file on this host.
-type inode struct{ dev, ino uint64 }
+func newPoolAt(dir string, id fsm.PoolID, ownFilesystem *Filesystem) *Pool {
+	p := &poolDir{dir: dir, id: id}
+	return &Pool{poolDir: p, ownFilesystem: ownFilesystem, loops: &loopDevices{poolDir: p}, abilities: &abilities{dir: p}}
+}
 
 // Open returns the pool. A pool that the host has recorded may be absent now; then its operations
 // report that.
@@ -58,7 +52,7 @@ func Open(cfg Config) (*Pool, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	p := &Pool{dir: dir, id: cfg.KnownID, ownFilesystem: cfg.OwnFilesystem}
+	p := newPoolAt(dir, cfg.KnownID, cfg.OwnFilesystem)
 	if p.id != "" {
 		return p, nil
 	}
@@ -81,67 +75,6 @@ func (p *Pool) Kind() string { return Kind }
 
 // Dir returns the resolved path of the pool's directory.
 func (p *Pool) Dir() string { return p.dir }
-
-// absentError is why a pool cannot be used now (S12). It may come back.
-type absentError struct{ detail string }
-
-func (e *absentError) Error() string { return e.detail }
-
-// open opens the pool's directory, or returns an *absentError: another directory, one without the
-// id, or an incomplete one holds nothing that may be trusted (S12).
-func (p *Pool) open() (*os.Root, error) {
-	root, err := os.OpenRoot(p.dir)
-	if err != nil {
-		return nil, &absentError{fmt.Sprintf("pool %s is absent: %v", p.dir, err)}
-	}
-	if err := p.verify(root); err != nil {
-		closeRoot(root)
-		return nil, err
-	}
-	return root, nil
-}
-
-func (p *Pool) verify(root *os.Root) error {
-	id, err := readID(root)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &absentError{fmt.Sprintf("pool %s is absent: the folder has no %s: is it mounted?", p.dir, idFile)}
-	case err != nil:
-		return &absentError{fmt.Sprintf("pool %s is absent: %v", p.dir, err)}
-	case id != p.id:
-		return &absentError{fmt.Sprintf("pool %s is absent: the folder is pool %s, not %s", p.dir, id, p.id)}
-	}
-	for _, dir := range []string{".", volumesDir, tmpDir} {
-		info, err := root.Lstat(dir)
-		if err != nil || !info.IsDir() {
-			return &absentError{fmt.Sprintf("pool %s is absent: its folder %s is missing", p.dir, dir)}
-		}
-		if dir == "." && !p.isFirstSeen(info) {
-			return &absentError{fmt.Sprintf("pool %s is absent: the folder is another one than at the start; restart the node if that is meant", p.dir)}
-		}
-	}
-	return nil
-}
-
-// isFirstSeen records the directory that was opened first, and reports whether this is it: a copy
-// of a pool that becomes visible after an unmount has the same id.
-func (p *Pool) isFirstSeen(info fs.FileInfo) bool {
-	current := inodeOf(info)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.firstInode == nil {
-		p.firstInode = &current
-	}
-	return *p.firstInode == current
-}
-
-func inodeOf(info fs.FileInfo) inode {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return inode{}
-	}
-	return inode{dev: st.Dev, ino: st.Ino}
-}
 
 // Facts measures the filesystem under the pool.
 func (p *Pool) Facts(context.Context) executor.PoolFacts {
@@ -168,14 +101,4 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 		facts.Free, facts.Capacity = facts.Free+more, facts.Capacity+more
 	}
 	return facts
-}
-
-// image is the path of a volume's file within the pool; only for valid ids.
-func image(folder string, id fsm.VolumeID) string { return folder + "/" + string(id) + ".img" }
-
-func checkID(id fsm.VolumeID) error {
-	if !id.Valid() {
-		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
-	}
-	return nil
 }

@@ -6,21 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
-
-// fileSpec describes a file that is created in tmp/ and then renamed.
-type fileSpec struct {
-	folder, name string
-	mode         fs.FileMode
-	sourceBytes  int64 // how many bytes of the source are copied; zero: all
-	size         int64 // bytes; zero: as the source
-}
 
 // CreateFrom creates the image from a source's content. A source that is a volume is copied as it
 // is now: the caller has frozen what must be frozen (S19).
@@ -57,7 +48,7 @@ func (p *Pool) openSource(source fsm.Source) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.flushImage(source.Volume, f); err != nil {
+	if err := p.loops.flush(source.Volume, f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -75,21 +66,17 @@ func checkFits(from *os.File, content, size int64) error {
 	return nil
 }
 
-// bytesToCopy is how many bytes of a file are copied: content, or its whole size.
-func bytesToCopy(from *os.File, content int64) (int64, error) {
-	info, err := from.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if content > 0 {
-		return min(content, info.Size()), nil
-	}
-	return info.Size(), nil
+// fileSpec describes a file that is created in tmp/ and then renamed.
+type fileSpec struct {
+	folder, name string
+	mode         fs.FileMode
+	sourceBytes  int64 // how many bytes of the source are copied; zero: all
+	size         int64 // bytes; zero: as the source
 }
 
 // copyFrom creates a file with the content of another: completely written and synced in tmp/, then
 // renamed. A failure leaves nothing, a crash may leave a file in tmp/.
-func (p *Pool) copyFrom(ctx context.Context, from *os.File, m fileSpec, progress executor.Progress) error {
+func (p *poolDir) copyFrom(ctx context.Context, from *os.File, m fileSpec, progress executor.Progress) error {
 	root, err := p.open()
 	if err != nil {
 		return err
@@ -149,71 +136,18 @@ func cloneOrCopy(ctx context.Context, from, to *os.File, content int64, progress
 	return to.Truncate(toCopy)
 }
 
+// bytesToCopy is how many bytes of a file are copied: content, or its whole size.
+func bytesToCopy(from *os.File, content int64) (int64, error) {
+	info, err := from.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if content > 0 {
+		return min(content, info.Size()), nil
+	}
+	return info.Size(), nil
+}
+
 func cannotClone(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENOSYS)
-}
-
-// Expand extends the file, and its loop device if it has one.
-func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
-	current, err := p.Observe(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case !current.Exists:
-		return fsm.Reject(fsm.Precondition, "there is no image of %s", id)
-	}
-	if current.Size < size {
-		if err := p.extendImage(id, size); err != nil {
-			return fmt.Errorf("grow the image of %s: %w", id, err)
-		}
-	}
-	if !current.Active() {
-		return nil
-	}
-	if err := setCapacity(current.Path, max(size, current.Size)); err != nil {
-		return fmt.Errorf("grow the device of %s: %w", id, err)
-	}
-	return nil
-}
-
-func (p *Pool) extendImage(id fsm.VolumeID, size int64) error {
-	root, err := p.open()
-	if err != nil {
-		return err
-	}
-	defer closeRoot(root)
-	f, err := root.OpenFile(image(volumesDir, id), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
-}
-
-// setCapacity makes the loop device as large as its file and checks the result.
-func setCapacity(path string, want int64) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	current, err := deviceSize(f)
-	if err != nil || current >= want {
-		return err
-	}
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
-		return err
-	}
-	if current, err = deviceSize(f); err == nil && current < want {
-		err = fmt.Errorf("%s has %d bytes, not %d", path, current, want)
-	}
-	return err
-}
-
-// deviceSize returns a block device's size in bytes.
-func deviceSize(f *os.File) (int64, error) {
-	var size uint64
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&size))); errno != 0 { // #nosec G103
-		return 0, fmt.Errorf("measure %s: %w", f.Name(), errno)
-	}
-	return int64(size), nil
 }

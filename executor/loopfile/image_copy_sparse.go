@@ -7,13 +7,10 @@ import (
 	"io"
 	"math"
 	"os"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor"
-	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // copyChunk is how many bytes are copied between two checks of the context.
@@ -122,116 +119,4 @@ func copyInUserspace(from, to *os.File, e executor.Extent) error {
 		return fmt.Errorf("copy %s: %w", from.Name(), err)
 	}
 	return nil
-}
-
-// How measurements are made, and for how long they are used.
-const (
-	rateBytes = 32 << 20
-	rateAge   = 10 * time.Minute
-	rateName  = tmpDir + "/rate"
-)
-
-// abilities are the measured properties of the pool.
-type abilities struct {
-	mu            sync.Mutex
-	sharingTested bool
-	shares        bool
-	copyRate      int64 // bytes a second
-	measuredAt    time.Time
-}
-
-// SharesBlocks tries to share one block, and caches the result. An absent pool does not share, for
-// now.
-func (p *Pool) SharesBlocks() bool {
-	p.abilities.mu.Lock()
-	defer p.abilities.mu.Unlock()
-	if !p.abilities.sharingTested {
-		shares, err := p.testReflink()
-		p.abilities.sharingTested, p.abilities.shares = err == nil, shares
-	}
-	return p.abilities.shares
-}
-
-func (p *Pool) testReflink() (bool, error) {
-	var cloned error
-	err := p.withUnnamedFiles(make([]byte, fsm.VolumeSizeUnit), func(from, to *os.File) error {
-		cloned = unix.IoctlFileClone(int(to.Fd()), int(from.Fd()))
-		if cannotClone(cloned) {
-			return nil
-		}
-		return cloned
-	})
-	return cloned == nil, err
-}
-
-// CopyRate measures a synced copy within the pool, in bytes a second, and caches the result.
-func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
-	p.abilities.mu.Lock()
-	defer p.abilities.mu.Unlock()
-	if p.abilities.copyRate > 0 && time.Since(p.abilities.measuredAt) < rateAge {
-		return p.abilities.copyRate, nil
-	}
-	err := p.withUnnamedFiles(incompressible(rateBytes), func(from, to *os.File) error {
-		start := time.Now()
-		err := inChunks(ctx, executor.Extent{Length: rateBytes}, func(e executor.Extent) error { return copyInUserspace(from, to, e) })
-		if err = errors.Join(err, to.Sync()); err != nil {
-			return err
-		}
-		p.abilities.copyRate, p.abilities.measuredAt = int64(rateBytes/max(time.Since(start).Seconds(), 1e-6)), time.Now()
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("measure how fast pool %s copies: %w", p.dir, err)
-	}
-	return p.abilities.copyRate, nil
-}
-
-// incompressible returns data that no filesystem stores as a hole or compresses.
-func incompressible(size int) []byte {
-	b := make([]byte, size)
-	state := uint64(0x9E3779B97F4A7C15)
-	for i := range b {
-		state ^= state << 13
-		state ^= state >> 7
-		state ^= state << 17
-		b[i] = byte(state)
-	}
-	return b
-}
-
-// withUnnamedFiles calls do with two temporary files without a name, the first of them filled and
-// synced.
-func (p *Pool) withUnnamedFiles(content []byte, do func(from, to *os.File) error) error {
-	root, err := p.open()
-	if err != nil {
-		return err
-	}
-	defer closeRoot(root)
-	from, err := openUnnamed(root, rateName+".from")
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	to, err := openUnnamed(root, rateName+".to")
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	if _, err := from.Write(content); err != nil {
-		return err
-	}
-	if err := from.Sync(); err != nil {
-		return err
-	}
-	// A real copy reads data that was not just written: drop it from the page cache.
-	_ = unix.Fadvise(int(from.Fd()), 0, 0, unix.FADV_DONTNEED)
-	return do(from, to)
-}
-
-func openUnnamed(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return f, root.Remove(name)
 }

@@ -106,11 +106,3 @@ func readID(root *os.Root) (fsm.PoolID, error) {
 	}
 	return fsm.PoolID(id), nil
 }
-
-func syncDir(root *os.Root, name string) error {
-	d, err := root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -116,32 +116,3 @@ func (r fiemapExtent) clip(from, size int64) (extent, bool) {
 	e.Length = min(e.Length, size-e.Offset)
 	return e, e.Length > 0 && r.Flags&extentUnwritten == 0
 }
-
-// extentMerger merges adjacent ranges before it passes them on, and leaves out what lies before an
-// offset.
-type extentMerger struct {
-	yield   func(executor.Extent) bool
-	from    int64
-	pending executor.Extent
-	ended   bool
-}
-
-func (m *extentMerger) add(e executor.Extent) bool {
-	if skipped := m.from - e.Offset; skipped > 0 {
-		e.Offset, e.Length = m.from, e.Length-skipped
-	}
-	if m.pending.Length > 0 && m.pending.Offset+m.pending.Length == e.Offset {
-		m.pending.Length += e.Length
-		return !m.ended
-	}
-	m.flush()
-	m.pending = e
-	return !m.ended
-}
-
-func (m *extentMerger) flush() {
-	if m.pending.Length > 0 && !m.ended {
-		m.ended = !m.yield(m.pending)
-	}
-	m.pending = executor.Extent{}
-}

@@ -42,7 +42,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	return items, nil
 }
 
-func (p *Pool) files(root *os.Root, folder, kind string) ([]executor.InventoryItem, error) {
+func (p *poolDir) files(root *os.Root, folder, kind string) ([]executor.InventoryItem, error) {
 	entries, err := fs.ReadDir(root.FS(), folder)
 	if err != nil {
 		return nil, fmt.Errorf("list %s of pool %s: %w", folder, p.dir, err)
