@@ -38,19 +38,19 @@ func NewID() fsm.VolumeID { return fsm.VolumeID("hf-" + uuid.NewString()) }
 // own.
 func RunBackendSuite(t *testing.T, start func(t *testing.T) Harness) {
 	for name, test := range map[string]func(*testing.T, Harness){
-		"an image is made once, asked twice":                       testCreate,
-		"an image of another size is not taken for this volume's":  testOtherSize,
-		"a restarted process finds what its predecessor made":      testReopen,
-		"attached is attached once, and adopted after a restart":   testActivate,
-		"read-only is as asked, also when it changes":              testReadOnly,
-		"an image that is attached is not removed":                 testRemoveActive,
-		"removing what is not there is done":                       testRemoveNothing,
-		"what a crash in create left is replaced, and removed":     testInterrupted,
-		"there is no device without an image":                      testActivateNothing,
-		"the inventory is what is there":                           testInventory,
-		"TestS12 an absent pool makes nothing and removes nothing": testAbsent,
-		"an absent pool's devices can be taken down":               testAbsentDeactivate,
-		"an id that is none reaches no path":                       testBadID,
+		"creating an image twice creates it once":                      testCreate,
+		"an image of another size is not adopted":                      testOtherSize,
+		"a restarted process finds the images":                         testReopen,
+		"an image has one device, also after a restart":                testActivate,
+		"a device becomes read-only and writable as asked":             testReadOnly,
+		"an active image is not removed":                               testRemoveActive,
+		"removing a missing image succeeds":                            testRemoveNothing,
+		"an image that a crash left unfinished is replaced or removed": testInterrupted,
+		"there is no device without an image":                          testActivateNothing,
+		"the inventory lists images and devices":                       testInventory,
+		"TestS12 in an absent pool nothing is created or removed":      testAbsent,
+		"devices of an absent pool can be deactivated":                 testAbsentDeactivate,
+		"an invalid id never becomes a path":                           testBadID,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, start(t)) })
 	}
@@ -158,7 +158,7 @@ func testInterrupted(t *testing.T, h Harness) {
 	h.InterruptCreate(t, never)
 	d := observe(t, h.Backend, id)
 	require.True(t, d.Unfinished)
-	require.False(t, d.Exists, "unfinished is never taken for a volume")
+	require.False(t, d.Exists, "an unfinished image does not exist")
 	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	require.False(t, observe(t, h.Backend, id).Unfinished)
 	require.NoError(t, h.Backend.Remove(t.Context(), never))

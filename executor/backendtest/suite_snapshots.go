@@ -35,30 +35,30 @@ type SnapshotHarness struct {
 // NewSnapshotID returns a new, random snapshot id.
 func NewSnapshotID() fsm.SnapshotID { return fsm.SnapshotID("hs-" + uuid.NewString()) }
 
-// RunSnapshotSuite runs the tests of snapshots, sources, growth and maps on the backends that
+// RunSnapshotSuite runs the tests of snapshots, sources, expansion and maps on the backends that
 // start returns.
 func RunSnapshotSuite(t *testing.T, start func(t *testing.T) SnapshotHarness) {
 	for name, test := range map[string]func(*testing.T, SnapshotHarness){
-		"a snapshot is what the volume was, and stays it":               testTakeSnapshot,
-		"a cut asked twice is one cut, also after a restart":            testTakeSnapshotTwice,
-		"a snapshot outlives its source":                                testSnapshotOutlivesSource,
-		"TestS19 what a crash in a cut left is no snapshot":             testTakeSnapshotInterrupted,
-		"TestS19 a cut that is given up leaves no snapshot":             testTakeSnapshotCancelled,
-		"removing a snapshot twice is done, and nothing there is done":  testRemoveSnapshot,
-		"there is no cut without a source":                              testTakeSnapshotOfNothing,
-		"the inventory lists snapshots":                                 testSnapshotInventory,
-		"a volume from a snapshot has its bytes, and is its own":        testFromSnapshot,
-		"a volume from a volume has its bytes, larger too":              testFromVolume,
-		"a source that is not there, or is larger, makes no volume":     testFromNothing,
-		"what is behind a source's content is never in a volume of it":  testFromContent,
-		"growing grows the image and the device, and never shrinks":     testExpand,
-		"the map names all data, in order, from any offset":             testMap,
-		"a target is rebuilt from its base and the delta byte for byte": testDelta,
-		"a delta is resumed at every offset":                            testDeltaResumed,
-		"a snapshot does not differ from itself":                        testDeltaSelf,
-		"the rate of a copy is measured":                                testCopyRate,
-		"TestS12 an absent pool cuts and clones nothing":                testAbsentSnapshots,
-		"an id that is no snapshot's reaches no path":                   testBadSnapshotID,
+		"a snapshot keeps what the volume was":                            testTakeSnapshot,
+		"taking a snapshot twice takes it once, also after a restart":     testTakeSnapshotTwice,
+		"a snapshot outlives its source":                                  testSnapshotOutlivesSource,
+		"TestS19 a snapshot that a crash left unfinished does not exist":  testTakeSnapshotInterrupted,
+		"TestS19 a cancelled snapshot leaves none":                        testTakeSnapshotCancelled,
+		"removing a snapshot twice succeeds":                              testRemoveSnapshot,
+		"there is no snapshot without a source":                           testTakeSnapshotOfNothing,
+		"the inventory lists snapshots":                                   testSnapshotInventory,
+		"a volume from a snapshot has its bytes and is independent of it": testFromSnapshot,
+		"a clone has the bytes of its source, also when it is larger":     testFromVolume,
+		"no volume is created from a missing or larger source":            testFromNothing,
+		"what is behind a source's content is not copied":                 testFromContent,
+		"expanding extends image and device, and never shrinks them":      testExpand,
+		"the map names all data, in order, from any offset":               testMap,
+		"a target is rebuilt from its base and the delta byte for byte":   testDelta,
+		"a delta is resumed at every offset":                              testDeltaResumed,
+		"a snapshot does not differ from itself":                          testDeltaSelf,
+		"the rate of a copy is measured":                                  testCopyRate,
+		"TestS12 in an absent pool nothing is snapshotted or cloned":      testAbsentSnapshots,
+		"an invalid snapshot id never becomes a path":                     testBadSnapshotID,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, start(t)) })
 	}
@@ -120,11 +120,11 @@ func testTakeSnapshot(t *testing.T, h SnapshotHarness) {
 		last = done
 	}))
 	if !h.Snapshots.SharesBlocks() {
-		require.Positive(t, last, "a copy tells how far it is")
+		require.Positive(t, last, "a copy reports its progress")
 	}
 	require.Equal(t, executor.Device{Exists: true, Size: VolumeBytes, ReadOnly: true}, observeSnapshot(t, h.Snapshots, id))
 	h.Write(t, source, 4096, pattern(9, 1<<20))
-	requireSame(t, want, h.ReadSnapshot(t, id), "the source was written to after the cut")
+	requireSame(t, want, h.ReadSnapshot(t, id), "the source was written to after the snapshot")
 	require.NotEqual(t, want[:8192], h.Read(t, source)[:8192])
 }
 
@@ -135,7 +135,7 @@ func testTakeSnapshotTwice(t *testing.T, h SnapshotHarness) {
 	h.Write(t, source, 0, pattern(7, 1<<20))
 	for _, b := range []executor.SnapshotBackend{h.Snapshots, h.ReopenSnapshots()} {
 		require.NoError(t, b.TakeSnapshot(t.Context(), source, id, nil))
-		requireSame(t, want, h.ReadSnapshot(t, id), "the first cut is adopted")
+		requireSame(t, want, h.ReadSnapshot(t, id), "the first snapshot is adopted")
 	}
 }
 
@@ -146,7 +146,7 @@ func testSnapshotOutlivesSource(t *testing.T, h SnapshotHarness) {
 	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
 	require.NoError(t, h.Backend.Remove(t.Context(), source))
 	requireSame(t, want, h.ReadSnapshot(t, id), "the source is gone")
-	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil), "asked again, it is there")
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil), "it is adopted although its source is gone")
 }
 
 func testTakeSnapshotInterrupted(t *testing.T, h SnapshotHarness) {
@@ -173,7 +173,7 @@ func testTakeSnapshotCancelled(t *testing.T, h SnapshotHarness) {
 	ctx, cancel = context.WithCancel(t.Context())
 	err := h.Snapshots.TakeSnapshot(ctx, source, id, func(int64, int64) { cancel() })
 	cancel()
-	require.Equal(t, err == nil, observeSnapshot(t, h.Snapshots, id).Exists, "whole or not at all")
+	require.Equal(t, err == nil, observeSnapshot(t, h.Snapshots, id).Exists, "completely or not at all")
 	clone := NewID()
 	require.ErrorIs(t, h.Snapshots.CreateFrom(ctx, clone, VolumeBytes, fsm.Source{Volume: source}, 0, nil), context.Canceled)
 	require.False(t, observe(t, h.Backend, clone).Exists)

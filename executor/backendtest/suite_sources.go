@@ -24,8 +24,8 @@ func testFromSnapshot(t *testing.T, h SnapshotHarness) {
 	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	h.Write(t, id, 0, pattern(5, 1<<20))
-	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, VolumeBytes, fsm.Source{Snapshot: snapshot}, 0, nil), "asked after it was written to")
-	require.Equal(t, pattern(5, 1<<20), h.Read(t, id)[:1<<20], "what is there is adopted, not made again")
+	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, VolumeBytes, fsm.Source{Snapshot: snapshot}, 0, nil), "created again after it was written to")
+	require.Equal(t, pattern(5, 1<<20), h.Read(t, id)[:1<<20], "the existing image is adopted")
 	require.NoError(t, h.Backend.Deactivate(t.Context(), id))
 	requireSame(t, want, h.ReadSnapshot(t, snapshot), "the snapshot is not written to through the volume")
 }
@@ -61,11 +61,11 @@ func testFromContent(t *testing.T, h SnapshotHarness) {
 				want := append(bytes.Clone(all[:content]), make([]byte, 3*VolumeBytes-content)...)
 				requireSame(t, want[:size], h.Read(t, id), "the content, and zero behind it")
 				require.NoError(t, h.Snapshots.Expand(t.Context(), id, 3*VolumeBytes))
-				requireSame(t, want, h.Read(t, id), "also when it has grown")
+				requireSame(t, want, h.Read(t, id), "also once it is expanded")
 				require.NoError(t, h.Backend.Remove(t.Context(), id))
 			}
 			refused := NewID()
-			require.Equal(t, fsm.OutOfRange, reason(h.Snapshots.CreateFrom(t.Context(), refused, content-4096, from, content, nil)), "no content is cut off")
+			require.Equal(t, fsm.OutOfRange, reason(h.Snapshots.CreateFrom(t.Context(), refused, content-4096, from, content, nil)), "content is never truncated")
 			require.Equal(t, executor.Device{}, observe(t, h.Backend, refused))
 		}
 		id := NewID()
@@ -73,7 +73,7 @@ func testFromContent(t *testing.T, h SnapshotHarness) {
 		requireSame(t, all, h.Read(t, id), "no more is taken than there is")
 		require.NoError(t, h.Backend.Remove(t.Context(), id))
 	}
-	requireSame(t, all, h.Read(t, source), "the source keeps it")
+	requireSame(t, all, h.Read(t, source), "the source is not changed")
 }
 
 func testFromNothing(t *testing.T, h SnapshotHarness) {
@@ -99,7 +99,7 @@ func testExpand(t *testing.T, h SnapshotHarness) {
 	h.Write(t, source, 2*VolumeBytes-4096, pattern(4, 4096))
 	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
 	require.NoError(t, h.Snapshots.Expand(t.Context(), source, 3*VolumeBytes))
-	require.NoError(t, h.Snapshots.Expand(t.Context(), source, VolumeBytes), "asked for less, it stays")
+	require.NoError(t, h.Snapshots.Expand(t.Context(), source, VolumeBytes), "a smaller size changes nothing")
 	require.EqualValues(t, 3*VolumeBytes, observe(t, h.Backend, source).Size)
 	require.Equal(t, pattern(4, 4096), h.Read(t, source)[2*VolumeBytes-4096:2*VolumeBytes])
 	requireSame(t, want, h.ReadSnapshot(t, snapshot), "the snapshot does not grow")
@@ -207,7 +207,7 @@ func testDeltaResumed(t *testing.T, h SnapshotHarness) {
 	}
 	stopped := 0
 	require.NoError(t, h.Snapshots.Delta(t.Context(), base, target, 0, func(executor.Extent) bool { stopped++; return false }))
-	require.Equal(t, 1, stopped, "a reader that has enough is not asked again")
+	require.Equal(t, 1, stopped, "nothing more is yielded to a reader that stops")
 }
 
 func testDeltaSelf(t *testing.T, h SnapshotHarness) {
