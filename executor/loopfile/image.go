@@ -3,6 +3,7 @@ package loopfile
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -37,36 +38,40 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 // Create creates the image: completely in tmp/, synced, then renamed; the directory is synced
 // before Create returns. The image is a hole, so it reads as zero.
 func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	root, err := p.open()
-	if err != nil {
-		return err
-	}
-	defer closeRoot(root)
-	var d executor.Device
-	if _, err := fillImage(root, id, &d); err != nil {
-		return err
-	}
-	switch {
-	case d.Exists && d.Size == size:
-		return syncDir(root, volumesDir) // an earlier attempt may have crashed before the sync
-	case d.Exists:
-		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, d.Size, size)
-	}
-	if err := makeFile(root, image(tmpDir, id), size); err != nil {
-		return fmt.Errorf("make the image of %s: %w", id, err)
-	}
-	if err := moveIntoPlace(root, volumesDir, string(id)+".img"); err != nil {
-		return fmt.Errorf("move the image of %s into %s: %w", id, volumesDir, err)
-	}
-	return nil
+	return p.withImage(id, func(root *os.Root, _ *inode, d executor.Device) error {
+		switch {
+		case d.Exists && d.Size == size:
+			return syncDir(root, volumesDir) // an earlier attempt may have crashed before the sync
+		case d.Exists:
+			return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, d.Size, size)
+		}
+		if err := makeFile(root, image(tmpDir, id), size); err != nil {
+			return fmt.Errorf("make the image of %s: %w", id, err)
+		}
+		if err := moveIntoPlace(root, volumesDir, string(id)+".img"); err != nil {
+			return fmt.Errorf("move the image of %s into %s: %w", id, volumesDir, err)
+		}
+		return nil
+	})
 }
 
 // Remove unlinks the image and what an interrupted Create left. An image with a loop device is
 // kept: the device would survive without a name.
 func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
+	return p.withImage(id, func(root *os.Root, file *inode, _ executor.Device) error {
+		found, err := p.loops.table.scan(id, file, p.dir)
+		if err != nil {
+			return fmt.Errorf("look for the loop device of %s: %w", id, err)
+		}
+		if len(found) > 0 {
+			return fsm.Reject(fsm.InUse, "the image of %s is attached to %s", id, found[0].path())
+		}
+		return unlink(root, volumesDir, string(id), "image")
+	})
+}
+
+// withImage calls do with the state of a volume's image and its inode, nil without one.
+func (p *Pool) withImage(id fsm.VolumeID, do func(root *os.Root, file *inode, d executor.Device) error) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -80,14 +85,7 @@ func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 	if err != nil {
 		return err
 	}
-	found, err := p.loops.table.scan(id, file, p.dir)
-	if err != nil {
-		return fmt.Errorf("look for the loop device of %s: %w", id, err)
-	}
-	if len(found) > 0 {
-		return fsm.Reject(fsm.InUse, "the image of %s is attached to %s", id, found[0].path())
-	}
-	return unlink(root, volumesDir, string(id), "image")
+	return do(root, file, d)
 }
 
 // Expand extends the file, and its loop device if it has one.
