@@ -50,10 +50,10 @@ func OpenFilesystem(ctx context.Context, dir string, runner Runner, make bool) (
 		return nil, fmt.Errorf("open pool folder %s: %w", dir, err)
 	}
 	f := &Filesystem{dir: real}
-	var failed *FilesystemError
+	var filesystemErr *FilesystemError
 	switch err = f.open(ctx, runner, make); {
-	case errors.As(err, &failed):
-		return nil, errors.Join(failed, f.Close())
+	case errors.As(err, &filesystemErr):
+		return nil, errors.Join(filesystemErr, f.Close())
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("give pool %s a filesystem of its own: %w", dir, err), f.Close())
 	case f.image == nil:

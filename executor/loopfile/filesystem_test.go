@@ -154,8 +154,8 @@ func TestAPoolWithoutItsOwnFilesystemIsAPoolAllTheSame(t *testing.T) {
 				if f == nil && err == nil {
 					t.Skip("the tests' folder shares blocks")
 				}
-				var failed *FilesystemError
-				require.ErrorAs(t, err, &failed)
+				var filesystemErr *FilesystemError
+				require.ErrorAs(t, err, &filesystemErr)
 				require.Nil(t, f)
 				left, err := os.ReadDir(dir)
 				require.NoError(t, err)
