@@ -25,8 +25,8 @@
 //
 // Pool is the backend, made of parts, each in the files of its name:
 //
-//	pool_*      thinPool, which all parts share: its identity, LVM's state of it, its usage and
-//	            limits; changeLock, which is held while something changes
+//	pool_*      thinPool, which all parts share: its identity, what LVM reports of it, its usage
+//	            and limits; changeLock, which is held while something changes
 //	metadata_*  metadataSnap: the pool's metadata while it is in use, and the orphans in it
 //	volume_*    thinVolumes: what LVM creates and removes, for volumes and snapshots alike
 //	layer       layers: the linear devices on top

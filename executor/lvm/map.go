@@ -40,7 +40,7 @@ func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int6
 	return nil
 }
 
-// snapshotMaps finds which blocks snapshots have, and have in common.
+// snapshotMaps finds which blocks a snapshot has allocated, and where two snapshots differ.
 type snapshotMaps struct {
 	*thinPool
 	metadata *metadataSnap

@@ -57,6 +57,8 @@ func (t *thinVolumes) markReady(ctx context.Context, name string) error {
 	return nil
 }
 
+// extendVolume makes a volume larger and records its new size, which may be what an interrupted
+// attempt left out.
 func (t *thinVolumes) extendVolume(ctx context.Context, lv *logicalVolume, current, size int64) error {
 	if lv.size < size {
 		if err := t.extend(ctx, lv.name, size); err != nil {
