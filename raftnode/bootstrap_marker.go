@@ -44,7 +44,7 @@ func (b *bootstrapper) writeBootstrapMarker() error {
 		err = replaceDurably(b.cfg.BootstrapMarker, append(text, '\n'))
 	}
 	if err != nil && b.cfg.defaultMarker {
-		b.log.Warn("nothing outside of the data folder remembers that a cluster was founded here: name the other controllers with --join, or another file with --bootstrap-marker", "error", err)
+		b.log.Warn("cannot write the bootstrap marker, so that only the data folder knows that a cluster was founded here: name the other controllers with --join, or another file with --bootstrap-marker", "error", err)
 		return nil
 	}
 	if err != nil {

@@ -74,7 +74,7 @@ func (c *checkpoints) proposeCheckpoint(ctx context.Context, index uint64, hash 
 		Checkpoint: &fsmpb.Checkpoint{Index: index, Hash: hash[:]},
 	}}))
 	if err != nil && ctx.Err() == nil {
-		c.log.Warn("propose a checkpoint", "index", index, "error", err)
+		c.log.Warn("cannot propose a checkpoint", "index", index, "error", err)
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *checkpoints) quarantine(index uint64, ownHash, majorityHash []byte) {
 	reason := fmt.Sprintf("the state at index %d has hash %x, and the majority's is %x", index, ownHash, majorityHash)
 	c.log.Error("this member diverged", "why", reason)
 	if err := c.storage.quarantine(reason); err != nil {
-		c.log.Error("mark the data folder as quarantined", "error", err)
+		c.log.Error("cannot mark the data folder as quarantined", "error", err)
 	}
 	c.tracker.resign("its state diverged")
 	c.fatal(ExitRestart, "quarantined: "+reason)

@@ -45,7 +45,7 @@ func newDiskGuard(cfg *Config, log *slog.Logger, onFull func()) *diskGuard {
 func (d *diskGuard) check() {
 	free, total, err := d.statfs(d.dir)
 	if err != nil {
-		d.log.Warn("read the disk's free space", "folder", d.dir, "error", err)
+		d.log.Warn("cannot read the disk's free space", "folder", d.dir, "error", err)
 		return
 	}
 	d.free.Store(free)
@@ -80,7 +80,7 @@ func (d *diskGuard) evaluate(free, minFree int64) {
 func (d *diskGuard) resume(reserved bool) {
 	if !reserved {
 		if err := d.createReserve(); err != nil {
-			d.log.Warn("create the disk reserve", "error", err)
+			d.log.Warn("cannot create the disk reserve", "error", err)
 			return
 		}
 	}
@@ -96,9 +96,9 @@ func (d *diskGuard) refuseCommands(free, minFree int64, reserved bool) {
 		d.onFull()
 	}
 	if free < minFree/4 && reserved && d.reserve > 0 {
-		d.log.Error("deleting the disk reserve", "folder", d.dir, "free_bytes", free)
+		d.log.Error("the disk is full: deleting the disk reserve", "folder", d.dir, "free_bytes", free)
 		if err := os.Remove(d.reservePath()); err != nil {
-			d.log.Error("delete the disk reserve", "error", err)
+			d.log.Error("cannot delete the disk reserve", "error", err)
 		}
 		return
 	}

@@ -87,7 +87,7 @@ func (m *machine) loadDump(r io.ReadCloser) error {
 		}
 	}
 	if m.restoreLoop.detect(at, time.Now()) {
-		return fmt.Errorf("the Raft snapshot at index %d is installed over and over: the log must be sanitised by a restart (S131)", at)
+		return fmt.Errorf("the Raft snapshot at index %d is installed again and again: restart this member, which repairs its log", at)
 	}
 	if err := m.replaceState(state); err != nil {
 		return err

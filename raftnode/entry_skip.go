@@ -70,12 +70,12 @@ func (s skipSet) lookup(l *raft.Log) (hash []byte, skip bool) {
 		return nil, false
 	}
 	if name := entryNameOf(l); name != k.EntryName {
-		panic(fmt.Sprintf("log index %d: the skip that is recorded is of term %d and hash %s, the entry of term %d and hash %s",
+		panic(fmt.Sprintf("log index %d: the recorded skip is of term %d and hash %s, the entry has term %d and hash %s",
 			l.Index, k.Term, k.Hash, name.Term, name.Hash))
 	}
 	hash, err := hex.DecodeString(k.Hash)
 	if err != nil {
-		panic(fmt.Sprintf("log index %d: the hash of the skip that is recorded: %v", l.Index, err))
+		panic(fmt.Sprintf("log index %d: the hash of the recorded skip: %v", l.Index, err))
 	}
 	return hash, true
 }
@@ -105,9 +105,9 @@ func (s skipSet) decodeCommand(l *raft.Log) *fsmpb.Command {
 func (m *Member) recordEntryFault(l *raft.Log, cause any) {
 	name := entryNameOf(l)
 	if err := m.storage.recordFault(store.Fault{EntryName: name, What: fmt.Sprint(cause), At: m.cfg.now()}); err != nil {
-		m.log.Error("record the entry that the state cannot take", "index", l.Index, "error", err)
+		m.log.Error("cannot record the entry that the state cannot apply", "index", l.Index, "error", err)
 	}
-	m.log.Error("the state cannot take a committed entry, and will not after a restart: start a build that can on every member, "+
-		"or have every member pass it over with `holdfast log skip`, one that joins others that did, too; `holdfast log inspect` shows it",
+	m.log.Error("a committed entry faults in the state, and will after each restart: start a build that can apply it on every member, "+
+		"or skip it on every member with `holdfast log skip`, also on one that joins them later; `holdfast log inspect` shows it",
 		"index", name.Index, "term", name.Term, "hash", name.Hash, "data_dir", m.cfg.Dir, "at", m.cfg.now().Format(time.RFC3339))
 }

@@ -72,7 +72,7 @@ func (d *hashDispute) activeIndex() uint64 {
 
 func (d *hashDispute) err() error {
 	if index := d.activeIndex(); index != 0 {
-		return fmt.Errorf("%w: no majority has one at index %d; an operator must choose", ErrDiverged, index)
+		return fmt.Errorf("%w: no majority has the same hash at index %d; an operator must choose whose is right", ErrDiverged, index)
 	}
 	return nil
 }

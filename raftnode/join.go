@@ -44,7 +44,7 @@ func (j *joiner) checkAdmitted() error {
 	if reason := j.joinError.Load(); reason != nil {
 		return fmt.Errorf("this member (%s) is not in the cluster yet: %s", j.id, *reason)
 	}
-	return fmt.Errorf("this member (%s) has not yet received a committed configuration that has it", j.id)
+	return fmt.Errorf("this member (%s) has not yet received a committed configuration that includes it", j.id)
 }
 
 // setJoinError records why this member is not in the cluster yet, and logs it when it changed.

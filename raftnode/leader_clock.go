@@ -29,10 +29,10 @@ func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 	}
 	skewed := skew.Abs() > maxClockSkew
 	if l.clock.skewed.Swap(skewed) != skewed && skewed {
-		l.log.Error("this leader's clock is off the members' median", "by", skew.String())
+		l.log.Error("this leader's clock differs too much from the members' median", "by", skew.String())
 	}
 	if skewed {
-		l.tracker.resign("its clock is off")
+		l.tracker.resign("its clock is wrong")
 	}
 }
 

@@ -90,7 +90,7 @@ func (l *leader) proposeClusterBootstrap(ctx context.Context) {
 			ClusterId: uuid.NewString(), IncarnationId: incarnation, FeatureLevel: l.cfg.bootstrapLevel,
 		}}}))
 		if err != nil {
-			l.log.Warn("propose the first command of the cluster", "error", err)
+			l.log.Warn("cannot propose the first command of the cluster", "error", err)
 			sleep(ctx, 100*time.Millisecond)
 		}
 	}

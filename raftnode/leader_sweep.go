@@ -46,7 +46,7 @@ func (l *leader) sweepBatch(ctx context.Context, index uint64) {
 		return
 	}
 	if ctx.Err() == nil {
-		l.log.Warn("propose the next batch of a sweep", "index", index, "error", err)
+		l.log.Warn("cannot propose the next batch of a sweep", "index", index, "error", err)
 	}
 	sleep(ctx, sweepRetry)
 }

@@ -58,7 +58,7 @@ func (mb *membership) promoteToVoter(ctx context.Context, s raft.Server) {
 	}
 	mb.log.Info("promoting a member to voter", "id", string(s.ID))
 	if err := await(ctx, mb.raft.AddVoter(s.ID, s.Address, 0, membershipChangeTimeout).Error); err != nil && ctx.Err() == nil {
-		mb.log.Warn("promote a member to voter", "id", string(s.ID), "error", err)
+		mb.log.Warn("cannot promote a member to voter", "id", string(s.ID), "error", err)
 	}
 }
 

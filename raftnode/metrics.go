@@ -103,7 +103,7 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("term", "The current term.", nil, func() float64 { return float64(m.raft.CurrentTerm()) }),
 		gauge("applied_index", "The last index applied.", nil, func() float64 { return float64(m.reader.appliedIndex()) }),
 		gauge("commit_index", "The last index known to be committed.", nil, func() float64 { return float64(m.raft.CommitIndex()) }),
-		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, func() float64 { return lastContact(m.core) }),
+		gauge("last_contact_seconds", "Seconds since the last contact with the leader; zero on the leader.", nil, func() float64 { return lastContact(m.core) }),
 		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.proposer.proposals.inflight.Load()) }),
 		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.diskGuard.free.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{

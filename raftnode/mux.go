@@ -63,7 +63,7 @@ func (m *mux) serve() {
 		defer m.wg.Done()
 		for m.lifetime.Err() == nil {
 			if err := m.accept(); err != nil && m.lifetime.Err() == nil {
-				m.log.Warn("accept a connection on the Raft listener", "error", err)
+				m.log.Warn("cannot accept a connection on the Raft listener", "error", err)
 				sleep(m.lifetime, 50*time.Millisecond)
 			}
 		}
@@ -104,7 +104,7 @@ func (m *mux) handshake(conn net.Conn) {
 	if err != nil {
 		_ = tlsConn.Close()
 		if m.lifetime.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-			m.log.Warn("refuse a connection on the Raft listener", "from", hostOf(conn.RemoteAddr()), "error", err)
+			m.log.Warn("refused a connection on the Raft listener", "from", hostOf(conn.RemoteAddr()), "error", err)
 		}
 		return
 	}
@@ -131,7 +131,7 @@ func (m *mux) checkProtocol(conn *tls.Conn) error {
 	case protoJoin, protoMember1:
 		return nil
 	default:
-		return errors.New("the connection names no protocol")
+		return errors.New("the connection did not negotiate a protocol")
 	}
 }
 
@@ -242,7 +242,7 @@ func (b *protocolListener) Dial(address raft.ServerAddress, timeout time.Duratio
 	}
 	tlsConn, err := tlsClient(ctx, conn, b.mux.creds, b.mux.core.targetFor(id), protocols...)
 	if err != nil {
-		return nil, fmt.Errorf("greet %s: %w", addr, err)
+		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
 	}
 	return tlsConn, nil
 }
@@ -273,7 +273,7 @@ func tlsInfo(conn *tls.Conn) credentials.TLSInfo {
 
 // ClientHandshake is never used.
 func (handshakenCreds) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are a listener's")
+	return nil, nil, errors.New("these credentials are for listeners only")
 }
 
 // Info implements credentials.TransportCredentials.

@@ -65,7 +65,7 @@ func (o *Offline) entry(index uint64) (*raft.Log, error) {
 	case err != nil:
 		return nil, err
 	case index <= snapshot:
-		return nil, fmt.Errorf("%w: index %d is in the Raft snapshot at index %d: the state took it", ErrSkipRefused, index, snapshot)
+		return nil, fmt.Errorf("%w: index %d is in the Raft snapshot at index %d: it was applied", ErrSkipRefused, index, snapshot)
 	case index < first || index > last || last == 0:
 		return nil, fmt.Errorf("%w: index %d is not in the log, which holds %d to %d", ErrSkipRefused, index, first, last)
 	}
@@ -111,9 +111,9 @@ func (o *Offline) checkCommitted(name store.EntryName) error {
 	case err != nil:
 		return err
 	case f == nil:
-		return fmt.Errorf("%w: this member has not ended at any entry, so nothing says that index %d is committed; start it first", ErrSkipRefused, name.Index)
+		return fmt.Errorf("%w: this member has not stopped at any entry, so nothing proves that index %d is committed; start it first", ErrSkipRefused, name.Index)
 	case f.EntryName != name:
-		return fmt.Errorf("%w: this member ended at index %d with hash %s, not at index %d; start it again if that was long ago", ErrSkipRefused, f.Index, f.Hash, name.Index)
+		return fmt.Errorf("%w: this member stopped at index %d with hash %s, not at index %d; start it again if that was long ago", ErrSkipRefused, f.Index, f.Hash, name.Index)
 	}
 	return nil
 }
@@ -140,11 +140,11 @@ func (o *Offline) checkFaults(entry *raft.Log, recorded []store.Skip) error {
 			return err
 		}
 		if cause := o.applyFault(state, l, skipped); cause != nil {
-			return fmt.Errorf("%w: the state cannot take index %d before it: %v", ErrSkipRefused, i, cause)
+			return fmt.Errorf("%w: index %d before it faults in the state: %v", ErrSkipRefused, i, cause)
 		}
 	}
 	if cause := o.applyFault(state, entry, skipped); cause == nil {
-		return fmt.Errorf("%w: the state of this build takes index %d: start the member with it, and every other one", ErrSkipRefused, entry.Index)
+		return fmt.Errorf("%w: this build can apply index %d: start it on this member and on every other one", ErrSkipRefused, entry.Index)
 	} else if _, newer := cause.(fsm.NewerCommand); newer {
 		return fmt.Errorf("%w: index %d is of a newer build: %v; start that build", ErrSkipRefused, entry.Index, cause)
 	}

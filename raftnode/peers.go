@@ -128,7 +128,7 @@ func (t memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Con
 
 // ServerHandshake is never used.
 func (t memberCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are a client's")
+	return nil, nil, errors.New("these credentials are for clients only")
 }
 
 // Info implements credentials.TransportCredentials.

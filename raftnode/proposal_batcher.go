@@ -101,7 +101,7 @@ func (p *proposal) result() proposalResult {
 	}
 	outcome, ok := p.future.Response().(*fsmpb.Outcome)
 	if !ok {
-		return proposalResult{err: fmt.Errorf("%w: it was applied, and its answer lost in a restore", ErrOutcomeUnknown)}
+		return proposalResult{err: fmt.Errorf("%w: it was applied, and its outcome was lost when a Raft snapshot was restored", ErrOutcomeUnknown)}
 	}
 	return proposalResult{commandResult: commandResult{outcome: outcome, index: p.future.Index()}}
 }

@@ -107,7 +107,7 @@ func (p *proposer) encodeProposal(cmd *fsmpb.Command) ([]byte, error) {
 		return nil, err
 	}
 	if p.clock.skewed.Load() {
-		return nil, fmt.Errorf("%w: the leader's clock is off (S27)", ErrNotLeader)
+		return nil, fmt.Errorf("%w: the leader's clock is wrong, so it hands over leadership", ErrNotLeader)
 	}
 	if p.cfg.Facts != nil {
 		p.cfg.Facts(cmd)

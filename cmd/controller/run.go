@@ -76,7 +76,7 @@ func (c *controller) raisePriority() {
 		return
 	}
 	if err := daemon.SetPriority(c.nice); err != nil {
-		c.log.Info("the controller runs at the priority that it was given", "why", err)
+		c.log.Info("cannot raise the priority of the controller, which keeps the one it has", "why", err)
 	}
 }
 
@@ -179,9 +179,9 @@ func firstNonEmpty(texts ...string) string {
 
 // onClockSkew transfers leadership: this leader's clock must not stamp commands (S27).
 func (c *controller) onClockSkew(ctx context.Context, ahead time.Duration) {
-	c.log.Error("this leader's clock is wrong, so leadership goes to another member", "ahead", ahead)
+	c.log.Error("this leader's clock is wrong: handing leadership to another member", "ahead", ahead)
 	if err := c.member.TransferLeadership(ctx); err != nil {
-		c.log.Warn("transfer leadership", "error", err)
+		c.log.Warn("cannot transfer leadership", "error", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.handler, "handler", "/usr/sbin/holdfast", "`path` of a copy of this program on the host's own root, which the kernel runs as that handler")
 	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
 	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
-	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when a replica that lost cannot be taken down within a minute; else that stays frozen")
+	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when an outdated replica cannot be torn down within a minute; without it, that replica's I/O stays suspended")
 	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
 	o.disabled.Add(flags)
 	o.mountFlags.Add(flags)

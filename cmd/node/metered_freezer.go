@@ -23,7 +23,7 @@ type meteredFreezer struct {
 
 func newMeteredFreezer(f executor.Freezer, registry prometheus.Registerer) (*meteredFreezer, error) {
 	m := &meteredFreezer{Freezer: f, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "holdfast_freeze_seconds", Help: "How long filesystems were frozen for a cut.",
+		Name: "holdfast_freeze_seconds", Help: "How long filesystems were frozen for a snapshot.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 	})}
 	longest := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

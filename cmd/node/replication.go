@@ -103,8 +103,8 @@ func (n *node) serveFencePeer(ctx context.Context) error {
 // reboot is the last resort when a former primary's replica cannot be torn down (S9). Filesystems
 // are not synced: the replica's pending writes must be discarded.
 func reboot(log *slog.Logger) {
-	log.Error("rebooting: a replica that lost could not be taken down")
+	log.Error("rebooting: an outdated replica could not be torn down")
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART); err != nil {
-		log.Error("the kernel does not reboot", "error", err)
+		log.Error("cannot reboot this host", "error", err)
 	}
 }

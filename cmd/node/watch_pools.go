@@ -39,11 +39,11 @@ func (n *node) copyLimitation(ctx context.Context, p pool) string {
 		return ""
 	}
 	text := fmt.Sprintf("the pool copies for snapshots and clones, as its filesystem shares no blocks: a mounted volume is stopped for up to --freeze-max (%s), "+
-		"and a raw volume published for writing cannot be cut; use a pool on xfs with reflink=1 or btrfs, or an LVM thin pool", n.freezeMax)
+		"and no snapshot can be taken of a raw volume published for writing; use a pool on xfs with reflink=1 or btrfs, or an LVM thin pool", n.freezeMax)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if rate, err := backend.CopyRate(ctx); err == nil {
-		text += fmt.Sprintf("; at %d MB/s a mounted volume can be cut while it holds up to %d MiB", rate/1e6, int64(float64(rate)*n.freezeMax.Seconds())>>20)
+		text += fmt.Sprintf("; at %d MB/s a snapshot of a mounted volume can be taken while it holds up to %d MiB", rate/1e6, int64(float64(rate)*n.freezeMax.Seconds())>>20)
 	}
 	return text
 }

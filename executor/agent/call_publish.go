@@ -33,7 +33,7 @@ func (b *targetBinder) publishTarget(ctx context.Context, v *volume, c *call, re
 	case req.StagingPath == "":
 		return fsm.Reject(fsm.Precondition, "volume %s: no staging path was given", v.id)
 	case req.Epoch.Compare(v.record.Epoch) < 0:
-		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, req.Epoch)
+		return fsm.Reject(fsm.StaleEpoch, "volume %s: its publication at epoch %s is over, since it was published to this host again at epoch %s", v.id, req.Epoch, v.record.Epoch)
 	case staged != nil && b.realPath(staged.Path) != b.realPath(req.StagingPath):
 		return fsm.Reject(fsm.Precondition, "volume %s is staged at %s, not at %s", v.id, staged.Path, req.StagingPath)
 	}

@@ -56,7 +56,7 @@ func (s *stager) stage(ctx context.Context, v *volume, c *call, req *executor.St
 func (s *stager) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
 	staged := v.record.Staging
 	if epoch.Compare(v.record.Epoch) < 0 {
-		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, epoch)
+		return fsm.Reject(fsm.StaleEpoch, "volume %s: its publication at epoch %s is over, since it was published to this host again at epoch %s", v.id, epoch, v.record.Epoch)
 	}
 	if staged != nil && staged.Epoch.Compare(epoch) < 0 {
 		if err := s.takeDownOlder(ctx, v, epoch); err != nil {

@@ -48,6 +48,6 @@ func (b *targetBinder) withdrawTarget(ctx context.Context, v *volume, c *call, g
 		err = b.outbox.drain(ctx, v, c, drainTimeout)
 	}
 	if err != nil {
-		b.logger(v).Info("a refused target is not forgotten yet", "path", path, "error", err)
+		b.logger(v).Info("cannot remove the record of a target path whose publish was refused; tried again later", "path", path, "error", err)
 	}
 }

@@ -55,7 +55,7 @@ func (s *stager) unstage(ctx context.Context, v *volume, c *call, path string) e
 		}
 	}
 	if err := s.outbox.drain(ctx, v, c, min(unstageDrainTimeout, max(c.optionalWait, 0))); err != nil {
-		s.logger(v).Info("unstaged; the log will hear of it later", "error", err)
+		s.logger(v).Info("the volume is unstaged, and the log does not have the report yet; it is sent again", "error", err)
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ type driven interface {
 	did(s plan.Step, began time.Time, err error)
 	// wrap adds to an error which step failed on what.
 	wrap(kind plan.StepKind, err error) error
-	// restless is the error when it does not converge.
-	restless() error
+	// notConverged is the error when it does not converge.
+	notConverged() error
 }
 
 // drive does one step after another until there is none: what a step achieved is learned
@@ -50,7 +50,7 @@ func (en *env) drive(ctx context.Context, d driven) error {
 			return d.wrap(s.Kind, err)
 		}
 	}
-	return d.restless()
+	return d.notConverged()
 }
 
 // do does one step between its two fault points, and measures it.

@@ -190,7 +190,7 @@ func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
 			return
 		}
 		if !isUnavailable(err) {
-			p.logger(v).Warn("the question about its peer was rejected", "error", err)
+			p.logger(v).Warn("the log rejected the fence-peer request of the volume", "error", err)
 			p.setVerdict(v, req, verdictRefused, 0)
 			return
 		}
@@ -205,7 +205,7 @@ func (p *fencePeer) setVerdict(v *volume, req *fencePeerRequest, verdict fsmpb.V
 	v.replica.generation = max(v.replica.generation, generation)
 	v.replica.fencePeerRequest = nil
 	close(req.done)
-	p.logger(v).Info("the log was asked about the peer", "verdict", verdict, "generation", generation)
+	p.logger(v).Info("the log decided the fence-peer request of the volume", "verdict", verdict, "generation", generation)
 }
 
 func (t *table) enqueue(v *volume) { t.volumeQueue.add(v.id) }

@@ -17,7 +17,7 @@ func (f *sourceFreezer) thawLeftovers() {
 		return
 	}
 	if err := f.Freezer.Recover(f.ctx); err != nil {
-		f.Logger.Error("what an earlier process froze is not thawed yet", "error", err)
+		f.Logger.Error("cannot thaw the filesystems that an earlier process left frozen; each thaws at its deadline", "error", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func (v *volume) wakeWaiters() {
 // taken. The caller holds table.mu.
 func (v *volume) checkNotSnapshotting() error {
 	if v.snapshotting || v.freezeHold != nil {
-		return fsm.Reject(fsm.Busy, "volume %s is just being cut for a snapshot", v.id)
+		return fsm.Reject(fsm.Busy, "volume %s: a snapshot of it is being taken", v.id)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func (h *healthChecker) warnOfPools(warned map[fsm.PoolID]bool) {
 		f := pool.Facts(h.ctx)
 		high := plan.UsedAbove(f, plan.LogAbovePercent)
 		if high && !warned[f.ID] {
-			h.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
+			h.Logger.Warn("the pool is nearly full", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
 		}
 		warned[f.ID] = high
 	}
@@ -108,7 +108,7 @@ func (h *healthChecker) checkHealth(v *volume) {
 		v.checkingHealth = false
 		h.mu.Unlock()
 		if err != nil {
-			h.logger(v).Warn("the volume's health is not known", "error", err)
+			h.logger(v).Warn("cannot check the volume's health", "error", err)
 			x = nil
 		}
 		answered <- x

@@ -33,7 +33,7 @@ func (k *keptScanner) keptScanLoop() {
 			continue
 		}
 		failures++
-		k.Logger.Warn("the log does not know of all kept copies yet", "error", err)
+		k.Logger.Warn("cannot report all kept copies to the log; tried again later", "error", err)
 		_ = sleep(k.ctx, retryDelay(failures))
 		k.triggerKeptScan()
 	}
@@ -63,7 +63,7 @@ func (k *keptScanner) reportKeptCopies(ctx context.Context) error {
 	for _, ob := range k.keptAmong(found) {
 		_, err := k.reports.reportAndWait(ctx, nil, ob)
 		if errors.Is(err, errSuperseded) {
-			k.Logger.Warn("the log does not take a kept copy in", "snapshot", ob.GetSnapshotId(), "volume", ob.GetVolumeId())
+			k.Logger.Warn("the log rejected the report of a kept copy", "snapshot", ob.GetSnapshotId(), "volume", ob.GetVolumeId())
 		} else if err != nil {
 			return err
 		}

@@ -54,10 +54,10 @@ func (m *metrics) exportGauges(e *Agent) {
 			return float64(total)
 		}))
 	}
-	count("holdfast_executor_outbox_records", "Records of tear-downs that the log has not heard.", func(v *volume) int { return len(v.recordCopy.PendingTeardowns) })
+	count("holdfast_executor_outbox_records", "Records of teardowns that are not yet in the log.", func(v *volume) int { return len(v.recordCopy.PendingTeardowns) })
 	count("holdfast_executor_staged_volumes", "Volumes that are staged on this host.", func(v *volume) int { return boolToInt(v.recordCopy.Staging != nil) })
-	count("holdfast_executor_parked_volumes", "Volumes set aside because a command on their device cannot be killed.", func(v *volume) int { return boolToInt(v.parked != nil) })
-	count("holdfast_executor_held_volumes", "Volumes that are being cut, or held quiet for a group snapshot.", func(v *volume) int { return boolToInt(v.snapshotting || v.freezeHold != nil) })
+	count("holdfast_executor_parked_volumes", "Volumes parked because a command on their device cannot be killed.", func(v *volume) int { return boolToInt(v.parked != nil) })
+	count("holdfast_executor_held_volumes", "Volumes of which a snapshot is being taken, or that are frozen for a group snapshot.", func(v *volume) int { return boolToInt(v.snapshotting || v.freezeHold != nil) })
 	for _, pool := range e.Pools {
 		labels := prometheus.Labels{"pool": string(pool.ID())}
 		gauge := func(name, help string, of func(executor.PoolFacts) float64) {
@@ -69,7 +69,7 @@ func (m *metrics) exportGauges(e *Agent) {
 		gauge("holdfast_pool_present", "1 when the pool is mounted and has its id.", func(f executor.PoolFacts) float64 { return float64(boolToInt(!f.Absent)) })
 		if b, ok := pool.(executor.SnapshotBackend); ok {
 			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "holdfast_pool_shares_blocks", Help: "1 when the pool cuts and clones without copying.", ConstLabels: labels,
+				Name: "holdfast_pool_shares_blocks", Help: "1 when the pool makes snapshots and clones without copying.", ConstLabels: labels,
 			}, func() float64 { return float64(boolToInt(b.SharesBlocks())) }))
 		}
 	}

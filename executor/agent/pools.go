@@ -16,7 +16,7 @@ func (p *poolSet) snapshotBackend(v *volume) (executor.SnapshotBackend, error) {
 		ok = false
 	}
 	if !ok {
-		return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", v.id)
+		return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s can neither copy nor grow volumes", v.id)
 	}
 	return backend, nil
 }
@@ -95,7 +95,7 @@ func (p *poolSet) snapshotPool(w *fsm.DesiredSnapshot) (executor.SnapshotBackend
 	}
 	backend, ok := b.(executor.SnapshotBackend)
 	if !ok {
-		return nil, fsm.Reject(fsm.Precondition, "pool %s cannot cut snapshots", w.Pool)
+		return nil, fsm.Reject(fsm.Precondition, "pool %s cannot take snapshots", w.Pool)
 	}
 	return backend, nil
 }

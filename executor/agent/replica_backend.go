@@ -27,7 +27,7 @@ const maxRoundUp = 64 << 20
 func (r *replicaBackend) observe(ctx context.Context) (*plan.ObservedReplica, error) {
 	backing, err := r.Backend.Observe(ctx, r.volume)
 	if err != nil {
-		return nil, fmt.Errorf("look at the device below volume %s: %w", r.volume, err)
+		return nil, fmt.Errorf("look at the backing device of volume %s: %w", r.volume, err)
 	}
 	status, err := r.replicator.Observe(ctx, r.volume, r.minor, backingPath(backing))
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *replicaBackend) snapshotPool() (executor.SnapshotBackend, error) {
 	if b, ok := r.Backend.(executor.SnapshotBackend); ok {
 		return b, nil
 	}
-	return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", r.volume)
+	return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s can neither copy nor grow volumes", r.volume)
 }
 
 // checkSnapshotPool is nil when the pool can take snapshots.

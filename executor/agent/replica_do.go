@@ -132,4 +132,4 @@ func (rw *replicaWorker) removeConfig(ctx context.Context, v *volume) error {
 	return rw.Replicator.RemoveConfig(ctx, v.id)
 }
 
-var errPoolCannotKeep = errors.New("the pool cannot keep what the replica has before it is given up")
+var errPoolCannotKeep = errors.New("its pool cannot take a snapshot, which must keep the replica's content before that is discarded")

@@ -73,7 +73,7 @@ func (rw *replicaWorker) probeBacking(ctx context.Context, h *plan.ObservedRepli
 		return nil
 	}
 	if _, err := rw.Mounter.Probe(ctx, h.Backing.Path, h.Backing.Size); err != nil {
-		return fmt.Errorf("read the device below again: %w", err)
+		return fmt.Errorf("read the backing device again: %w", err)
 	}
 	return nil
 }

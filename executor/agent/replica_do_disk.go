@@ -27,7 +27,7 @@ func (rw *replicaWorker) recordDiskState(v *volume, h *plan.ObservedReplica) err
 	case !gone || detachedHere || r.GivenAttachment != r.Attachment || r.FailedAttachment == r.Attachment:
 		return nil
 	}
-	rw.logger(v).Error("the kernel gave up the disk of this replica: all of it is to be copied again", "attachment", r.Attachment)
+	rw.logger(v).Error("the kernel detached the disk of this replica after an I/O error: the whole replica is to be copied again", "attachment", r.Attachment)
 	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
 		r.FailedAttachment, r.PeerWasUpToDate = r.Attachment, h.Connection >= plan.ConnConnected && h.PeerDisk == plan.DiskUpToDate
 	})

@@ -35,11 +35,11 @@ func (k *victimKeeper) keepVictim(ctx context.Context, v *volume) error {
 		return errors.Join(err, reportErr)
 	}
 	if _, err := k.reports.reportAndWait(ctx, nil, k.keptObservation(v, id)); err != nil {
-		return fmt.Errorf("say that snapshot %s keeps what volume %s lost: %w", id, v.id, err)
+		return fmt.Errorf("report that snapshot %s keeps the content of the outdated replica of volume %s: %w", id, v.id, err)
 	}
 	k.hitFaultPoint("keep-loser.reported")
 	v.replica.keepBackoff = retryBackoff{}
-	k.logger(v).Warn("this replica lost: what it had is kept in a snapshot of the pool; see `holdfast volumes kept`", "snapshot", id)
+	k.logger(v).Warn("this replica is outdated: what it had is kept in a snapshot of the pool; see `holdfast volumes kept`", "snapshot", id)
 	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
 }
 
@@ -50,7 +50,7 @@ func (k *victimKeeper) keepVictimLevel1(ctx context.Context, v *volume) error {
 	if err := k.takeVictim(ctx, v, id); err != nil {
 		return err
 	}
-	k.logger(v).Warn("this replica lost: what it had is kept in a snapshot of the pool, until an operator removes that", "snapshot", id)
+	k.logger(v).Warn("this replica is outdated: what it had is kept in a snapshot of the pool, until an operator removes that", "snapshot", id)
 	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
 }
 
@@ -61,10 +61,10 @@ func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.Snapsho
 		return err
 	}
 	if rb.checkSnapshotPool() != nil {
-		return fmt.Errorf("keep what volume %s lost: %w", v.id, errPoolCannotKeep)
+		return fmt.Errorf("keep the content of the outdated replica of volume %s: %w", v.id, errPoolCannotKeep)
 	}
 	if err := rb.TakeSnapshot(ctx, v.id, id, func(int64, int64) {}); err != nil {
-		return fmt.Errorf("keep what volume %s lost as snapshot %s: %w", v.id, id, err)
+		return fmt.Errorf("keep the content of the outdated replica of volume %s as snapshot %s: %w", v.id, id, err)
 	}
 	k.hitFaultPoint("keep-loser.cut")
 	return nil
@@ -93,7 +93,7 @@ func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error) 
 }
 
 func errNotKept(v *volume) error {
-	return fsm.Reject(fsm.Busy, "volume %s: what its replica lost cannot be kept now, so it is not discarded; the volume's condition says what to do", v.id)
+	return fsm.Reject(fsm.Busy, "volume %s: the content of its outdated replica cannot be kept in a snapshot now, so it is not discarded; the volume's condition says what to do", v.id)
 }
 
 // keptObservation says that the copy is in the pool.

@@ -71,7 +71,7 @@ func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
 }
 
 func errDiskNotDetached(v *volume, m *executor.ResourceStatus) error {
-	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not given up its disk yet: it is in state %s", v.id, m.Disk)
+	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not detached its disk yet: the disk is in state %s", v.id, m.Disk)
 }
 
 // failSuspendedIO ends the suspended I/O of a replica whose disk was detached. The kernel fails
@@ -81,7 +81,7 @@ func errDiskNotDetached(v *volume, m *executor.ResourceStatus) error {
 // fails, I/O stays suspended.
 func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, m *executor.ResourceStatus) error {
 	if err := s.Mounter.Shutdown(ctx, executor.Device{Path: m.Path, Number: m.Number, StablePath: m.Path}); err != nil {
-		return fmt.Errorf("end the frozen I/O of volume %s: %w", v.id, err)
+		return fmt.Errorf("end the suspended I/O of volume %s: %w", v.id, err)
 	}
 	s.hitFaultPoint("end-freeze.shut-down")
 	now, err := s.observer.resourceStatus(ctx, v)

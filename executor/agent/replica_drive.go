@@ -76,6 +76,6 @@ func (j *replicaJob) did(s plan.Step, began time.Time, err error) {
 
 func (j *replicaJob) wrap(kind plan.StepKind, err error) error { return wrapStep(j.v, kind, err) }
 
-func (j *replicaJob) restless() error {
-	return fmt.Errorf("the replica of volume %s does not stay as it is made", j.v.id)
+func (j *replicaJob) notConverged() error {
+	return fmt.Errorf("the replica of volume %s has not converged after %d steps", j.v.id, maxSteps)
 }

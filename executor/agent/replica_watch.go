@@ -11,7 +11,7 @@ func (rw *replicaWorker) watchReplicas() {
 	for rw.ctx.Err() == nil {
 		err := rw.Replicator.Watch(rw.ctx, rw.replicaChanged)
 		if rw.ctx.Err() == nil {
-			rw.Logger.Warn("what the kernel says of replicas is not heard", "error", err)
+			rw.Logger.Warn("cannot receive the kernel's events about replicas", "error", err)
 		}
 		_ = sleep(rw.ctx, time.Second)
 	}

@@ -76,7 +76,7 @@ func (b *batcher) run() {
 }
 
 // errSuperseded says that a later record made the report irrelevant.
-var errSuperseded = errors.New("the log does not want it any more")
+var errSuperseded = errors.New("the desired state changed meanwhile")
 
 // anySuperseded reports whether one of the observations from first up to after was superseded.
 func anySuperseded(outcome *fsmpb.Outcome, first, after int) bool {

@@ -81,6 +81,6 @@ func (j *snapshotJob) wrap(kind plan.StepKind, err error) error {
 	return fmt.Errorf("%s snapshot %s of volume %s: %w", kind, j.c.id, j.s.Desired.Source, err)
 }
 
-func (j *snapshotJob) restless() error {
-	return fmt.Errorf("snapshot %s is not as it should be after %d steps", j.c.id, maxSteps)
+func (j *snapshotJob) notConverged() error {
+	return fmt.Errorf("snapshot %s has not converged after %d steps", j.c.id, maxSteps)
 }

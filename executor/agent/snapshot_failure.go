@@ -9,7 +9,7 @@ import (
 // reportSnapshotFailure reports why taking or removing a snapshot fails: at first each time, then
 // at growing intervals.
 func (r *snapshotReporter) reportSnapshotFailure(c *snapshotState, err error) {
-	r.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
+	r.Logger.Warn("the snapshot has not reached its desired state", "snapshot", c.id, "error", err, "failures", c.failures+1)
 	w := c.lastTried
 	if w == nil || w.Goal == fsm.SnapshotGoalKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
 		return

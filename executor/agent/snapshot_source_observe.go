@@ -40,7 +40,7 @@ func (o *observer) observeSource(ctx context.Context, v *volume, forGroup bool) 
 		ok = false
 	}
 	if !ok {
-		return nil, nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot cut snapshots", v.id)
+		return nil, nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot take snapshots", v.id)
 	}
 	generation := o.generationOf(v)
 	have, err := o.observeVolume(ctx, v, nil)

@@ -181,7 +181,7 @@ func TestS1_TheActedEpochNamesTheIncarnationItCameFrom(t *testing.T) {
 	}
 	require.True(t, e.tryLock(v))
 	require.NoError(t, e.records.openRecord(v))
-	require.ErrorContains(t, e.volumeWorker.converge(t.Context(), v), "is not as it should be")
+	require.ErrorContains(t, e.volumeWorker.converge(t.Context(), v), "has not converged")
 	at, id := e.ActedEpoch()
 	require.Equal(t, fsm.Epoch{Incarnation: 1, Index: 5}, at)
 	require.Equal(t, "one", string(id))

@@ -49,7 +49,7 @@ func (s *suspendedWatcher) watchSuspended() {
 		}
 		volumes, err := s.suspendedOrVictims(s.ctx)
 		if err != nil {
-			s.Logger.Warn("the frozen resources are not known", "error", err)
+			s.Logger.Warn("cannot list the replicas whose I/O is suspended", "error", err)
 		}
 		for _, v := range volumes {
 			s.watchSuspendedVolume(v)
@@ -73,7 +73,7 @@ func (s *suspendedWatcher) watchSuspendedVolume(v *volume) {
 			s.mu.Unlock()
 		}()
 		if err := s.resolveSuspension(s.ctx, v); err != nil && s.ctx.Err() == nil {
-			s.logger(v).Warn("the frozen volume stays frozen", "error", err)
+			s.logger(v).Warn("the I/O of the volume stays suspended", "error", err)
 		}
 		s.enqueue(v)
 	})

@@ -24,7 +24,7 @@ func (s *suspendedWatcher) watchVictim(v *volume, m *executor.ResourceStatus, no
 	if since.IsZero() || now.Sub(since) < s.selfFenceAfter() {
 		return
 	}
-	s.logger(v).Error("this replica lost and could not be torn down", "since", since, "reboots", s.SelfFence != nil)
+	s.logger(v).Error("the outdated replica could not be torn down", "since", since, "reboots", s.SelfFence != nil)
 	if s.SelfFence != nil {
 		s.SelfFence()
 	}

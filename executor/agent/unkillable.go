@@ -10,7 +10,7 @@ func (t *table) parkVolume(v *volume, err error) {
 	t.mu.Lock()
 	v.parked = parked
 	t.mu.Unlock()
-	t.Logger.Error("the volume is set aside until a stuck command ends", "volume", v.id, "error", err)
+	t.Logger.Error("the volume is parked until a command that hangs in the kernel ends", "volume", v.id, "error", err)
 	go func() {
 		<-parked
 		t.mu.Lock()

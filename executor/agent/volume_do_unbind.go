@@ -38,13 +38,13 @@ func (j *job) unbind(ctx context.Context, path string, have *plan.ObservedVolume
 // volume, or what is something else by now, is left alone and fails nothing (S73).
 func (j *job) removeTarget(ctx context.Context, path string, bound bool) error {
 	if owner := j.targetOwner(path); owner != j.v.id && (owner != "" || !bound) {
-		j.logger(j.v).Info("the target path is not this volume's, and is left alone", "path", path, "owner", owner)
+		j.logger(j.v).Info("the target path is not this volume's, and is left as it is", "path", path, "owner", owner)
 		return nil
 	}
 	err := j.Mounter.RemoveTarget(ctx, path)
 	var rej *fsm.Rejection
 	if errors.As(err, &rej) && (rej.Reason == fsm.Precondition || rej.Reason == fsm.Invalid) {
-		j.logger(j.v).Warn("the volume is not mounted at its target path any more, and what is there is left alone", "path", path, "because", err)
+		j.logger(j.v).Warn("the volume is not mounted at its target path any more, and what is there is left as it is", "path", path, "because", err)
 		return nil
 	}
 	return err

@@ -71,6 +71,6 @@ func (j *job) did(s plan.Step, began time.Time, err error) {
 
 func (j *job) wrap(kind plan.StepKind, err error) error { return wrapStep(j.v, kind, err) }
 
-func (j *job) restless() error {
-	return fmt.Errorf("volume %s is not as it should be after %d steps", j.v.id, maxSteps)
+func (j *job) notConverged() error {
+	return fmt.Errorf("volume %s has not converged after %d steps", j.v.id, maxSteps)
 }

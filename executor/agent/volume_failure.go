@@ -11,7 +11,7 @@ import (
 
 // reportFailure reports why an operation fails: at first each time, then at growing intervals.
 func (r *volumeReporter) reportFailure(v *volume, err error) {
-	r.logger(v).Warn("the volume is not as the log wants it", "error", err, "failures", v.failures+1)
+	r.logger(v).Warn("the volume has not reached its desired state", "error", err, "failures", v.failures+1)
 	if v.record == nil {
 		return
 	}

@@ -83,7 +83,7 @@ func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 			return errors.Join(w.reportConverged(ctx, v, s), replicaErr)
 		}
 	}
-	return fmt.Errorf("volume %s does not stay as it is made", v.id)
+	return fmt.Errorf("volume %s has not converged after %d rounds", v.id, maxConvergeRounds)
 }
 
 // reportConverged reports what the log does not have of a volume with nothing left to do.
@@ -120,7 +120,7 @@ func (w *volumeWorker) forgetVolume(v *volume) {
 		return
 	}
 	if err := v.record.Remove(); err != nil {
-		w.Logger.Warn("a record is left behind", "volume", v.id, "error", err)
+		w.Logger.Warn("cannot remove the volume's record", "volume", v.id, "error", err)
 	}
 	delete(w.volumes, v.id)
 }

@@ -59,7 +59,7 @@ func (c *Client) FencePeer(environment func(string) string) int {
 func (c *Client) SelfTest(ctx context.Context) error {
 	a, err := c.request(ctx, request{SelfTest: true})
 	if err == nil && !a.Alive {
-		err = errors.New("it gave no answer to a test")
+		err = errors.New("it did not answer the self-test")
 	}
 	if err != nil {
 		return fmt.Errorf("ask the node process at %s: %w", cmp.Or(c.Socket, DefaultSocket), err)

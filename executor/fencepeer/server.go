@@ -38,14 +38,14 @@ func Listen(path string, ask DecideFunc, log *slog.Logger) (*Server, error) {
 	path = cmp.Or(path, DefaultSocket)
 	dir := filepath.Dir(path)
 	if err := makeRootOnlyFolder(dir); err != nil {
-		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
+		return nil, fmt.Errorf("listen for the fence-peer handler: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
+		return nil, fmt.Errorf("listen for the fence-peer handler: %w", err)
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
+		return nil, fmt.Errorf("listen for the fence-peer handler: %w", err)
 	}
 	// The next process may have created its own socket there before this one is closed.
 	listener.SetUnlinkOnClose(false)
@@ -84,9 +84,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("listen for the kernel's handler: %w", err)
+			return fmt.Errorf("listen for the fence-peer handler: %w", err)
 		case err != nil:
-			s.log.Warn("a handler's connection failed", "error", err)
+			s.log.Warn("cannot accept a connection of the kernel's fence-peer handler", "error", err)
 			sleep(ctx, 100*time.Millisecond)
 			continue
 		}
@@ -103,7 +103,7 @@ func (s *Server) handle(ctx context.Context, conn *net.UnixConn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // it ends the read of the request
 	defer stop()
 	if err := checkPeer(conn, s.peerUID); err != nil {
-		s.log.Warn("a question about a replica was not taken", "error", err)
+		s.log.Warn("a fence-peer request was refused", "error", err)
 		return
 	}
 	var q request
@@ -111,16 +111,16 @@ func (s *Server) handle(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	if err := readLine(conn, &q); err != nil {
-		s.log.Warn("a question about a replica cannot be read", "error", err)
+		s.log.Warn("a fence-peer request cannot be read", "error", err)
 		return
 	}
 	go cancelOnHangup(conn, cancel)
 	a := s.respond(ctx, q)
 	if a.Exit != 0 {
-		s.log.Info("the kernel's question about a replica is answered", "volume", q.Resource, "minor", q.Minor, "exit", a.Exit, "reason", a.Reason)
+		s.log.Info("the fence-peer request of the kernel is answered", "volume", q.Resource, "minor", q.Minor, "exit", a.Exit, "reason", a.Reason)
 	}
 	if err := writeLine(conn, a); err != nil {
-		s.log.Warn("the kernel's handler did not take its answer", "volume", q.Resource, "error", err)
+		s.log.Warn("the fence-peer handler did not read its answer", "volume", q.Resource, "error", err)
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *Server) respond(ctx context.Context, q request) response {
 	}
 	verdict, err := s.decide(ctx, id)
 	if err != nil {
-		s.log.Warn("there is no verdict about a replica yet", "volume", id, "error", err)
+		s.log.Warn("there is no verdict about the volume's fence-peer request yet", "volume", id, "error", err)
 		return response{Reason: err.Error()}
 	}
 	return response{Exit: exitCodes[verdict], Reason: verdict.String()}

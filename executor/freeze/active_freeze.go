@@ -96,7 +96,7 @@ func (h *activeFreeze) Run(ctx context.Context, fn func(context.Context) error) 
 		return ended // whatever fn returned: a retry can succeed
 	}
 	if err != nil {
-		return fmt.Errorf("cut under the freeze of %s: %w", h.lease.Volume, err)
+		return fmt.Errorf("take the snapshot while %s is frozen: %w", h.lease.Volume, err)
 	}
 	return nil
 }

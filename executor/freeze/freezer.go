@@ -49,13 +49,13 @@ type Freezer struct {
 func New(cfg Config) (*Freezer, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("folder of freezes %s: %w", cfg.Dir, err)
+		return nil, fmt.Errorf("folder of freeze records %s: %w", cfg.Dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of freezes: %w", err)
+		return nil, fmt.Errorf("make the folder of freeze records: %w", err)
 	}
 	if len(cfg.Program) == 0 {
-		return nil, errors.New("freezing needs a program that thaws")
+		return nil, errors.New("no thaw program is configured")
 	}
 	return &Freezer{dir: dir, program: cfg.Program, active: map[fsm.VolumeID]bool{}}, nil
 }
@@ -72,7 +72,7 @@ func (f *Freezer) Frozen(id fsm.VolumeID) bool {
 func (f *Freezer) Recover(ctx context.Context) error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
-		return fmt.Errorf("list the records of freezes: %w", err)
+		return fmt.Errorf("list the freeze records: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {
@@ -149,7 +149,7 @@ func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, unti
 func (f *Freezer) checkOtherFilesystem(location fsLocation) error {
 	var st unix.Stat_t
 	if err := unix.Stat(f.dir, &st); err != nil {
-		return fmt.Errorf("look at the folder of freezes: %w", err)
+		return fmt.Errorf("look at the folder of freeze records: %w", err)
 	}
 	if st.Dev == location.Device {
 		return fsm.Reject(fsm.Precondition, "the host's data folder is on the filesystem that is to be frozen")
@@ -182,7 +182,7 @@ func (f *Freezer) writeRecord(id fsm.VolumeID, location fsLocation, until time.T
 func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("start what thaws: %w", err)
+		return nil, fmt.Errorf("start the thaw process: %w", err)
 	}
 	defer r.Close()
 	args := append(f.program[1:len(f.program):len(f.program)], recordPath(f.dir, l.Volume))
@@ -193,7 +193,7 @@ func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, er
 	err = child.Start()
 	w.Close()
 	if err != nil {
-		return nil, fmt.Errorf("start what thaws: %w", err)
+		return nil, fmt.Errorf("start the thaw process: %w", err)
 	}
 	if err := awaitReady(ctx, r, l.record); err != nil {
 		_ = child.Process.Kill()
@@ -205,7 +205,7 @@ func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, er
 
 func awaitReady(ctx context.Context, r *os.File, of record) error {
 	if err := r.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
-		return fmt.Errorf("wait for what thaws: %w", err)
+		return fmt.Errorf("wait for the thaw process: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -214,7 +214,7 @@ func awaitReady(ctx context.Context, r *os.File, of record) error {
 		return nil
 	}
 	if line != "" {
-		return fmt.Errorf("what thaws is not ready: %s", line)
+		return fmt.Errorf("the thaw process is not ready: %s", line)
 	}
-	return fmt.Errorf("what thaws is not ready: %w", errors.Join(ctx.Err(), err))
+	return fmt.Errorf("the thaw process is not ready: %w", errors.Join(ctx.Err(), err))
 }

@@ -51,7 +51,7 @@ func create(dir string, r record) (*recordFile, error) {
 	path := recordPath(dir, r.Volume)
 	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("write the record of a freeze: %w", err)
+		return nil, fmt.Errorf("write the freeze record: %w", err)
 	}
 	text, err := json.Marshal(r)
 	if err == nil {
@@ -67,7 +67,7 @@ func create(dir string, r record) (*recordFile, error) {
 		err = syncDir(dir)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write the record of a freeze: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("write the freeze record: %w", err), f.Close())
 	}
 	return &recordFile{r, f}, nil
 }
@@ -76,14 +76,14 @@ func create(dir string, r record) (*recordFile, error) {
 func open(path string) (*recordFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open the record of a freeze: %w", err)
+		return nil, fmt.Errorf("open the freeze record: %w", err)
 	}
 	l := &recordFile{file: f}
 	if err := json.NewDecoder(f).Decode(&l.record); err != nil {
-		return nil, errors.Join(fmt.Errorf("read the record of a freeze %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("read the freeze record %s: %w", path, err), f.Close())
 	}
 	if l.Version != recordVersion || !l.Volume.Valid() {
-		return nil, errors.Join(fmt.Errorf("the record of a freeze %s is not of this program", path), f.Close())
+		return nil, errors.Join(fmt.Errorf("the freeze record %s was not written by this program", path), f.Close())
 	}
 	return l, nil
 }
@@ -124,7 +124,7 @@ func (l *recordFile) remove() error {
 		path = path[:len(path)-len(tempSuffix)]
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the record of a freeze: %w", err)
+		return fmt.Errorf("remove the freeze record: %w", err)
 	}
 	return syncDir(filepath.Dir(path))
 }

@@ -33,7 +33,7 @@ func Thaw(ctx context.Context, path string, ready io.Writer) error {
 	// When memory is short this process should be the last one to be killed.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	if _, err := fmt.Fprintln(ready, readyLine(l.record)); err != nil {
-		return fmt.Errorf("say that the thaw of %s is ready: %w", l.Volume, err)
+		return fmt.Errorf("report that the thaw process of %s is ready: %w", l.Volume, err)
 	}
 	for l.isLinked() && l.remaining() > 0 && sleep(ctx, min(pollInterval, l.remaining())) == nil {
 	}
@@ -63,8 +63,8 @@ func (l *recordFile) reopen() (*os.File, error) {
 // and then thaws without it, but removes the record only under the lock, so that a freeze which is
 // still in progress is thawed as well.
 func (l *recordFile) finish(ctx context.Context, target *os.File) error {
-	patience, cancel := context.WithTimeout(ctx, lockGrace)
-	err := l.lock(patience)
+	lockCtx, cancel := context.WithTimeout(ctx, lockGrace)
+	err := l.lock(lockCtx)
 	cancel()
 	if err != nil && l.isLinked() {
 		_ = thawNow(target) // repeated below, under the lock

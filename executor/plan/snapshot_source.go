@@ -29,11 +29,11 @@ func (s *ObservedSource) Refusal(id fsm.VolumeID) *fsm.Rejection {
 	case !s.Exists:
 		return fsm.Reject(fsm.Precondition, "the device of volume %s is missing", id)
 	case s.RawWritable && s.ForGroup:
-		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing: it cannot be held quiet for a group snapshot", id)
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing: it cannot be frozen for a group snapshot", id)
 	case s.RawWritable && !s.SharesBlocks:
-		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool copies to cut: unpublish it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool copies for a snapshot: unpublish it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
 	case s.PeerWrites() && !s.SharesBlocks:
-		return fsm.Reject(fsm.Precondition, "volume %s is used on the host of its other replica, or is synchronised from there, and its pool copies to cut: it is cut there, or when it is unpublished", id)
+		return fsm.Reject(fsm.Precondition, "volume %s is used on the host of its other replica, or is synchronised from there, and its pool copies for a snapshot: the snapshot is taken on that host, or when the volume is unpublished", id)
 	case s.MountPath != "" && !s.CanFreeze:
 		return fsm.Reject(fsm.Precondition, "volume %s is staged, and this host cannot freeze filesystems", id)
 	case s.MountPath != "" && !s.SharesBlocks && !s.CopyFitsFreeze:

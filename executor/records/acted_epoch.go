@@ -65,10 +65,10 @@ func (s *ActedEpoch) Persist(at fsm.Epoch, incarnationID []byte) error {
 	now := actedRecord{At: at, IncarnationID: incarnationID}
 	text, err := json.Marshal(now)
 	if err != nil {
-		return fmt.Errorf("record the wishes acted on: %w", err)
+		return fmt.Errorf("record the acted epoch: %w", err)
 	}
 	if err := s.file.write(text, true); err != nil {
-		return fmt.Errorf("record the wishes acted on: %w", err)
+		return fmt.Errorf("record the acted epoch: %w", err)
 	}
 	s.synced = at
 	if at.Compare(s.At) > 0 {

@@ -102,7 +102,7 @@ func (m memberCredentials) name(conn io.ReadWriter) error {
 }
 
 func (m memberCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are a client's")
+	return nil, nil, errors.New("these credentials are for clients only")
 }
 
 func (m memberCredentials) Info() credentials.ProtocolInfo {

@@ -50,7 +50,7 @@ func (s *demo) run(ctx context.Context) (err error) {
 		{"Every name has exactly one volume and one file", s.checkOwners},
 		{"Each volume in use has exactly one loop device; the others have none", s.devices},
 		{"The data is what was written", s.verify},
-		{"A snapshot is cut under a writer and restored as a new volume", s.restore},
+		{"A snapshot is taken under a writer and restored as a new volume", s.restore},
 		{"A volume grows while it is mounted", s.expand},
 		{"What the log remembers of one volume", s.history},
 		{"The audit, and the members' states", s.audit},

@@ -184,7 +184,7 @@ func (w *writer) finishSegment() {
 		return
 	}
 	if err := w.file.Close(); err != nil {
-		w.journal.log.Warn("close a journal segment", "error", err)
+		w.journal.log.Warn("cannot close a journal segment", "error", err)
 	}
 	w.file = nil
 	for _, s := range w.journal.expire(w.options.RetainBytes) {
@@ -207,7 +207,7 @@ func (w *writer) sync() {
 	}
 	w.recordLoss(w.synced+1, w.written, err)
 	err = errors.Join(w.file.Truncate(w.syncedSize), w.file.Close())
-	w.journal.log.Error("a journal segment is abandoned", "synced", w.synced, "error", err)
+	w.journal.log.Error("a journal segment could not be synced and is given no more entries", "synced", w.synced, "error", err)
 	w.file, w.written = nil, w.synced
 	w.journal.setLastSize(w.syncedSize)
 	if w.syncedSize == 0 {

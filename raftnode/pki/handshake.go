@@ -59,7 +59,7 @@ func (c *Credentials) verifyPeer(state tls.ConnectionState, usage x509.ExtKeyUsa
 	case peer.Cluster != c.id.Cluster:
 		return fmt.Errorf("the peer %s belongs to another cluster than %s", peer, c.id)
 	case !slices.Contains(roles, peer.Role):
-		return fmt.Errorf("the peer %s has not the role that is needed here (%s)", peer, joinRoles(roles))
+		return fmt.Errorf("the peer %s does not have the role that is needed here (%s)", peer, joinRoles(roles))
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func verifyChain(roots *x509.CertPool, certs []*x509.Certificate, chain [][]byte
 		return Identity{}, err
 	}
 	if certs[0].IsCA {
-		return Identity{}, errors.New("a CA's certificate is nobody's identity")
+		return Identity{}, errors.New("the certificate of a CA is not an identity")
 	}
 	return identityOf(certs[0])
 }

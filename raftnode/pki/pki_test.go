@@ -88,7 +88,7 @@ func TestEachRoleAgainstEachListener(t *testing.T) {
 						require.NoError(t, errors.Join(atServer, atClient))
 						continue
 					}
-					require.ErrorContains(t, atServer, "has not the role that is needed here")
+					require.ErrorContains(t, atServer, "does not have the role that is needed here")
 					require.Error(t, atClient)
 				}
 			})
@@ -168,7 +168,7 @@ func TestClientsRefuseServersThatAreNotControllers(t *testing.T) {
 	t.Run("a server of the right CA without the role asked for", func(t *testing.T) {
 		server := credentialsOf(t, ca, Controller, "c1")
 		_, atClient := handshake(t, server.Server(Node), credentialsOf(t, ca, Node, "n1").Client(Admin))
-		require.ErrorContains(t, atClient, "has not the role that is needed here (admin)")
+		require.ErrorContains(t, atClient, "does not have the role that is needed here (admin)")
 	})
 }
 

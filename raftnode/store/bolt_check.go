@@ -60,7 +60,7 @@ func checkBolt(path string) error {
 	}
 	b := &boltFile{r: f, pageSize: meta.pageSize, pages: meta.pages, visited: map[uint64]bool{}}
 	if int64(b.pages)*b.pageSize > st.Size() || b.pages > uint64(st.Size()) {
-		return fmt.Errorf("it is cut short: %d bytes, %d pages of %d bytes are in use", st.Size(), b.pages, b.pageSize)
+		return fmt.Errorf("it is truncated: %d bytes, %d pages of %d bytes are in use", st.Size(), b.pages, b.pageSize)
 	}
 	if err := b.checkRoot(meta.root); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (s *raftSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	}
 	meta, r, err := s.open(id)
 	if err != nil {
-		s.log.Error("a Raft snapshot went bad and is not offered any more", "file", s.path(id), "error", err)
+		s.log.Error("a Raft snapshot is damaged by now and is not used any more", "file", s.path(id), "error", err)
 		s.mu.Lock()
 		delete(s.verified, id)
 		s.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *raftSnapshots) setAside(id string) error {
 		return err
 	}
 	if err := os.Rename(s.path(id), to); err != nil {
-		return fmt.Errorf("set a damaged snapshot aside: %w", err)
+		return fmt.Errorf("move a damaged Raft snapshot away: %w", err)
 	}
 	return errors.Join(syncPath(s.dir.corruptPath()), syncPath(s.dir.snapshotsPath()))
 }

@@ -65,7 +65,7 @@ func (s *Store) Skips() ([]Skip, error) {
 	}
 	for i := 1; i < len(all); i++ {
 		if all[i].Index <= all[i-1].Index {
-			return nil, refuse(s.dir.skipsPath(), remedyRejoin, "entry %d stands behind entry %d", all[i].Index, all[i-1].Index)
+			return nil, refuse(s.dir.skipsPath(), remedyRejoin, "entry %d is listed after entry %d", all[i].Index, all[i-1].Index)
 		}
 	}
 	return all, nil

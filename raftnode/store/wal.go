@@ -79,12 +79,12 @@ func (m *walMeta) CommitState(s types.PersistentState) error {
 
 // GetStable is not used: term and vote are in the stable store.
 func (m *walMeta) GetStable([]byte) ([]byte, error) {
-	return nil, fmt.Errorf("the log keeps no keys")
+	return nil, fmt.Errorf("the log store holds no keys")
 }
 
 // SetStable is not used: term and vote are in the stable store.
 func (m *walMeta) SetStable([]byte, []byte) error {
-	return fmt.Errorf("the log keeps no keys")
+	return fmt.Errorf("the log store holds no keys")
 }
 
 // Close does nothing: no file is kept open.

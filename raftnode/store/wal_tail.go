@@ -83,7 +83,7 @@ func truncateTail(path string, end int64) error {
 		err = errors.Join(f.Truncate(end), f.Truncate(st.Size()), f.Sync())
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("cut segment %s: %w", path, err)
+		return fmt.Errorf("truncate segment %s: %w", path, err)
 	}
 	return nil
 }
