@@ -20,7 +20,7 @@ const (
 	plantedTest  = "package a\n\nimport \"testing\"\n\nfunc TestS1_One(t *testing.T) {}\n"
 )
 
-func TestRulebookSeesWhatIsPlanted(t *testing.T) {
+func TestRulebookFindsPlantedErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file, content string
 		want          string

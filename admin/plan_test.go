@@ -76,7 +76,7 @@ func TestDrainCordonsAndSaysWhatMustMove(t *testing.T) {
 	require.False(t, n.Cordoned)
 }
 
-func TestEvictMovesReplicasAndGoesOnWhereItEnded(t *testing.T) {
+func TestEvictMovesReplicasAndContinuesWhereItEnded(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	req := &adminpb.PlanRequest{Verb: "evict", Node: "n1"}
@@ -107,7 +107,7 @@ func TestEvictMovesReplicasAndGoesOnWhereItEnded(t *testing.T) {
 	require.Nil(t, w.volume(id).Operation)
 }
 
-func TestEvictGoesOnWhereItWasInterrupted(t *testing.T) {
+func TestEvictContinuesAfterAnInterruption(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2", "n3")
 	w.create(2, true) // its only replica is on n1
 	id := w.replicate(1)
@@ -119,7 +119,7 @@ func TestEvictGoesOnWhereItWasInterrupted(t *testing.T) {
 	require.NotNil(t, w.volume(id).Replica("host-n3"))
 }
 
-func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
+func TestLostPlanListsTheLosses(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2", "n3")
 	w.snapshot(w.create(2, true), true)
 	w.publish(w.replicate(1))
@@ -138,7 +138,7 @@ func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
 }
 
 // S71: the plan says that the replica that was being removed is the only one left.
-func TestLostSaysWhichReplicaComesBack(t *testing.T) {
+func TestLostPlanNamesTheRestoredReplica(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
@@ -306,7 +306,7 @@ func TestReplaceOfTheHostOfAVolumeWithoutReplicas(t *testing.T) {
 }
 
 // S25: a plan uses the measurements of the pools, as the leader does.
-func TestEvictGoesByWhatWasMeasured(t *testing.T) {
+func TestEvictPlansWithMeasuredSpace(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	w.register("n3")

@@ -111,7 +111,7 @@ func TestS72_RaisingTheLevelKeepsEveryRecord(t *testing.T) {
 
 // S72: what a newer build says to one of an older level is what that one would have said,
 // at any depth; the rest stays.
-func TestS72_TrimTakesWhatALevelDoesNotKnow(t *testing.T) {
+func TestS72_TrimRemovesWhatALevelDoesNotKnow(t *testing.T) {
 	known := map[protoreflect.FullName]*shape{}
 	s := shapeOf((&fsmpb.Command{}).ProtoReflect().Descriptor(), known)
 	later := func(message, field protoreflect.Name) {
@@ -151,7 +151,7 @@ func fieldOfPool(t *testing.T, field protoreflect.Name) protoreflect.FieldDescri
 }
 
 // S72: who proposes asks first what the cluster's level knows.
-func TestS72_TooNew(t *testing.T) {
+func TestS72_TooNewCommandsAreUnsupported(t *testing.T) {
 	odd := envelope(controller, "x", 0, create(1))
 	odd.GetCreateVolume().ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 2047, protowire.VarintType), 1))
 	says := envelope(controller, "x", 0, create(1))
@@ -179,7 +179,7 @@ func TestS72_TooNew(t *testing.T) {
 // S72: a leader of level 1 put on the log what others gave it and it did not see. Its
 // members passed those fields over, and so does this build: the states are equal. An
 // entry that says the level is refused.
-func TestS72_WhatALevel1LeaderDidNotSeeIsAsIfItWasNotSet(t *testing.T) {
+func TestS72_FieldsUnknownToALevel1LeaderAreIgnored(t *testing.T) {
 	since := &shapes["holdfast.fsm.v1.RegisterNode"].fields
 	kept := slices.Clone(*since)
 	defer func() { *since = kept }()

@@ -67,7 +67,7 @@ func TestS17_AHostIsItsNameItsIDAndItsPools(t *testing.T) {
 
 // S17: pending work and publications belong to the host id: a host that registers under
 // an old name has none of its predecessor's.
-func TestS17_ANewHostOwesNothingOfTheOld(t *testing.T) {
+func TestS17_ANewHostInheritsNothingOfTheOld(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	w.staged(1, "n1", 1)

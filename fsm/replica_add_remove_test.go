@@ -145,7 +145,7 @@ func TestReplicasAreAddedToReplicatedVolumesOnly(t *testing.T) {
 
 // An expansion is done when both hosts see the larger device; the primary grows it when
 // both devices below have room.
-func TestAReplicatedVolumeGrowsWhenBothHostsSaidSo(t *testing.T) {
+func TestAReplicatedVolumeGrowsWhenBothHostsReportedIt(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
 	w.twice(controller, expandVolume(1, 2*gib, 0))

@@ -49,7 +49,7 @@ func TestAReplicatedVolumeIsReadyAfterItsInitialSync(t *testing.T) {
 	require.Equal(t, Condition{}, w.s.ReplicationCondition(v))
 }
 
-func TestReplicasAreAskedForAsTheyCanBeServed(t *testing.T) {
+func TestReplicationThatCannotBeServedIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world, *fsmpb.CreateVolume)
 		want   Reason

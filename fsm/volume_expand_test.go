@@ -147,7 +147,7 @@ func TestModifyVolumeThatIsNotStagedIsDoneAtOnce(t *testing.T) {
 	require.Zero(t, w.volume(1).Replicas[0].Limits, "nothing is in force where it is not staged")
 }
 
-func TestModifyVolumeThatIsStagedIsDoneWhenItsHostSaysSo(t *testing.T) {
+func TestModifyOfAStagedVolumeIsDoneWhenItsHostReportsIt(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))
 	p := w.staged(1, "n1", 1)

@@ -260,7 +260,7 @@ func TestPublishTarget(t *testing.T) {
 }
 
 // S16: a record of an earlier staging ends no later one, however late it comes.
-func TestS16_ALateRecordEndsNothing(t *testing.T) {
+func TestS16_ALateTeardownRecordEndsNoLaterStaging(t *testing.T) {
 	w := stagedAs(t, multi)
 	epoch := w.volume(1).Publication("n1").Epoch
 	gone := func(sequence uint64) *fsmpb.Observation {

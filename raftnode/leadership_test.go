@@ -6,7 +6,7 @@ import (
 )
 
 // S140: raft blocks until its notice of leadership is received.
-func TestS140_NoticesOfLeadershipAreTaken(t *testing.T) {
+func TestS140_LeadershipNotificationsAreConsumed(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)

@@ -174,7 +174,7 @@ func TestADeadMemberIsReplacedUnderLoad(t *testing.T) {
 	})
 }
 
-func TestJoinIsRefusedOrToldToTryAgain(t *testing.T) {
+func TestJoinIsRefusedOrRetriable(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)

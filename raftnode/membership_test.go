@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
+func TestTheRaftListenerAdmitsControllersOnly(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)

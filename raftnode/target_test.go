@@ -114,7 +114,7 @@ func (n *testMember) requireNoCommit(t *testing.T) {
 	require.True(t, IsUnavailable(err), "%v", err)
 }
 
-func TestS68_ARemovedMembersIDIsNobody(t *testing.T) {
+func TestS68_ARemovedMembersIDIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
 	leader := c.leader()

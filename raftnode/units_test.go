@@ -357,7 +357,7 @@ type monotonic struct{ *raft.InmemStore }
 func (monotonic) IsMonotonic() bool { return true }
 
 // S138: errors after which the command was certainly not applied differ from those after which it may have been.
-func TestErrorsThatMeanTryAgain(t *testing.T) {
+func TestRetriableErrors(t *testing.T) {
 	for err, want := range map[error]bool{
 		ErrNotLeader: true, ErrOutcomeUnknown: true, ErrShutdown: true, ErrDiskFull: true, ErrDiverged: true,
 		fsm.Reject(fsm.Busy, "no"): false, io.EOF: false,

@@ -284,7 +284,7 @@ func TestFaultsFromEnvKillOnce(t *testing.T) {
 	require.NoError(t, run(dir, "HOLDFAST_FAULT=mkfs.before"), "the point is disarmed in this folder")
 }
 
-func TestNoFlagIsEverWritten(t *testing.T) {
+func TestMountFlagsAreNeverWrittenToDisk(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)

@@ -56,7 +56,7 @@ func (c *testCluster) noOperation(id fsm.VolumeID) bool {
 	return ok && v.Operation == nil
 }
 
-func TestACloneHasItsSourcesContentAndAnIdentityOfItsOwn(t *testing.T) {
+func TestACloneHasItsSourcesContentAndAUUIDOfItsOwn(t *testing.T) {
 	for name, ofSnapshot := range map[string]bool{"of a snapshot": true, "of a staged volume": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestHost(t)

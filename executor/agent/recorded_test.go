@@ -136,7 +136,7 @@ func (w *testHost) takeDownAll(id fsm.VolumeID) {
 }
 
 // S73: a refusal that could not be foreseen leaves nothing behind that fails a later call.
-func TestS73_ARefusalAfterTheRecordLeavesNothingBehind(t *testing.T) {
+func TestS73_ARefusalAfterTheRecordLeavesNoRecord(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestHost(t)
@@ -160,7 +160,7 @@ func TestS73_ARefusalAfterTheRecordLeavesNothingBehind(t *testing.T) {
 }
 
 // S73: something foreign that appeared at the target path is left alone, and fails nothing.
-func TestS73_WhatIsNotOursAtATargetKeepsNothingFromEnding(t *testing.T) {
+func TestS73_AForeignMountAtATargetDoesNotBlockTeardown(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap)))
@@ -196,7 +196,7 @@ func TestS73_ATargetPathIsOfOneVolume(t *testing.T) {
 // S73, with seeds: workers use some volumes at shared paths, while the session delivers the
 // changes in any order and arbitrarily late. What is acknowledged is true, and stays true
 // until it is ended.
-func TestS73_WhatIsAcknowledgedHolds(t *testing.T) {
+func TestS73_AcknowledgedCallsStayTrue(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

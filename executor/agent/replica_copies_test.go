@@ -67,7 +67,7 @@ func TestCleanTakesReplicasDownAndKeepsTheirDevices(t *testing.T) {
 	}
 }
 
-func TestAReplicaIsGivenUpAndAnotherIsMade(t *testing.T) {
+func TestAReplicaIsRemovedAndAnotherIsAdded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)

@@ -58,7 +58,7 @@ func TestS67_AFailedDiskIsResyncedInFull(t *testing.T) {
 
 // S67: the host's record survives a loss of power. The process had seen the failure, and had not
 // acted on it.
-func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
+func TestS67_AFailedDiskIsRecordedAcrossALossOfPower(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
@@ -85,7 +85,7 @@ func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
 }
 
 // S67: the host loses its power before its process saw the failure; its peer saw it.
-func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
+func TestS67_AFailedDiskIsRecordedByThePeersReport(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
@@ -138,7 +138,7 @@ func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
 
 // S67: both disks fail. Either may be the only good copy: neither is discarded, and no host
 // continues before an operator decided.
-func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
+func TestS67_TheOnlyGoodCopyIsNeverDiscarded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
@@ -186,7 +186,7 @@ func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
 
 // S67: the log calls the peer up to date, but it cannot be reached: it may have been destroyed, and
 // the failed disk be the only copy left. Nothing of that is discarded before the peer is back.
-func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
+func TestS67_NothingIsDiscardedForAnUnreachablePeer(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)

@@ -134,7 +134,7 @@ func TestS8_S9_TakeoverFromAHostIsolatedFromAll(t *testing.T) {
 	p.remove(id)
 }
 
-func TestS6_WithoutAQuorumTheWriterStaysFrozenAndGoesOnWhenItIsBack(t *testing.T) {
+func TestS6_WithoutAQuorumTheWriterStaysSuspendedUntilItIsBack(t *testing.T) {
 	p := newPair(t)
 	a := p.hosts[0]
 	id := p.create(protocolC)
@@ -225,7 +225,7 @@ func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
 }
 
 // A target whose source dies has what it took, and needs no full resync, whatever is tried meanwhile.
-func TestASyncTargetThatStoodAloneIsNotResyncedInFull(t *testing.T) {
+func TestASyncTargetWhoseSourceDiesIsNotResyncedInFull(t *testing.T) {
 	p, id := interruptedSync(t, 0)
 	a, b := p.hosts[0], p.hosts[1]
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
@@ -355,7 +355,7 @@ func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 }
 
 // S31: the host of a replicated volume is asked to take it down; what still uses it is named.
-func TestS31_AReplicatedVolumeIsTakenDownWhenItsEndIsAskedFor(t *testing.T) {
+func TestS31_AReplicatedVolumeIsTakenDownWhenItIsUnpublished(t *testing.T) {
 	p := newPair(t)
 	a := p.hosts[0]
 	id := p.create(protocolC)

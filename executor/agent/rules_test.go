@@ -168,7 +168,7 @@ func TestS3_AMountOfAnOlderEpochIsTakenDownFirst(t *testing.T) {
 	require.True(t, w.publication(id).Staging.Done)
 }
 
-func TestS3_ACallersWordAloneEndsNoMount(t *testing.T) {
+func TestS3_NoMountEndsOnTheCallersWordAlone(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	forged := fsm.Epoch{Incarnation: epoch.Incarnation, Index: epoch.Index + 100}

@@ -216,7 +216,7 @@ func TestS19_ASnapshotUnderAnEndedFreezeIsNotKept(t *testing.T) {
 	require.Equal(t, 2, w.freezer.freezes)
 }
 
-func TestASnapshotOutlivesItsSourceAndIsRemovedWhenTheLogSaysSo(t *testing.T) {
+func TestASnapshotOutlivesItsSourceUntilTheLogRemovesIt(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)

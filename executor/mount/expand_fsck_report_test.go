@@ -41,7 +41,7 @@ image: ********** WARNING: Filesystem still has errors **********
 image: 192/81920 files (1.0% non-contiguous), 27473/327680 blocks
 `
 
-func TestAKilledGrowthIsToldFromDamage(t *testing.T) {
+func TestAKilledGrowthIsDistinguishedFromDamage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, now string
 		want     bool

@@ -186,7 +186,7 @@ func (h *testHost) reloadAfterCrash(d executor.Device) executor.Device {
 	return c
 }
 
-func TestACloneGetsAnIdentityOfItsOwn(t *testing.T) {
+func TestACloneGetsAUUIDOfItsOwn(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		for name, clean := range map[string]bool{"clean": true, "cut while it was mounted": false} {
 			t.Run(fsType+", "+name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func syncAll(t testing.TB, dir string) {
 }
 
 // xfs_db writes one superblock after the other; a crash leaves some of either UUID.
-func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
+func TestAHalfWrittenUUIDIsWrittenAgain(t *testing.T) {
 	const groups = 4
 	for name, old := range map[string][]int64{
 		"the first is written":      {1, 2, 3},
@@ -264,7 +264,7 @@ func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
 
 // xfs_db makes the log anew before it writes the superblocks; a crash leaves a log
 // that neither it nor the kernel can read.
-func TestAnIdentityWhoseLogWasHalfMadeAnewIsWrittenAgain(t *testing.T) {
+func TestAUUIDWhoseLogWasHalfClearedIsWrittenAgain(t *testing.T) {
 	const groups = 4
 	for name, kept := range map[string]int64{"all zero": 0, "one record": 256 << 10, "half of it": 32 << 20} {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +309,7 @@ func superblocks(t testing.TB, d executor.Device, groups int64) (all [][]byte) {
 	return all
 }
 
-func TestNewIdentityRefuses(t *testing.T) {
+func TestChangeUUIDRefuses(t *testing.T) {
 	h := newHost(t)
 	d := h.formatNew("xfs")
 	requireRejected(t, fsm.Invalid, h.ChangeUUID(t.Context(), d, executor.Filesystem{Type: "xfs", UUID: "x; rm"}))

@@ -139,7 +139,7 @@ func TestAOneGroupGrowthKilledAtItsStartIsRepeated(t *testing.T) {
 
 // e2fsck sets the state "with errors", too, where it leaves what it found to an operator: the
 // next try is not to take that for a growth that was killed, and clear the file away.
-func TestDamageIsLeftToAnOperatorHoweverOften(t *testing.T) {
+func TestDamageIsLeftToAnOperatorOnEachRetry(t *testing.T) {
 	h := newHost(t)
 	d := h.formatNew("ext4")
 	fillFiles(t, h.mountAt(d, "ext4", "before"))

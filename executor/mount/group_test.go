@@ -87,7 +87,7 @@ func TestNewFilesBelongToTheGroupOnly(t *testing.T) {
 }
 
 // S73: to give files to a group gives nothing to anybody else.
-func TestNobodyElseGainsByTheGroup(t *testing.T) {
+func TestTheMountGroupGivesNobodyElseAccess(t *testing.T) {
 	h, d, staging, b := groupHost(t, "ext4")
 	held := acl{{aclOwner, 7, aclNobody}, {aclUser, 6, 1000}, {aclGroup, 4, aclNobody}, {aclMask, 4, aclNobody}, {aclOther, 0, aclNobody}}
 	require.NoError(t, os.WriteFile(staging+"/listed", nil, 0o600))

@@ -112,7 +112,7 @@ func TestFlags(t *testing.T) {
 }
 
 // S73: nosuid and nodev are always there, but where they are allowed and asked for.
-func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
+func TestSuidAndDevAreOptIn(t *testing.T) {
 	h := newHost(t)
 	d, dir := h.stageNew("ext4")
 	target := h.mkdir("pod") + "/target"
@@ -218,7 +218,7 @@ func TestALongPathWorks(t *testing.T) {
 	require.Empty(t, h.mounts(d))
 }
 
-func TestMountsAreFoundWhateverTheirPath(t *testing.T) {
+func TestMountsAreFoundUnderAnyPath(t *testing.T) {
 	h := newHost(t)
 	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))

@@ -75,7 +75,7 @@ func TestS15_ADeviceThatCannotBeReadIsAnErrorNeverEmpty(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestS15_FormatRefusesWhatItKnowsUnlessToldAgain(t *testing.T) {
+func TestS15_FormatRefusesKnownContentUnlessRepeated(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		t.Run(fsType, func(t *testing.T) {
 			h := newHost(t)

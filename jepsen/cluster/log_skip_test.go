@@ -31,7 +31,7 @@ func faultAt(t *testing.T, c *harness.Cluster, dir string) (index, hash string) 
 
 // S70: a committed command at which every controller exits is skipped on all of them; the cluster serves again,
 // with equal states. The binary has a planted bug.
-func TestACommandThatEndsEveryControllerIsPassedOver(t *testing.T) {
+func TestACommandThatFaultsEveryControllerIsSkipped(t *testing.T) {
 	testBinary(t)
 	planted, err := harness.BuildTagged(t.Context(), "planted", t.TempDir())
 	require.NoError(t, err)

@@ -169,8 +169,8 @@ func logCode(t *testing.T, what string, err error) codes.Code {
 	return status.Code(err)
 }
 
-// TestS28_WithoutAQuorumOnlyTearingDownWorks: without a quorum unpublish and unstage on a node work, all else is refused.
-func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
+// TestS28_WithoutAQuorumOnlyTeardownWorks: without a quorum unpublish and unstage on a node work, all else is refused.
+func TestS28_WithoutAQuorumOnlyTeardownWorks(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: false})
 	co := c.NewCO()
 	v := prepare(t, co)

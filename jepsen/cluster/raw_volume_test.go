@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// TestARawVolumeInUseIsCutAndCloned: the default pool of a developer's cluster shares blocks, whatever filesystem
+// TestARawVolumeInUseIsSnapshottedAndCloned: the default pool of a developer's cluster shares blocks, whatever filesystem
 // the cluster's directory is on, so a raw volume that is published for writing is snapshotted and cloned.
-func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
+func TestARawVolumeInUseIsSnapshottedAndCloned(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
 	v, err := co.Create(t.Context(), harness.Spec{Name: "raw", Size: 64 * harness.Mi, Block: true})
@@ -49,8 +49,8 @@ func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
 	removeAll(t, c)
 }
 
-// TestARawVolumeInUseIsNotCutWhereThePoolCopies: on a pool that copies it is refused, and the refusal says which pools could.
-func TestARawVolumeInUseIsNotCutWhereThePoolCopies(t *testing.T) {
+// TestARawVolumeInUseIsNotSnapshottedWhereThePoolCopies: on a pool that copies it is refused, and the refusal says which pools could.
+func TestARawVolumeInUseIsNotSnapshottedWhereThePoolCopies(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true, Flags: []string{"--node-arg=--pool-image=never"}})
 	co := c.NewCO()
 	v, err := co.Create(t.Context(), harness.Spec{Name: "raw", Size: 64 * harness.Mi, Block: true})

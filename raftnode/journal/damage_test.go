@@ -115,7 +115,7 @@ func TestDamageIsReportedWithItsSegment(t *testing.T) {
 	require.Contains(t, why, filepath.Base(names[1]))
 }
 
-func TestATornTailIsCutOff(t *testing.T) {
+func TestATornTailIsTruncated(t *testing.T) {
 	source, names := newFilledJournal(t)
 	last := names[len(names)-1]
 	data, err := os.ReadFile(last)
