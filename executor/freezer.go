@@ -21,7 +21,7 @@ type Freezer interface {
 type Freeze interface {
 	// Run calls its argument while the freeze holds. When the freeze had ended before, or ended
 	// during the call, Run fails, and what was made meanwhile must not be used.
-	Run(ctx context.Context, cut func(context.Context) error) error
+	Run(ctx context.Context, take func(context.Context) error) error
 	// Thaw ends the freeze and its process. Ended already is success.
 	Thaw(ctx context.Context) error
 	// Elapsed is how long the filesystem has been frozen.

@@ -31,7 +31,7 @@ type fakeFreeze struct {
 	err      error
 }
 
-func (b *fakeFreeze) Run(ctx context.Context, cut func(context.Context) error) error { return cut(ctx) }
+func (b *fakeFreeze) Run(ctx context.Context, take func(context.Context) error) error { return take(ctx) }
 func (b *fakeFreeze) Thaw(context.Context) error                                     { return b.err }
 func (b *fakeFreeze) Elapsed() time.Duration                                         { return b.duration }
 

@@ -33,7 +33,7 @@ func generate(ctx context.Context, root string) (map[string][]byte, error) {
 	}
 	generated := map[string][]byte{}
 	for _, plugin := range plugins {
-		response, err := ask(ctx, root, plugin, request)
+		response, err := runPlugin(ctx, root, plugin, request)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", plugin, err)
 		}
@@ -81,8 +81,8 @@ func withImports(files linker.Files) []*descriptorpb.FileDescriptorProto {
 	return all
 }
 
-// ask runs a plugin, which reads its request from stdin and writes its response to stdout.
-func ask(ctx context.Context, root, plugin string, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
+// runPlugin runs a plugin, which reads its request from stdin and writes its response to stdout.
+func runPlugin(ctx context.Context, root, plugin string, request *pluginpb.CodeGeneratorRequest) (*pluginpb.CodeGeneratorResponse, error) {
 	in, err := proto.Marshal(request)
 	if err != nil {
 		return nil, err

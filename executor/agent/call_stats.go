@@ -25,12 +25,12 @@ func (e *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (
 		stats, err := e.health.measure(ctx, id, path, none)
 		answered <- answer{stats, err}
 	}()
-	patience, stop := beforeDeadline(ctx)
+	nearDeadline, stop := beforeDeadline(ctx)
 	defer stop()
 	select {
 	case a := <-answered:
 		return a.stats, a.err
-	case <-patience:
+	case <-nearDeadline:
 	case <-ctx.Done():
 	}
 	return executor.VolumeStats{}, fsm.Reject(fsm.Busy, "volume %s does not answer", id)

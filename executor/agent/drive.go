@@ -15,9 +15,9 @@ const maxSteps = 64
 // when the lock is released.
 var errRequeued = errors.New("the volume is being worked on")
 
-// driven is what the loop brings to its desired state step by step: a volume, a replica or a
+// stepJob is what the loop brings to its desired state step by step: a volume, a replica or a
 // snapshot. The caller of drive has its lock.
-type driven interface {
+type stepJob interface {
 	// choose observes and picks the one step to do next: StepNone when there is none, or its
 	// time has not come.
 	choose(ctx context.Context) (plan.Step, error)
@@ -25,8 +25,8 @@ type driven interface {
 	// (S2); acting on desired state is recorded first (S14).
 	authorize(s plan.Step) error
 	perform(ctx context.Context, s plan.Step) error
-	// did notes how a step ended.
-	did(s plan.Step, began time.Time, err error)
+	// stepEnded notes how a step ended.
+	stepEnded(s plan.Step, began time.Time, err error)
 	// wrap adds to an error which step failed on what.
 	wrap(kind plan.StepKind, err error) error
 	// notConverged is the error when it does not converge.
@@ -35,7 +35,7 @@ type driven interface {
 
 // drive does one step after another until there is none: what a step achieved is learned
 // by observing, never assumed. A refusal is returned unchanged.
-func (en *env) drive(ctx context.Context, d driven) error {
+func (en *env) drive(ctx context.Context, d stepJob) error {
 	for range maxSteps {
 		s, err := d.choose(ctx)
 		switch {
@@ -54,42 +54,42 @@ func (en *env) drive(ctx context.Context, d driven) error {
 }
 
 // do does one step between its two fault points, and measures it.
-func (en *env) do(ctx context.Context, d driven, s plan.Step) error {
+func (en *env) do(ctx context.Context, d stepJob, s plan.Step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := d.authorize(s); err != nil {
 		return err
 	}
-	m, began := marksOf(s.Kind), time.Now()
-	if m.points {
+	m, began := stepHooksOf(s.Kind), time.Now()
+	if m.faultPoints {
 		en.hitFaultPoint(string(s.Kind) + ".before")
 	}
 	err := d.perform(ctx, s)
-	if m.points {
+	if m.faultPoints {
 		en.hitFaultPoint(string(s.Kind) + ".after")
 	}
-	if m.measured && !(m.waits && errors.Is(err, errRequeued)) {
+	if m.measured && !(m.mayRequeue && errors.Is(err, errRequeued)) {
 		en.metrics.observeStep(s.Kind, began, err)
 	}
-	d.did(s, began, err)
+	d.stepEnded(s, began, err)
 	return err
 }
 
-// marks says what the loop does around a step: pass its fault points, and measure it. A
+// stepHooks says what the loop does around a step: pass its fault points, and measure it. A
 // step that waits for a lock (errRequeued) is not counted until it ran.
-type marks struct{ points, measured, waits bool }
+type stepHooks struct{ faultPoints, measured, mayRequeue bool }
 
-// marksOf: freezing and taking have their fault points inside, since other steps include
+// stepHooksOf: freezing and taking have their fault points inside, since other steps include
 // them; steps that only end a hold or a record are not measured.
-func marksOf(kind plan.StepKind) marks {
+func stepHooksOf(kind plan.StepKind) stepHooks {
 	switch kind {
 	case plan.StepFreeze, plan.StepRecordMissing:
-		return marks{}
+		return stepHooks{}
 	case plan.StepTakeSnapshot:
-		return marks{measured: true, waits: true}
+		return stepHooks{measured: true, mayRequeue: true}
 	case plan.StepThaw, plan.StepForgetSnapshotRecord:
-		return marks{points: true}
+		return stepHooks{faultPoints: true}
 	}
-	return marks{points: true, measured: true}
+	return stepHooks{faultPoints: true, measured: true}
 }

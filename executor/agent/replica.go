@@ -14,7 +14,7 @@ type replicaState struct {
 	connectedGeneration uint64 // the highest in which it was connected to its peer
 	promotion           *fsm.ReplicaObservation
 	fencePeerRequest    *fencePeerRequest
-	resuming            bool      // this process is ending suspended I/O now
+	endingSuspension    bool      // this process is ending suspended I/O now
 	resumeCount         uint64    // how often it did that
 	victimSince         time.Time // when it was first seen outdated but still primary
 	suspendedSince      time.Time // zero: its I/O is not suspended

@@ -62,7 +62,7 @@ func (j *replicaJob) perform(ctx context.Context, s plan.Step) error {
 	return j.performReplicaStep(ctx, j.v, j.s, s.Kind, j.want, j.have)
 }
 
-func (j *replicaJob) did(s plan.Step, began time.Time, err error) {
+func (j *replicaJob) stepEnded(s plan.Step, began time.Time, err error) {
 	var rej *fsm.Rejection
 	switch {
 	case err == nil:

@@ -55,7 +55,7 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 	if obs.Connected() {
 		v.replica.connectedGeneration = max(v.replica.connectedGeneration, generation)
 	}
-	if v.replica.resuming || v.replica.resumeCount != resumed {
+	if v.replica.endingSuspension || v.replica.resumeCount != resumed {
 		obs.Generation = 0 // the state machine takes no conclusion from generation 0
 	}
 	return obs

@@ -40,10 +40,10 @@ func (f *reportedFacts) beginReport(about plan.Fact) bool {
 }
 
 // endReport reports whether something was left unreported meanwhile.
-func (f *reportedFacts) endReport(about plan.Fact) (unsaid bool) {
+func (f *reportedFacts) endReport(about plan.Fact) (wasDirty bool) {
 	delete(f.inFlight, about)
-	unsaid, f.dirty = f.dirty, false
-	return unsaid
+	wasDirty, f.dirty = f.dirty, false
+	return wasDirty
 }
 
 // isAcked reports whether the log acknowledged the fact, and desired state that shows it may
@@ -54,12 +54,12 @@ func (f *reportedFacts) isAcked(about plan.Fact) bool {
 }
 
 // noteAcked notes that the log acknowledged a fact. A superseded report is acknowledged too, so
-// the fact is reported again after patience if no desired state shows it; the delay doubles
+// the fact is reported again after resendAfter if no desired state shows it; the delay doubles
 // each time.
-func (f *reportedFacts) noteAcked(about plan.Fact, at fsm.Epoch, times int) (patience time.Duration) {
-	patience = resendDelay << min(times, 8)
-	f.acked[about] = ackedReport{at: at, resendAt: time.Now().Add(patience), count: times + 1}
-	return patience
+func (f *reportedFacts) noteAcked(about plan.Fact, at fsm.Epoch, times int) (resendAfter time.Duration) {
+	resendAfter = resendDelay << min(times, 8)
+	f.acked[about] = ackedReport{at: at, resendAt: time.Now().Add(resendAfter), count: times + 1}
+	return resendAfter
 }
 
 // dropShown forgets the facts that desired state as of that epoch shows.

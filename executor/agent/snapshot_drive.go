@@ -72,7 +72,7 @@ func (j *snapshotJob) perform(ctx context.Context, s plan.Step) error {
 	return j.performSnapshotStep(ctx, j.c, j.s, s.Kind)
 }
 
-func (j *snapshotJob) did(plan.Step, time.Time, error) {}
+func (j *snapshotJob) stepEnded(plan.Step, time.Time, error) {}
 
 func (j *snapshotJob) wrap(kind plan.StepKind, err error) error {
 	if !j.begun || j.onlyEnds(kind) {

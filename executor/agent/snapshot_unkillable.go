@@ -29,6 +29,6 @@ func (c *snapshotState) isParked(s *plan.SnapshotView, kind plan.StepKind) bool 
 		c.parked = nil
 	default:
 	}
-	goes := s.Desired != nil && (s.Desired.Goal == fsm.SnapshotGoalRemove || s.Desired.Goal == fsm.SnapshotGoalThaw)
-	return c.parked != nil && kind != plan.StepThaw && (kind != plan.StepNone || goes)
+	toBeRemoved := s.Desired != nil && (s.Desired.Goal == fsm.SnapshotGoalRemove || s.Desired.Goal == fsm.SnapshotGoalThaw)
+	return c.parked != nil && kind != plan.StepThaw && (kind != plan.StepNone || toBeRemoved)
 }

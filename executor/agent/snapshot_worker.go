@@ -77,7 +77,7 @@ func (sw *snapshotWorker) reconcileSnapshot(c *snapshotState) {
 	sw.mu.Lock()
 	c.lastTried = c.desired
 	sw.mu.Unlock()
-	sw.look(looked{
+	sw.runReconciliation(reconciliation{
 		open:     func() error { return sw.records.openSnapshotRecord(c) },
 		converge: func(ctx context.Context) error { return sw.driveSnapshot(ctx, c) },
 		done:     func() { c.failures = 0 },

@@ -123,7 +123,7 @@ func (s *suspendedWatcher) resolveSuspension(ctx context.Context, v *volume) err
 func (s *suspendedWatcher) setResuming(v *volume, begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v.replica.resuming = begins
+	v.replica.endingSuspension = begins
 	if !begins {
 		v.replica.resumeCount++
 	}

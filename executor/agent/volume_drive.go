@@ -60,7 +60,7 @@ func (j *job) authorize(plan.Step) error {
 	return j.acted.Persist(j.at, j.incarnationID)
 }
 
-func (j *job) did(s plan.Step, began time.Time, err error) {
+func (j *job) stepEnded(s plan.Step, began time.Time, err error) {
 	j.steps++
 	if err != nil {
 		j.logger(j.v).Warn("step failed", "step", s.Kind, "error", err)

@@ -65,11 +65,11 @@ func (r *volumeReporter) sendFact(v *volume, f plan.Fact, ob *fsmpb.Observation)
 func (r *volumeReporter) onFactAnswer(v *volume, f plan.Fact, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	unsaid := v.reportedFacts.endReport(f)
+	wasDirty := v.reportedFacts.endReport(f)
 	if v.desired == nil {
 		r.volumeQueue.add(v.id) // its entry may be dropped now
 	}
-	if f.Name == plan.FactReplicaObserved || unsaid { // it may have changed meanwhile, or been superseded
+	if f.Name == plan.FactReplicaObserved || wasDirty { // it may have changed meanwhile, or been superseded
 		r.volumeQueue.add(v.id)
 	}
 	switch {

@@ -29,7 +29,7 @@ func (w *volumeWorker) take(id fsm.VolumeID) *volume {
 // where an operation waits for the volume. The caller holds the volume's lock.
 func (w *volumeWorker) reconcile(v *volume) {
 	w.resetBackoff(v)
-	w.look(looked{
+	w.runReconciliation(reconciliation{
 		open:     func() error { return w.records.openRecord(v) },
 		converge: func(ctx context.Context) error { return w.converge(ctx, v) },
 		done: func() {

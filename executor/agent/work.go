@@ -20,25 +20,25 @@ func work[K comparable, T any](q *workQueue[K], take func(K) *T, look, leave fun
 	}
 }
 
-// looked is one reconciliation of an entry that the worker has taken.
-type looked struct {
+// reconciliation is what is done with one entry that the worker has taken.
+type reconciliation struct {
 	open     func() error
 	converge func(context.Context) error
 	done     func()
 	failed   func(error) // reports the error, and queues the entry again
 }
 
-// look opens and converges. An entry that waits for a lock is queued by that lock's holder.
-func (en *env) look(l looked) {
-	err := l.open()
+// runReconciliation opens and converges. An entry that waits for a lock is queued by that lock's holder.
+func (en *env) runReconciliation(r reconciliation) {
+	err := r.open()
 	if err == nil {
-		err = l.converge(en.ctx)
+		err = r.converge(en.ctx)
 	}
 	switch {
 	case err == nil:
-		l.done()
+		r.done()
 	case en.ctx.Err() != nil, errors.Is(err, errRequeued):
 	default:
-		l.failed(err)
+		r.failed(err)
 	}
 }

@@ -176,8 +176,8 @@ func (s *raftSnapshots) eachDir(visit func(name string) error) error {
 	return nil
 }
 
-// setAside moves a damaged Raft snapshot to corrupt/, where it is kept.
-func (s *raftSnapshots) setAside(id string) error {
+// moveToCorrupt moves a damaged Raft snapshot to corrupt/, where it is kept.
+func (s *raftSnapshots) moveToCorrupt(id string) error {
 	if err := os.MkdirAll(s.dir.corruptPath(), 0o700); err != nil {
 		return fmt.Errorf("make the folder of damaged snapshots: %w", err)
 	}

@@ -184,7 +184,7 @@ func (s *sanitiser) checkDamagedSnapshots() error {
 func (s *sanitiser) apply() error {
 	for _, c := range s.damaged {
 		s.log.Warn("a damaged Raft snapshot is moved to corrupt/", "file", s.snaps.path(c.id), "to", s.dir.corruptPath(), "error", c.err)
-		if err := s.snaps.setAside(c.id); err != nil {
+		if err := s.snaps.moveToCorrupt(c.id); err != nil {
 			return err
 		}
 	}

@@ -100,14 +100,14 @@ func checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 		if callee.Pkg().Path() == "fmt" {
 			checkFormat(pass, call, callee)
 		}
-		if endsIn(callee.Pkg().Path(), values) && readsTheWorld(callee.Signature()) {
+		if endsIn(callee.Pkg().Path(), values) && mayDoIO(callee.Signature()) {
 			pass.Reportf(call.Pos(), "%s in deterministic code: it does input or output", callee.FullName())
 		}
 	}
 }
 
-// readsTheWorld tells what may fail, or wait, or is somebody else's to implement.
-func readsTheWorld(f *types.Signature) bool {
+// mayDoIO tells what may fail, or wait, or is somebody else's to implement.
+func mayDoIO(f *types.Signature) bool {
 	if f.Recv() != nil && types.IsInterface(f.Recv().Type()) {
 		return true
 	}
