@@ -36,9 +36,9 @@ func devCommand() *cobra.Command {
 func devFlags(cmd *cobra.Command, o *dev.Options) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "`folder` of the cluster")
-	flags.IntVar(&o.Controllers, "controllers", 3, "`number` of controllers; settled at the first start")
-	flags.IntVar(&o.Nodes, "nodes", 1, "`number` of nodes; settled at the first start")
-	flags.BoolVar(&o.Supervise, "supervise", true, "start a process that ended again after one second; without it `dev start` does")
+	flags.IntVar(&o.Controllers, "controllers", 3, "`number` of controllers; fixed at the first start")
+	flags.IntVar(&o.Nodes, "nodes", 1, "`number` of nodes; fixed at the first start")
+	flags.BoolVar(&o.Supervise, "supervise", true, "restart a process one second after it ended; without it only 'holdfast dev start' starts it again")
 	flags.DurationVar(&o.ReadyTimeout, "ready-timeout", time.Minute, "how long the cluster may take to be ready before all is stopped")
 	flags.StringArrayVar(&o.AllowRoots, "allow-root", []string{"/"}, "`folder` below which nodes may mount; repeatable")
 	flags.StringVar(&o.LogStore, "log-store", "", "Raft log `store` of the controllers: wal or boltdb; theirs by default")

@@ -49,6 +49,7 @@ func openComponents(o *options, log *slog.Logger) (*components, error) {
 		func() error { return p.openIdentity(o.dataDir) },
 		func() error { return p.openPools(o, runner) },
 		func() error { return p.openMounter(o.allowRoots, o.mountFlags.Policy(), runner) },
+		func() error { return p.checkPropagation(log) },
 		func() error { return p.openFreezer(o.dataDir) },
 		func() error { return p.openReplication(o, log) },
 	} {
@@ -83,6 +84,15 @@ func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner 
 	}
 	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner, Mounts: policy, Program: []string{"/proc/self/exe", "end-filesystem"}}); err != nil {
 		return exit.Wrap(exit.Usage, fmt.Errorf("allow mounts: %w", err))
+	}
+	return nil
+}
+
+// checkPropagation warns of mounts that containers may not see (S125). It never fails the start: a
+// kubelet in this process's mount namespace sees them without propagation.
+func (p *components) checkPropagation(log *slog.Logger) error {
+	if err := p.mounter.SelfTest(); err != nil {
+		log.Warn("containers may not see the mounts of this node", "error", err)
 	}
 	return nil
 }

@@ -1,14 +1,18 @@
 package node
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 func TestMissingRequirementsAreReportedInOneLine(t *testing.T) {
@@ -132,4 +136,23 @@ func TestTwoNodesDoNotShareADataFolder(t *testing.T) {
 		require.NoError(t, second.close())
 	}
 	require.NoError(t, first.close())
+}
+
+func TestS125_ANodeWarnsOfMountsThatAreNotPropagated(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	root := t.TempDir()
+	require.NoError(t, unix.Mount("none", root, "tmpfs", 0, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	for propagation, want := range map[uintptr]string{unix.MS_PRIVATE: "mount --make-rshared " + root, unix.MS_SHARED: ""} {
+		require.NoError(t, unix.Mount("", root, "", propagation, ""))
+		p := &components{}
+		require.NoError(t, p.openMounter([]string{root}, fsm.MountPolicy{}, run.New()))
+		var logged bytes.Buffer
+		require.NoError(t, p.checkPropagation(slog.New(slog.NewTextHandler(&logged, nil))))
+		require.NoError(t, p.close())
+		require.Contains(t, logged.String(), want)
+		require.Equal(t, want == "", logged.Len() == 0)
+	}
 }

@@ -31,9 +31,11 @@ type fakeFreeze struct {
 	err      error
 }
 
-func (b *fakeFreeze) Run(ctx context.Context, take func(context.Context) error) error { return take(ctx) }
-func (b *fakeFreeze) Thaw(context.Context) error                                     { return b.err }
-func (b *fakeFreeze) Elapsed() time.Duration                                         { return b.duration }
+func (b *fakeFreeze) Run(ctx context.Context, take func(context.Context) error) error {
+	return take(ctx)
+}
+func (b *fakeFreeze) Thaw(context.Context) error { return b.err }
+func (b *fakeFreeze) Elapsed() time.Duration     { return b.duration }
 
 func TestTheLongestFreezeIsReported(t *testing.T) {
 	registry := prometheus.NewRegistry()
