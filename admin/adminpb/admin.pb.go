@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChangeResponse is what a change came to.
+// ChangeResponse is the result of a change.
 type ChangeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -834,8 +834,8 @@ type Replication struct {
 	Minor         uint32                 `protobuf:"varint,3,opt,name=minor,proto3" json:"minor,omitempty"`
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
 	SeedHostId    string                 `protobuf:"bytes,5,opt,name=seed_host_id,json=seedHostId,proto3" json:"seed_host_id,omitempty"` // whose replica gave the first content
-	Born          uint64                 `protobuf:"varint,6,opt,name=born,proto3" json:"born,omitempty"`                                // index; 0: not yet
-	Generation    uint64                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`                    // index of the last granted question, takeover or birth
+	Born          uint64                 `protobuf:"varint,6,opt,name=born,proto3" json:"born,omitempty"`                                // index at which the initial sync was done; 0: not yet
+	Generation    uint64                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`                    // index of the last outdate request, takeover or initial sync
 	Granted       uint64                 `protobuf:"varint,8,opt,name=granted,proto3" json:"granted,omitempty"`                          // index of the last grant to be primary
 	Primary       *Primary               `protobuf:"bytes,9,opt,name=primary,proto3" json:"primary,omitempty"`                           // unset: nobody may be primary
 	Forced        *Forced                `protobuf:"bytes,10,opt,name=forced,proto3" json:"forced,omitempty"`                            // unset: no decision to force is open
@@ -1028,7 +1028,7 @@ func (x *Primary) GetDone() bool {
 	return false
 }
 
-// Forced is a recorded decision that a replica goes on although it may lack
+// Forced is a recorded decision that a replica becomes primary although it may lack
 // acknowledged writes.
 type Forced struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1236,7 +1236,7 @@ type SnapshotsRequest struct {
 	Snapshot      string                 `protobuf:"bytes,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                  // an id or a name: that snapshot only
 	Source        string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`                      // only snapshots of this volume, by id
 	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`                          // only snapshots that this node keeps
-	Kept          bool                   `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                         // only copies of what replicas had that lost; without it, none of them
+	Kept          bool                   `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                         // only kept copies, of what outdated replicas had; without it, none of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1390,7 +1390,7 @@ type Snapshot struct {
 	HostId        string                 `protobuf:"bytes,6,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	PoolId        string                 `protobuf:"bytes,7,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	SizeBytes     int64                  `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`    // cutting, ready, deleting, failed
+	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`    // cutting (being taken), ready, deleting, failed
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // of failed
 	Cut           string                 `protobuf:"bytes,11,opt,name=cut,proto3" json:"cut,omitempty"`
 	Missing       bool                   `protobuf:"varint,12,opt,name=missing,proto3" json:"missing,omitempty"` // its host reported the file missing
@@ -1398,7 +1398,7 @@ type Snapshot struct {
 	Operation     *Operation             `protobuf:"bytes,14,opt,name=operation,proto3" json:"operation,omitempty"`
 	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
-	Kept          *Kept                  `protobuf:"bytes,17,opt,name=kept,proto3" json:"kept,omitempty"` // of a copy of what a replica had that lost
+	Kept          *Kept                  `protobuf:"bytes,17,opt,name=kept,proto3" json:"kept,omitempty"` // of a kept copy, of what an outdated replica had
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1555,7 +1555,7 @@ func (x *Snapshot) GetKept() *Kept {
 type Kept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // in which the replica lost; 0: not known
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // in which the replica was outdated; 0: not known
 	Attach        uint64                 `protobuf:"varint,3,opt,name=attach,proto3" json:"attach,omitempty"`         // the attachment in which it had that
 	Superseded    string                 `protobuf:"bytes,4,opt,name=superseded,proto3" json:"superseded,omitempty"`  // since when all replicas of the volume were up to date once; empty: not yet
 	unknownFields protoimpl.UnknownFields
@@ -1753,10 +1753,10 @@ type GroupSnapshot struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Members       []string               `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // snapshots
-	Phase         string                 `protobuf:"bytes,4,opt,name=phase,proto3" json:"phase,omitempty"`     // freezing, cutting, ready, aborting, deleting
+	Phase         string                 `protobuf:"bytes,4,opt,name=phase,proto3" json:"phase,omitempty"`     // freezing, cutting (being taken), ready, aborting, deleting
 	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Cut           string                 `protobuf:"bytes,6,opt,name=cut,proto3" json:"cut,omitempty"`
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why the last attempt was given up
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why the last attempt was aborted
 	Operation     *Operation             `protobuf:"bytes,8,opt,name=operation,proto3" json:"operation,omitempty"`
 	Created       string                 `protobuf:"bytes,9,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,10,opt,name=modified,proto3" json:"modified,omitempty"`
@@ -1871,17 +1871,17 @@ type Replica struct {
 	PoolId string                 `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
 	State  string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // planned, present, missing, gone, leaving
 	// Of a replicated volume, as the log knows it:
-	Disk           string `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`             // up_to_date, outdated, inconsistent, ... as its host last said
+	Disk           string `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`             // up_to_date, outdated, inconsistent, ... as its host last reported
 	Connection     string `protobuf:"bytes,6,opt,name=connection,proto3" json:"connection,omitempty"` // connected, sync_source, sync_target, stand_alone, ...
 	Role           string `protobuf:"bytes,7,opt,name=role,proto3" json:"role,omitempty"`             // primary, secondary
 	PeerDisk       string `protobuf:"bytes,8,opt,name=peer_disk,json=peerDisk,proto3" json:"peer_disk,omitempty"`
 	Percent        uint32 `protobuf:"varint,9,opt,name=percent,proto3" json:"percent,omitempty"`                      // of a resynchronisation or a verification
-	UpToDate       bool   `protobuf:"varint,10,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"` // it has every acknowledged write, by the log's word
-	Outdated       bool   `protobuf:"varint,11,opt,name=outdated,proto3" json:"outdated,omitempty"`                   // the other went on without it
+	UpToDate       bool   `protobuf:"varint,10,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"` // it has every acknowledged write, as the log records it
+	Outdated       bool   `protobuf:"varint,11,opt,name=outdated,proto3" json:"outdated,omitempty"`                   // the other was primary without it
 	Attach         uint64 `protobuf:"varint,12,opt,name=attach,proto3" json:"attach,omitempty"`                       // how often it was attached
 	BootId         string `protobuf:"bytes,13,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`          // of the attachment
 	Generation     uint64 `protobuf:"varint,14,opt,name=generation,proto3" json:"generation,omitempty"`               // as its host knows it
-	Suspended      bool   `protobuf:"varint,15,opt,name=suspended,proto3" json:"suspended,omitempty"`                 // its I/O is frozen
+	Suspended      bool   `protobuf:"varint,15,opt,name=suspended,proto3" json:"suspended,omitempty"`                 // its I/O is suspended
 	OutOfSyncBytes uint64 `protobuf:"varint,16,opt,name=out_of_sync_bytes,json=outOfSyncBytes,proto3" json:"out_of_sync_bytes,omitempty"`
 	CurrentUuid    string `protobuf:"bytes,17,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"` // in hex, without the lowest bit; empty: none
 	unknownFields  protoimpl.UnknownFields
@@ -4011,7 +4011,7 @@ type AuditResponse struct {
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`     // of the last read that it compared with
 	Orphans       []*Finding             `protobuf:"bytes,2,rep,name=orphans,proto3" json:"orphans,omitempty"`  // on a host, not in the state
 	Missing       []*Finding             `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`  // in the state, not on the host
-	Pending       []*Finding             `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`  // work under way, or owed by a host that cannot be asked
+	Pending       []*Finding             `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`  // work under way, or pending on a host that cannot be asked
 	Checked       uint64                 `protobuf:"varint,5,opt,name=checked,proto3" json:"checked,omitempty"` // replicas and snapshots in the state that were looked for
 	Unknown       []*Unknown             `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`  // hosts that could not be asked
 	unknownFields protoimpl.UnknownFields

@@ -58,7 +58,7 @@ type AdminClient interface {
 	// GroupSnapshots answers one page of group snapshots in all phases, in order of id.
 	GroupSnapshots(ctx context.Context, in *GroupSnapshotsRequest, opts ...grpc.CallOption) (*GroupSnapshotsResponse, error)
 	Nodes(ctx context.Context, in *NodesRequest, opts ...grpc.CallOption) (*NodesResponse, error)
-	// Operations lists the work that hosts owe.
+	// Operations lists the work of hosts that is under way or failed.
 	Operations(ctx context.Context, in *OperationsRequest, opts ...grpc.CallOption) (*OperationsResponse, error)
 	// History streams journalled commands; the first message has the header.
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HistoryResponse], error)
@@ -71,10 +71,10 @@ type AdminClient interface {
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
 	// command line of a build of feature level 1 calls it; later ones carry out the plan "adopt".
 	AdoptNode(ctx context.Context, in *AdoptNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
-	// Plan says what a verb would come to now, and changes nothing.
+	// Plan says what a verb would do now, and changes nothing.
 	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 	// CarryOut does what can be done of the plan now, and answers what is left. What is
-	// done is in the state, so to call it again goes on, also after an interruption.
+	// done is in the state, so a repeated call continues, also after an interruption.
 	CarryOut(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 	// UpgradeStatus says which feature level the cluster runs at, and who understands
 	// which (S72).
@@ -84,10 +84,10 @@ type AdminClient interface {
 	FinishUpgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 	// Members lists the controllers that are in the configuration, voters or not.
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error)
-	// PlanMember says what a change of the members would come to now, and changes nothing.
+	// PlanMember says what a change of the members would do now, and changes nothing.
 	PlanMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
-	// What is done is in the configuration, so to call it again goes on.
+	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
 }
 
@@ -321,7 +321,7 @@ type AdminServer interface {
 	// GroupSnapshots answers one page of group snapshots in all phases, in order of id.
 	GroupSnapshots(context.Context, *GroupSnapshotsRequest) (*GroupSnapshotsResponse, error)
 	Nodes(context.Context, *NodesRequest) (*NodesResponse, error)
-	// Operations lists the work that hosts owe.
+	// Operations lists the work of hosts that is under way or failed.
 	Operations(context.Context, *OperationsRequest) (*OperationsResponse, error)
 	// History streams journalled commands; the first message has the header.
 	History(*HistoryRequest, grpc.ServerStreamingServer[HistoryResponse]) error
@@ -334,10 +334,10 @@ type AdminServer interface {
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
 	// command line of a build of feature level 1 calls it; later ones carry out the plan "adopt".
 	AdoptNode(context.Context, *AdoptNodeRequest) (*ChangeResponse, error)
-	// Plan says what a verb would come to now, and changes nothing.
+	// Plan says what a verb would do now, and changes nothing.
 	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
 	// CarryOut does what can be done of the plan now, and answers what is left. What is
-	// done is in the state, so to call it again goes on, also after an interruption.
+	// done is in the state, so a repeated call continues, also after an interruption.
 	CarryOut(context.Context, *PlanRequest) (*PlanResponse, error)
 	// UpgradeStatus says which feature level the cluster runs at, and who understands
 	// which (S72).
@@ -347,10 +347,10 @@ type AdminServer interface {
 	FinishUpgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	// Members lists the controllers that are in the configuration, voters or not.
 	Members(context.Context, *MembersRequest) (*MembersResponse, error)
-	// PlanMember says what a change of the members would come to now, and changes nothing.
+	// PlanMember says what a change of the members would do now, and changes nothing.
 	PlanMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
-	// What is done is in the configuration, so to call it again goes on.
+	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }

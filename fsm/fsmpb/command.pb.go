@@ -278,10 +278,10 @@ type Verdict int32
 
 const (
 	Verdict_VERDICT_UNKNOWN       Verdict = 0
-	Verdict_VERDICT_PEER_OUTDATED Verdict = 1 // the peer is recorded Outdated: go on
-	Verdict_VERDICT_SELF_OUTDATED Verdict = 2 // the asker's own replica is: it lost
-	Verdict_VERDICT_REFUSED       Verdict = 3 // the asker holds no grant: stay frozen
-	Verdict_VERDICT_STALE         Verdict = 4 // another generation is current: look again, and ask again
+	Verdict_VERDICT_PEER_OUTDATED Verdict = 1 // the peer is recorded Outdated: resume I/O
+	Verdict_VERDICT_SELF_OUTDATED Verdict = 2 // the requester's own replica is
+	Verdict_VERDICT_REFUSED       Verdict = 3 // the requester holds no grant: I/O stays suspended
+	Verdict_VERDICT_STALE         Verdict = 4 // another generation is current: observe again, and ask again
 )
 
 // Enum value maps for Verdict.
@@ -997,7 +997,7 @@ func (*Command_KeepReplica) isCommand_Body() {}
 
 func (*Command_ContinueSweep) isCommand_Body() {}
 
-// Epoch orders grants, wishes and generations across restores (S1).
+// Epoch orders grants, desired states and generations across restores (S1).
 type Epoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // the cluster's incarnation counter
@@ -1373,7 +1373,7 @@ func (x *RegisterNode) GetReplication() *Replication {
 type Replication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`                             // the IP address that its peers replicate to
-	PublicKey     []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`        // X25519; the secret of a resource is derived from it and never told
+	PublicKey     []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`        // X25519; the secret of a resource is derived from it and never sent
 	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`                             // of the kernel's module, such as 8.4.11
 	MaxReplicas   uint32                 `protobuf:"varint,4,opt,name=max_replicas,json=maxReplicas,proto3" json:"max_replicas,omitempty"` // that the module can hold of one volume: 2 with DRBD 8.4
 	unknownFields protoimpl.UnknownFields
@@ -1438,8 +1438,8 @@ func (x *Replication) GetMaxReplicas() uint32 {
 	return 0
 }
 
-// SetNodeReachable records an edge: the node's session was seen by no member
-// for the node timeout, or came back (S25).
+// SetNodeReachable records a change of reachability: no member had the node's session
+// for the node timeout, or one has it again (S25).
 type SetNodeReachable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -2018,11 +2018,11 @@ type ReplicaSeen struct {
 	Connection     ConnectionState        `protobuf:"varint,5,opt,name=connection,proto3,enum=holdfast.fsm.v1.ConnectionState" json:"connection,omitempty"`
 	PeerDisk       DiskState              `protobuf:"varint,6,opt,name=peer_disk,json=peerDisk,proto3,enum=holdfast.fsm.v1.DiskState" json:"peer_disk,omitempty"`
 	CurrentUuid    uint64                 `protobuf:"varint,7,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"`               // DRBD's, without its lowest bit; 0: none, or just created
-	Suspended      bool                   `protobuf:"varint,8,opt,name=suspended,proto3" json:"suspended,omitempty"`                                      // its I/O is frozen
+	Suspended      bool                   `protobuf:"varint,8,opt,name=suspended,proto3" json:"suspended,omitempty"`                                      // its I/O is suspended
 	Generation     uint64                 `protobuf:"varint,9,opt,name=generation,proto3" json:"generation,omitempty"`                                    // the log's, as this host knows it (S7)
 	Percent        uint32                 `protobuf:"varint,10,opt,name=percent,proto3" json:"percent,omitempty"`                                         // of a resynchronisation or a verification, in steps of ten
 	OutOfSyncBytes uint64                 `protobuf:"varint,11,opt,name=out_of_sync_bytes,json=outOfSyncBytes,proto3" json:"out_of_sync_bytes,omitempty"` // found by the last verification
-	BackingBytes   int64                  `protobuf:"varint,12,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"`           // of the volume that the device below has room for
+	BackingBytes   int64                  `protobuf:"varint,12,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"`           // of the volume, for which the backing device has room
 	// down: the resource is not in the kernel and nothing of the volume is open.
 	Down          bool `protobuf:"varint,13,opt,name=down,proto3" json:"down,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2150,8 +2150,8 @@ func (x *ReplicaSeen) GetDown() bool {
 	return false
 }
 
-// AttachReplica records that a host is about to attach its disk: until it was seen
-// together with its peer, the replica is not up to date (S5).
+// AttachReplica records that a host is about to attach its disk: until it was observed
+// connected to its peer, the replica is not up to date (S5).
 type AttachReplica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
@@ -2314,15 +2314,15 @@ func (x *SetPrimary) GetSeen() *ReplicaSeen {
 	return nil
 }
 
-// Outdate is the question of a primary that lost its peer, or is about to become
-// primary without it (S6, S7).
+// Outdate is the request of a primary that lost its peer, or is about to become primary
+// without it, that the peer be recorded as outdated (S6, S7).
 type Outdate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
 	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // who asks
 	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // as the asker knows it
+	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // as the requester knows it
 	Seen          *ReplicaSeen           `protobuf:"bytes,6,opt,name=seen,proto3" json:"seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2400,7 +2400,7 @@ func (x *Outdate) GetSeen() *ReplicaSeen {
 	return nil
 }
 
-// KeepReplica asks for the room to keep what a replica has that lost, before its host
+// KeepReplica asks for the room to keep what an outdated replica has, before its host
 // discards it (S9). The answer names the copy; where it names none, the host waits: the
 // volume's record says for what.
 type KeepReplica struct {
@@ -2504,7 +2504,7 @@ func (x *KeepReplica) GetFacts() []*PoolFact {
 }
 
 // ForcePrimary records an operator's, or a CSI-Addons caller's, decision that a
-// replica goes on although the log cannot know that it has every acknowledged write.
+// replica becomes primary although the log cannot know that it has every acknowledged write.
 type ForcePrimary struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
@@ -2644,7 +2644,7 @@ func (x *AddReplica) GetReason() string {
 	return ""
 }
 
-// RemoveReplica gives up a replica. The last one that is up to date stays.
+// RemoveReplica removes a replica. The last one that is up to date stays.
 type RemoveReplica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
@@ -3021,7 +3021,7 @@ func (x *ExpandVolume) GetFacts() []*PoolFact {
 	return nil
 }
 
-// ModifyVolume replaces limits and leaves the others alone.
+// ModifyVolume replaces limits and leaves the others as they are.
 type ModifyVolume struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
@@ -3092,7 +3092,7 @@ func (x *ModifyVolume) GetClaim() *Claim {
 	return nil
 }
 
-// CreateSnapshot is a decision to cut; the host cuts under a freeze (S19).
+// CreateSnapshot is a decision to take a snapshot; the host takes it under a freeze (S19).
 type CreateSnapshot struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	SnapshotId     string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"` // hs-<uuid>
@@ -3214,8 +3214,8 @@ func (x *DeleteSnapshot) GetSuperseded() bool {
 	return false
 }
 
-// CreateGroupSnapshot cuts all members at one instant: every one is frozen from
-// before the first cut until its own, or there is no group (S19).
+// CreateGroupSnapshot takes all members at one instant: every one is frozen from before
+// the first is taken until its own is, or there is no group (S19).
 type CreateGroupSnapshot struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GroupSnapshotId string                 `protobuf:"bytes,1,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"` // hgs-<uuid>
@@ -3857,7 +3857,7 @@ type Observation struct {
 	// the facts about a device count without.
 	Epoch *Epoch `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// sequence orders the host's records of this volume (S16); one that is not above
-	// the last is passed over. Unstaged and TargetGone must carry it, as StageVolume
+	// the last is ignored. Unstaged and TargetGone must carry it, as StageVolume
 	// and PublishTarget do. For the other facts 0 means observed now, not a record.
 	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Types that are valid to be assigned to Fact:
@@ -4223,17 +4223,17 @@ type Observation_SnapshotMissing struct {
 }
 
 type Observation_Frozen struct {
-	// Frozen: the member of a group is quiet until it is cut or the lease ends.
+	// Frozen: the member of a group is frozen until it is taken or the lease ends.
 	Frozen *Frozen `protobuf:"bytes,33,opt,name=frozen,proto3,oneof"`
 }
 
 type Observation_Thawed struct {
-	// Thawed: the freeze ended, with or without a cut.
+	// Thawed: the freeze ended, with or without a snapshot.
 	Thawed *Thawed `protobuf:"bytes,34,opt,name=thawed,proto3,oneof"`
 }
 
 type Observation_Progress struct {
-	// Progress of a copy; told now and then, not for each byte.
+	// Progress of a copy; reported now and then, not for each byte.
 	Progress *Progress `protobuf:"bytes,35,opt,name=progress,proto3,oneof"`
 }
 
@@ -4248,7 +4248,7 @@ type Observation_StagingInUse struct {
 }
 
 type Observation_SnapshotKept struct {
-	// SnapshotKept: snapshot_id is a copy of what a replica of volume_id had that lost.
+	// SnapshotKept: snapshot_id is a kept copy, of what an outdated replica of volume_id had.
 	SnapshotKept *SnapshotKept `protobuf:"bytes,38,opt,name=snapshot_kept,json=snapshotKept,proto3,oneof"`
 }
 
@@ -4489,7 +4489,7 @@ func (x *LimitsApplied) GetLimits() *Limits {
 	return nil
 }
 
-// SnapshotCut is final: the cut's time and size are told once and stay.
+// SnapshotCut is final: the snapshot's time and size are reported once and stay.
 type SnapshotCut struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SizeBytes     int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
@@ -4551,8 +4551,8 @@ func (x *SnapshotCut) GetAttempt() uint32 {
 }
 
 // SnapshotGone: nothing of it is on the host: no file, no unfinished copy, no freeze.
-// It counts where a wish said to remove it; where a wish said to thaw a group's
-// member, it must name that wish's attempt.
+// It counts where desired state said to remove it; where it said to thaw a group's
+// member, it must name the attempt of that desired state.
 type SnapshotGone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -5580,8 +5580,8 @@ type Outcome struct {
 	Verdict         Verdict `protobuf:"varint,9,opt,name=verdict,proto3,enum=holdfast.fsm.v1.Verdict" json:"verdict,omitempty"` // of Outdate
 	Generation      uint64  `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`                       // that a verdict or a primary's grant is of
 	Force           bool    `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`                                 // of SetPrimary: under a recorded decision to force
-	// overtaken are the observations of a Report, by their number in it, that say staged or
-	// bound of what the state does not want so any more.
+	// overtaken are the observations of a Report, by their number in it, that report as staged
+	// or bound what the state does not desire so any more.
 	Overtaken     []uint32 `protobuf:"varint,12,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

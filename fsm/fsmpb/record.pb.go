@@ -628,7 +628,7 @@ func (x *SweepRecord) GetCursor() uint64 {
 	return 0
 }
 
-// SkippedRecord is an entry that operators had every member pass over.
+// SkippedRecord is an entry that operators had every member skip.
 type SkippedRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -1086,7 +1086,7 @@ type ReplicationRecord struct {
 	Legs          []*LegRecord           `protobuf:"bytes,9,rep,name=legs,proto3" json:"legs,omitempty"`
 	Forced        *ForcedRecord          `protobuf:"bytes,10,opt,name=forced,proto3" json:"forced,omitempty"`
 	Replicas      uint32                 `protobuf:"varint,11,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	Left          []*LegRecord           `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"` // what leaving replicas were, in the order in which they were given up
+	Left          []*LegRecord           `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"` // what leaving replicas were, in the order in which their removal began
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1599,7 +1599,7 @@ type SnapshotRecord struct {
 	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`
 	Format        *Format                `protobuf:"bytes,10,opt,name=format,proto3" json:"format,omitempty"`
 	Capabilities  []*Capability          `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	Phase         uint32                 `protobuf:"varint,12,opt,name=phase,proto3" json:"phase,omitempty"` // 1 cutting, 2 ready, 3 deleting, 4 failed
+	Phase         uint32                 `protobuf:"varint,12,opt,name=phase,proto3" json:"phase,omitempty"` // 1 taking, 2 ready, 3 deleting, 4 failed
 	Cut           int64                  `protobuf:"zigzag64,13,opt,name=cut,proto3" json:"cut,omitempty"`   // Unix nanoseconds
 	Frozen        bool                   `protobuf:"varint,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	Missing       bool                   `protobuf:"varint,15,opt,name=missing,proto3" json:"missing,omitempty"`
@@ -1798,7 +1798,7 @@ func (x *SnapshotRecord) GetKept() *KeptRecord {
 	return nil
 }
 
-// KeptRecord says of what a replica had that lost.
+// KeptRecord is what makes a snapshot a kept copy, of what an outdated replica had.
 type KeptRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1873,7 +1873,7 @@ type GroupRecord struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Members       [][]byte               `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // the 16 bytes of each snapshot's UUID
-	Phase         uint32                 `protobuf:"varint,5,opt,name=phase,proto3" json:"phase,omitempty"`    // 1 freezing, 2 cutting, 3 ready, 4 aborting, 5 deleting
+	Phase         uint32                 `protobuf:"varint,5,opt,name=phase,proto3" json:"phase,omitempty"`    // 1 freezing, 2 taking, 3 ready, 4 aborting, 5 deleting
 	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Cut           int64                  `protobuf:"zigzag64,7,opt,name=cut,proto3" json:"cut,omitempty"` // Unix nanoseconds
 	Error         string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// FromNode without a body is a beat: the host sends one every second.
+// FromNode without a body is a heartbeat: the host sends one every second.
 type FromNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -142,7 +142,7 @@ func (*FromNode_Map) isFromNode_Body() {}
 type Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Register *fsmpb.RegisterNode    `protobuf:"bytes,1,opt,name=register,proto3" json:"register,omitempty"`
-	// seen is the highest incarnation and index of wishes that the host acted on;
+	// seen is the highest incarnation and index of desired state that the host acted on;
 	// a controller that has not applied as much waits before it answers (S14).
 	Seen          *fsmpb.Epoch `protobuf:"bytes,2,opt,name=seen,proto3" json:"seen,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -504,21 +504,21 @@ func (x *Welcome) GetAdopted() bool {
 	return false
 }
 
-// Wishes are what the log wants of this host, as of an index. One comes at least
-// every second, without content when nothing changed: a host that hears nothing
-// for some seconds looks for another controller.
+// Wishes are the desired state of this host, as of an index. One comes at least every
+// second, without content when nothing changed: a host that receives nothing for some
+// seconds looks for another controller.
 type Wishes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // volumes that are not listed are unknown to the state
 	Wishes        []*Wish                `protobuf:"bytes,3,rep,name=wishes,proto3" json:"wishes,omitempty"`
-	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that the log wants nothing of any more
+	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that have no desired state any more
 	Snapshots     []*SnapshotWish        `protobuf:"bytes,8,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
 	SnapshotsGone []string               `protobuf:"bytes,9,rep,name=snapshots_gone,json=snapshotsGone,proto3" json:"snapshots_gone,omitempty"`
 	// adopted is false while the host is in adoption mode (S1).
 	Adopted bool `protobuf:"varint,5,opt,name=adopted,proto3" json:"adopted,omitempty"`
-	// more says that the next message goes on with this one: they are one update,
-	// cut to keep messages small.
+	// more says that the next message continues this one: they are one update,
+	// split to keep messages small.
 	More bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
 	// feature_level is the cluster's at that index. A controller that does not say it
 	// is of level 1.
@@ -808,7 +808,7 @@ func (x *Wish) GetModifyAttempt() uint32 {
 	return 0
 }
 
-// ReplicaWish is what the log wants of a host's replica of a replicated volume.
+// ReplicaWish is the desired state of a host's replica of a replicated volume.
 type ReplicaWish struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      fsmpb.Protocol         `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
@@ -827,7 +827,7 @@ type ReplicaWish struct {
 	Attach        uint64                 `protobuf:"varint,14,opt,name=attach,proto3" json:"attach,omitempty"`
 	Seen          *fsmpb.ReplicaSeen     `protobuf:"bytes,15,opt,name=seen,proto3" json:"seen,omitempty"` // the last that was recorded
 	Force         bool                   `protobuf:"varint,16,opt,name=force,proto3" json:"force,omitempty"`
-	BackingBytes  int64                  `protobuf:"varint,17,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"` // that every replica's device below has room for
+	BackingBytes  int64                  `protobuf:"varint,17,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"` // of the volume, for which every replica's backing device has room
 	SettledUuid   uint64                 `protobuf:"varint,18,opt,name=settled_uuid,json=settledUuid,proto3" json:"settled_uuid,omitempty"`
 	CopySeed      bool                   `protobuf:"varint,19,opt,name=copy_seed,json=copySeed,proto3" json:"copy_seed,omitempty"`
 	DiskFailed    uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
@@ -1013,7 +1013,7 @@ type ReplicaPeer struct {
 	PublicKey     []byte                 `protobuf:"bytes,4,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	UpToDate      bool                   `protobuf:"varint,5,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
 	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`
-	Attached      bool                   `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"` // it is there now, by its own host's word
+	Attached      bool                   `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"` // it is attached now, as its own host reported
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1398,7 +1398,7 @@ type InventoryAnswer struct {
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
 	Items         []*InventoryItem       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"` // the next answer to the question goes on with this one
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"` // the next answer to the question continues this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1713,7 +1713,7 @@ type SessionFacts struct {
 	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // the member's applied index when the telemetry came in
 	Telemetry     *Telemetry             `protobuf:"bytes,4,opt,name=telemetry,proto3" json:"telemetry,omitempty"`
-	QuietNanos    int64                  `protobuf:"varint,5,opt,name=quiet_nanos,json=quietNanos,proto3" json:"quiet_nanos,omitempty"` // since the host was heard last
+	QuietNanos    int64                  `protobuf:"varint,5,opt,name=quiet_nanos,json=quietNanos,proto3" json:"quiet_nanos,omitempty"` // since the last message of the host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2140,8 +2140,8 @@ type MapAnswer struct {
 	More     bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // this is not all
 	Error    string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	Reason   uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
-	// reached is the byte before which all was told, where there is more; 0, of a host
-	// that does not say: the end of the last extent.
+	// reached is the byte up to which this answer is complete, where there is more; 0, of a
+	// host that does not set it: the end of the last extent.
 	Reached       int64 `protobuf:"varint,6,opt,name=reached,proto3" json:"reached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
