@@ -81,7 +81,7 @@ func (j *joiner) reconcileMembership(ctx context.Context) {
 		j.detectRemoval(ctx)
 	}
 	if !j.dialsUntargeted() {
-		j.mux.closeUntargeted()
+		j.mux.raftConns.closeUntargeted()
 	}
 	j.peers.closeStaleConnections()
 }

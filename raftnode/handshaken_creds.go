@@ -1,0 +1,45 @@
+package raftnode
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// handshakenCreds are gRPC credentials for connections whose handshake the mux did.
+type handshakenCreds struct{}
+
+// ServerHandshake returns the peer of the handshake that the mux did.
+func (handshakenCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	tlsConn, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil, nil, errors.New("not a connection of the Raft listener")
+	}
+	return conn, tlsInfo(tlsConn), nil
+}
+
+func tlsInfo(conn *tls.Conn) credentials.TLSInfo {
+	return credentials.TLSInfo{
+		State:          conn.ConnectionState(),
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}
+}
+
+// ClientHandshake is never used.
+func (handshakenCreds) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are for listeners only")
+}
+
+// Info implements credentials.TransportCredentials.
+func (handshakenCreds) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (g handshakenCreds) Clone() credentials.TransportCredentials { return g }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (handshakenCreds) OverrideServerName(string) error { return nil }

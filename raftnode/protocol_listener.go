@@ -1,0 +1,85 @@
+package raftnode
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// protocolListener is the listener of one protocol, and raft.StreamLayer.
+type protocolListener struct {
+	mux      *mux
+	accepted chan net.Conn
+	once     sync.Once
+	done     chan struct{}
+}
+
+func newProtocolListener(m *mux) *protocolListener {
+	return &protocolListener{mux: m, accepted: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (b *protocolListener) deliver(conn net.Conn) {
+	select {
+	case b.accepted <- conn:
+	case <-b.done:
+		_ = conn.Close()
+	case <-b.mux.lifetime.Done():
+		_ = conn.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (b *protocolListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-b.accepted:
+		return conn, nil
+	case <-b.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener. It leaves the mux's listener open.
+func (b *protocolListener) Close() error {
+	b.once.Do(func() { close(b.done) })
+	return nil
+}
+
+// Addr is what peers dial.
+func (b *protocolListener) Addr() net.Addr { return advertisedAddr(b.mux.advertise) }
+
+type advertisedAddr string
+
+func (advertisedAddr) Network() string { return "tcp" }
+
+func (a advertisedAddr) String() string { return string(a) }
+
+// Dial implements raft.StreamLayer. The address comes from withMemberID: raft's transport
+// pools connections by address, and must not mix up members that share one.
+func (b *protocolListener) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(b.mux.lifetime, min(timeout, handshakeTimeout))
+	defer cancel()
+	id, addr, _ := strings.Cut(string(address), "@")
+	conn, err := b.mux.dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	protocols := []string{protoRaft}
+	if b.mux.core.dialsUntargeted() {
+		protocols = append(protocols, protoRaft1)
+	}
+	tlsConn, err := tlsClient(ctx, conn, b.mux.creds, b.mux.core.targetFor(id), protocols...)
+	if err != nil {
+		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
+	}
+	return tlsConn, nil
+}
+
+// withMemberID is a member's address with its id.
+func withMemberID(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(string(id) + "@" + string(address))
+}
