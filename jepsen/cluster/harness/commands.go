@@ -18,8 +18,11 @@ type Result struct {
 	Stdout, Stderr string
 }
 
+// commands runs the command line against the cluster, and reads what it answers.
+type commands struct{ *workspace }
+
 // Run runs the binary with arguments, for a minute and a half at most.
-func (c *Cluster) Run(ctx context.Context, args ...string) Result {
+func (c *commands) Run(ctx context.Context, args ...string) Result {
 	return Run(ctx, c.opts.Binary, args...)
 }
 
@@ -97,7 +100,7 @@ func (s Status) Agree() error {
 }
 
 // Status asks for the status; an answer without a leader (exit 3) is no error.
-func (c *Cluster) Status(ctx context.Context) (Status, error) {
+func (c *commands) Status(ctx context.Context) (Status, error) {
 	res := c.Run(ctx, "status", "--dir", c.Dir, "-o", "json")
 	var s Status
 	if res.Code != 0 && res.Code != 3 {
@@ -110,7 +113,7 @@ func (c *Cluster) Status(ctx context.Context) (Status, error) {
 }
 
 // Leader waits until there is a leader, and answers its id.
-func (c *Cluster) Leader(ctx context.Context) (string, error) {
+func (c *commands) Leader(ctx context.Context) (string, error) {
 	var leader string
 	err := Poll(ctx, 30*time.Second, "a leader", func() (bool, error) {
 		s, err := c.Status(ctx)
@@ -121,7 +124,7 @@ func (c *Cluster) Leader(ctx context.Context) (string, error) {
 }
 
 // AwaitAgreement waits until every member is reachable and all have one state hash.
-func (c *Cluster) AwaitAgreement(ctx context.Context) error {
+func (c *commands) AwaitAgreement(ctx context.Context) error {
 	return Poll(ctx, time.Minute, "all members to agree on the state's hash", func() (bool, error) {
 		s, err := c.Status(ctx)
 		if err == nil {
@@ -149,7 +152,7 @@ type AuditItem struct {
 }
 
 // Audit runs the audit; finding something (exit 1) or not knowing (exit 3) is no error.
-func (c *Cluster) Audit(ctx context.Context) (Audit, error) {
+func (c *commands) Audit(ctx context.Context) (Audit, error) {
 	res := c.Run(ctx, "audit", "--dir", c.Dir, "-o", "json")
 	a := Audit{Code: res.Code}
 	if res.Code == 3 {
@@ -162,7 +165,7 @@ func (c *Cluster) Audit(ctx context.Context) (Audit, error) {
 }
 
 // AwaitCleanAudit waits until an audit finds nothing at all and can know it.
-func (c *Cluster) AwaitCleanAudit(ctx context.Context) error {
+func (c *commands) AwaitCleanAudit(ctx context.Context) error {
 	return Poll(ctx, time.Minute, "a clean audit", func() (bool, error) {
 		a, err := c.Audit(ctx)
 		if err == nil && (a.Code != 0 || len(a.Orphans)+len(a.Missing)+len(a.Pending) != 0) {

@@ -15,22 +15,29 @@ import (
 // ErrDead: the child is not running.
 var ErrDead = errors.New("the process is not running")
 
+// children are the cluster's controllers and nodes as processes: what signals them, and waits for
+// what becomes of them.
+type children struct {
+	*workspace
+	commands *commands
+}
+
 // Signal sends a signal to a child, and returns its process id. It checks first that the process runs
 // this binary: the pid may belong to another process by now. After SIGSTOP it waits until the process
 // is stopped.
-func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
-	l, err := c.Layout()
+func (p *children) Signal(id string, sig syscall.Signal) (int, error) {
+	l, err := p.Layout()
 	if err != nil {
 		return 0, err
 	}
 	pid := l.PID(id)
-	if pid == 0 || !c.isOurs(pid) {
+	if pid == 0 || !p.isOurs(pid) {
 		return 0, fmt.Errorf("signal %s: %w", id, ErrDead)
 	}
 	if err := syscall.Kill(pid, sig); err != nil || sig != syscall.SIGSTOP {
 		return pid, err
 	}
-	return pid, Poll(context.Background(), stopTimeout, id+" to stand still", func() (bool, error) { return isStopped(pid), nil })
+	return pid, Poll(context.Background(), stopTimeout, id+" to stop", func() (bool, error) { return isStopped(pid), nil })
 }
 
 // stopTimeout is for what takes less than a millisecond on an idle machine.
@@ -56,23 +63,23 @@ func isStopped(pid int) bool {
 }
 
 // isOurs reports whether a process runs the binary under test on this cluster's directory.
-func (c *Cluster) isOurs(pid int) bool {
+func (p *children) isOurs(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || strings.TrimSuffix(exe, " (deleted)") != c.opts.Binary {
+	if err != nil || strings.TrimSuffix(exe, " (deleted)") != p.opts.Binary {
 		return false
 	}
 	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return strings.Contains(string(cmdline)+string(environ), c.Dir)
+	return strings.Contains(string(cmdline)+string(environ), p.Dir)
 }
 
 // processes are those of this cluster that run now.
-func (c *Cluster) processes() []int {
+func (p *children) processes() []int {
 	found, _ := filepath.Glob("/proc/[0-9]*")
 	var pids []int
 	for _, dir := range found {
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err == nil && pid != os.Getpid() && c.isOurs(pid) {
+		if err == nil && pid != os.Getpid() && p.isOurs(pid) {
 			pids = append(pids, pid)
 		}
 	}
@@ -80,9 +87,9 @@ func (c *Cluster) processes() []int {
 }
 
 // killLeftovers kills processes that outlived `dev`, and waits until they have exited.
-func (c *Cluster) killLeftovers(ctx context.Context) error {
+func (p *children) killLeftovers(ctx context.Context) error {
 	return Poll(ctx, 20*time.Second, "the cluster's processes to end", func() (bool, error) {
-		left := c.processes()
+		left := p.processes()
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -91,41 +98,41 @@ func (c *Cluster) killLeftovers(ctx context.Context) error {
 }
 
 // AwaitDead waits until cluster.json says that a child is dead.
-func (c *Cluster) AwaitDead(ctx context.Context, id string) error {
+func (p *children) AwaitDead(ctx context.Context, id string) error {
 	return Poll(ctx, 30*time.Second, id+" to be dead", func() (bool, error) {
-		l, err := c.Layout()
+		l, err := p.Layout()
 		return err == nil && l.PID(id) == 0, err
 	})
 }
 
 // AwaitNewPID waits until a child runs as another process than the one named.
-func (c *Cluster) AwaitNewPID(ctx context.Context, id string, than int) error {
+func (p *children) AwaitNewPID(ctx context.Context, id string, than int) error {
 	return Poll(ctx, 30*time.Second, id+" to run again", func() (bool, error) {
-		l, err := c.Layout()
+		l, err := p.Layout()
 		if err != nil {
 			return false, err
 		}
 		pid := l.PID(id)
-		return pid != 0 && pid != than && c.isOurs(pid), nil
+		return pid != 0 && pid != than && p.isOurs(pid), nil
 	})
 }
 
 // Kill kills a child with SIGKILL, and waits until cluster.json says so when nothing restarts it.
-func (c *Cluster) Kill(ctx context.Context, id string) error {
-	if _, err := c.Signal(id, syscall.SIGKILL); err != nil {
+func (p *children) Kill(ctx context.Context, id string) error {
+	if _, err := p.Signal(id, syscall.SIGKILL); err != nil {
 		return err
 	}
-	if c.opts.Supervise {
+	if p.opts.Supervise {
 		return nil
 	}
-	return c.AwaitDead(ctx, id)
+	return p.AwaitDead(ctx, id)
 }
 
 // StartChild starts one dead child again with `dev start`.
-func (c *Cluster) StartChild(ctx context.Context, id string) error {
-	res := c.Run(ctx, "dev", "start", "--dir", c.Dir, id)
+func (p *children) StartChild(ctx context.Context, id string) error {
+	res := p.commands.Run(ctx, "dev", "start", "--dir", p.Dir, id)
 	if res.Code != 0 {
 		return fmt.Errorf("dev start %s exited %d: %s", id, res.Code, res.Stderr)
 	}
-	return c.AwaitNewPID(ctx, id, 0)
+	return p.AwaitNewPID(ctx, id, 0)
 }

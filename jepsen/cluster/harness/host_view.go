@@ -72,10 +72,16 @@ func MountsAt(path string) (int, error) {
 	return max(n, len(mounts)), err
 }
 
+// hostView is what the cluster has on this host: images, loop devices, mounts and processes.
+type hostView struct {
+	*workspace
+	children *children
+}
+
 // Images are the volume ids that have an image file in a node's pool. Any other
 // file beside them is an error.
-func (c *Cluster) Images(node string) ([]string, error) {
-	l, err := c.Layout()
+func (h *hostView) Images(node string) ([]string, error) {
+	l, err := h.Layout()
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +114,8 @@ func images(dir string) ([]string, error) {
 
 // AllImages are the images of all nodes' pools, as volume id to node. A volume
 // with images in two pools is an error.
-func (c *Cluster) AllImages() (map[string]string, error) {
-	l, err := c.Layout()
+func (h *hostView) AllImages() (map[string]string, error) {
+	l, err := h.Layout()
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +136,8 @@ func (c *Cluster) AllImages() (map[string]string, error) {
 }
 
 // LoopsOf are the loop devices bound to one volume's image.
-func (c *Cluster) LoopsOf(volume string) ([]Loop, error) {
-	all, err := Loops(c.Base)
+func (h *hostView) LoopsOf(volume string) ([]Loop, error) {
+	all, err := Loops(h.Base)
 	if err != nil {
 		return nil, err
 	}
@@ -145,24 +151,24 @@ func (c *Cluster) LoopsOf(volume string) ([]Loop, error) {
 }
 
 // AwaitNoLeftovers waits until no image, loop device or mount of this cluster is left.
-func (c *Cluster) AwaitNoLeftovers(ctx context.Context) error {
+func (h *hostView) AwaitNoLeftovers(ctx context.Context) error {
 	return Poll(ctx, time.Minute, "no image, loop device and mount to be left", func() (bool, error) {
-		all, err := c.AllImages()
+		all, err := h.AllImages()
 		if err == nil && len(all) != 0 {
 			err = fmt.Errorf("%d images are left, e.g. %v", len(all), first(all))
 		}
-		err = errors.Join(err, c.volumesLeft())
+		err = errors.Join(err, h.volumesLeft())
 		return err == nil, err
 	})
 }
 
 // volumesLeft answers an error that names what volumes hold in the kernel.
-func (c *Cluster) volumesLeft() error {
-	l, err := c.Layout()
+func (h *hostView) volumesLeft() error {
+	l, err := h.Layout()
 	if err != nil {
 		return err
 	}
-	folders := []string{c.Mounts()}
+	folders := []string{h.Mounts()}
 	for _, n := range l.Nodes {
 		// A pool's own filesystem stays mounted; nothing of a volume is below it.
 		for _, folder := range []string{"volumes", "snapshots", "tmp"} {
@@ -198,10 +204,10 @@ func leftovers(folder string) error {
 
 // Leftovers answers an error that names every process, loop device and mount of
 // this cluster. The kernel may take a moment to let a loop device go.
-func (c *Cluster) Leftovers(ctx context.Context) error {
+func (h *hostView) Leftovers(ctx context.Context) error {
 	return Poll(ctx, 30*time.Second, "nothing of the cluster to be left", func() (bool, error) {
-		err := leftovers(c.Base)
-		if pids := c.processes(); len(pids) != 0 {
+		err := leftovers(h.Base)
+		if pids := h.children.processes(); len(pids) != 0 {
 			err = errors.Join(err, fmt.Errorf("processes are left: %v", pids))
 		}
 		return err == nil, err

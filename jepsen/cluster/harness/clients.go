@@ -13,11 +13,14 @@ import (
 
 // clients keeps one connection per child. They connect again by themselves, soon.
 type clients struct {
+	*workspace
 	connMu sync.Mutex
 	conns  map[string]*grpc.ClientConn
 }
 
-func newClients() *clients { return &clients{conns: map[string]*grpc.ClientConn{}} }
+func newClients(w *workspace) *clients {
+	return &clients{workspace: w, conns: map[string]*grpc.ClientConn{}}
+}
 
 // Dial connects to a CSI socket: `unix:///...`, as in cluster.json.
 func Dial(endpoint string) (*grpc.ClientConn, error) {
@@ -28,25 +31,25 @@ func Dial(endpoint string) (*grpc.ClientConn, error) {
 }
 
 // conn is the connection to a child's CSI socket.
-func (c *Cluster) conn(id string) (*grpc.ClientConn, error) {
-	c.connMu.Lock()
-	defer c.connMu.Unlock()
-	if held := c.conns[id]; held != nil {
+func (cl *clients) conn(id string) (*grpc.ClientConn, error) {
+	cl.connMu.Lock()
+	defer cl.connMu.Unlock()
+	if held := cl.conns[id]; held != nil {
 		return held, nil
 	}
-	endpoint, err := c.endpoint(id)
+	endpoint, err := cl.endpoint(id)
 	if err != nil {
 		return nil, err
 	}
 	conn, err := Dial(endpoint)
 	if err == nil {
-		c.conns[id] = conn
+		cl.conns[id] = conn
 	}
 	return conn, err
 }
 
-func (c *Cluster) endpoint(id string) (string, error) {
-	l, err := c.Layout()
+func (cl *clients) endpoint(id string) (string, error) {
+	l, err := cl.Layout()
 	if err != nil {
 		return "", err
 	}
@@ -64,8 +67,8 @@ func (c *Cluster) endpoint(id string) (string, error) {
 }
 
 // Controller speaks CSI's Controller service with one controller.
-func (c *Cluster) Controller(id string) (csi.ControllerClient, error) {
-	conn, err := c.conn(id)
+func (cl *clients) Controller(id string) (csi.ControllerClient, error) {
+	conn, err := cl.conn(id)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +76,8 @@ func (c *Cluster) Controller(id string) (csi.ControllerClient, error) {
 }
 
 // Node speaks CSI's Node service with one node.
-func (c *Cluster) Node(id string) (csi.NodeClient, error) {
-	conn, err := c.conn(id)
+func (cl *clients) Node(id string) (csi.NodeClient, error) {
+	conn, err := cl.conn(id)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +85,8 @@ func (c *Cluster) Node(id string) (csi.NodeClient, error) {
 }
 
 // Identity speaks CSI's Identity service with any child.
-func (c *Cluster) Identity(id string) (csi.IdentityClient, error) {
-	conn, err := c.conn(id)
+func (cl *clients) Identity(id string) (csi.IdentityClient, error) {
+	conn, err := cl.conn(id)
 	if err != nil {
 		return nil, err
 	}
