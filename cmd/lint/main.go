@@ -1,7 +1,7 @@
 // Command lint is the project's set of linters as one `go vet -vettool`, so that
 // results are cached by package and versions are pinned in go.mod:
-// staticcheck's correctness checks, errcheck, errorlint and the determinism of fsm. Sealed
-// choices are checked by go-check-sumtype beside it.
+// staticcheck's correctness checks, errcheck, errorlint, the determinism of fsm, and what may be read of a
+// replica. Sealed choices are checked by go-check-sumtype beside it.
 package main
 
 import (
@@ -15,11 +15,12 @@ import (
 	"honnef.co/go/tools/staticcheck"
 
 	"github.com/holdfast-storage/holdfast/cmd/lint/determinism"
+	"github.com/holdfast-storage/holdfast/cmd/lint/replicasync"
 )
 
 func main() {
 	unitchecker.Main(slices.Concat(
-		[]*analysis.Analyzer{determinism.Analyzer, errorlint.NewAnalyzer(), uncheckedErrors()},
+		[]*analysis.Analyzer{determinism.Analyzer, replicasync.Analyzer, errorlint.NewAnalyzer(), uncheckedErrors()},
 		staticcheckAnalyzers(),
 	)...)
 }
