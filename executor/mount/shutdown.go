@@ -158,15 +158,15 @@ func endFilesystem(path string, device uint64) error {
 	if root == nil || err != nil {
 		return err
 	}
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		flags := int32(withoutLog)
-		told <- ioctlPointer(root, ioctlShutdown, &flags)
+		result <- ioctlPointer(root, ioctlShutdown, &flags)
 	}()
 	marked := make(chan struct{}, 1)
 	for wait := markPollInterval; ; wait *= 2 {
 		select {
-		case err := <-told:
+		case err := <-result:
 			return err
 		case <-marked:
 			return nil

@@ -33,46 +33,46 @@ func TestNextSnapshotStep(t *testing.T) {
 		kind     StepKind
 		news     string
 	}{
-		"cut what is to be cut":        {single: single(fsm.SnapshotGoalTake), kind: StepTakeSnapshot},
+		"take what is to be taken":     {single: single(fsm.SnapshotGoalTake), kind: StepTakeSnapshot},
 		"once":                         {single: single(fsm.SnapshotGoalTake), have: file, record: done, news: factSnapshotTaken},
 		"adopt what nobody began here": {single: single(fsm.SnapshotGoalTake), have: file, news: factSnapshotTaken},
 		"S19 not what a dead process may have torn":        {single: single(fsm.SnapshotGoalTake), have: file, record: begun, kind: StepRemoveSnapshot},
-		"what was left unfinished is cut anew":             {single: single(fsm.SnapshotGoalTake), have: left, record: begun, kind: StepTakeSnapshot},
-		"S12 nothing is cut into an absent pool":           {single: single(fsm.SnapshotGoalTake), have: absent, kind: StepRefuse},
+		"what was left unfinished is taken anew":           {single: single(fsm.SnapshotGoalTake), have: left, record: begun, kind: StepTakeSnapshot},
+		"S12 nothing is taken in an absent pool":           {single: single(fsm.SnapshotGoalTake), have: absent, kind: StepRefuse},
 		"freeze a member":                                  {single: member(fsm.SnapshotGoalFreeze), kind: StepFreeze},
 		"tell that it is frozen":                           {single: member(fsm.SnapshotGoalFreeze), unbroken: unbroken, record: begun, news: factFrozen},
 		"tell that it is held":                             {single: member(fsm.SnapshotGoalFreeze), unbroken: withoutFreeze, record: begun, news: factFrozen},
-		"once heard, wait":                                 {single: reported, unbroken: unbroken, record: begun},
+		"once reported, wait":                              {single: reported, unbroken: unbroken, record: begun},
 		"S19 a freeze of another process is no freeze":     {single: member(fsm.SnapshotGoalFreeze), record: begun, news: factThawed},
 		"S19 also without a record of it":                  {single: reported, news: factThawed},
 		"what an earlier attempt left goes before":         {single: member(fsm.SnapshotGoalFreeze), have: file, kind: StepRemoveSnapshot},
 		"a hold of an earlier attempt goes before":         {single: member(fsm.SnapshotGoalFreeze), unbroken: older, kind: StepThaw},
 		"an ended freeze is given back":                    {single: member(fsm.SnapshotGoalFreeze), unbroken: ended, record: begun, kind: StepThaw},
-		"cut a member under its freeze":                    {single: member(fsm.SnapshotGoalTake), unbroken: unbroken, record: begun, kind: StepTakeSnapshot},
-		"cut a member that is only held":                   {single: member(fsm.SnapshotGoalTake), unbroken: withoutFreeze, record: begun, kind: StepTakeSnapshot},
+		"take a member under its freeze":                   {single: member(fsm.SnapshotGoalTake), unbroken: unbroken, record: begun, kind: StepTakeSnapshot},
+		"take a member without a freeze":                   {single: member(fsm.SnapshotGoalTake), unbroken: withoutFreeze, record: begun, kind: StepTakeSnapshot},
 		"S19 not under an ended one":                       {single: member(fsm.SnapshotGoalTake), unbroken: ended, record: begun, kind: StepThaw},
 		"S19 not under none":                               {single: member(fsm.SnapshotGoalTake), record: begun, news: factThawed},
 		"S19 not under none, with a file that may be torn": {single: member(fsm.SnapshotGoalTake), have: file, record: begun, news: factThawed},
-		"thaw after the cut":                               {single: member(fsm.SnapshotGoalTake), have: file, unbroken: unbroken, record: done, kind: StepThaw},
+		"thaw after it is taken":                           {single: member(fsm.SnapshotGoalTake), have: file, unbroken: unbroken, record: done, kind: StepThaw},
 		"then tell it, also from another process":          {single: member(fsm.SnapshotGoalTake), have: file, record: done, news: factSnapshotTaken},
 		"kept: thaw":                                   {single: member(fsm.SnapshotGoalKeep), have: file, unbroken: unbroken, record: done, kind: StepThaw},
 		"kept: forget how it was made":                 {single: single(fsm.SnapshotGoalKeep), have: file, record: done, kind: StepForgetSnapshotRecord},
 		"kept: what failed stays known as torn":        {single: single(fsm.SnapshotGoalKeep), have: file, record: begun},
 		"kept: then nothing":                           {single: single(fsm.SnapshotGoalKeep), have: file},
 		"S14 a missing one is noted, never made again": {single: single(fsm.SnapshotGoalKeep), kind: StepRecordMissing},
-		"and told":                              {single: single(fsm.SnapshotGoalKeep), record: records.SnapshotRecord{Phase: records.PhaseMissing}, news: FactSnapshotMissing},
-		"found again":                           {single: single(fsm.SnapshotGoalKeep), have: file, record: records.SnapshotRecord{Phase: records.PhaseMissing}, news: FactSnapshotFound},
-		"S12 an absent pool says nothing":       {single: single(fsm.SnapshotGoalKeep), have: absent},
-		"given up: thaw first":                  {single: member(fsm.SnapshotGoalThaw), have: file, unbroken: unbroken, record: done, kind: StepThaw},
-		"given up: remove what was cut":         {single: member(fsm.SnapshotGoalThaw), have: file, record: done, kind: StepRemoveSnapshot},
-		"given up: and the record":              {single: member(fsm.SnapshotGoalThaw), record: done, kind: StepForgetSnapshotRecord},
-		"given up: then tell it":                {single: member(fsm.SnapshotGoalThaw), news: factSnapshotGone},
-		"removed, with what was left":           {single: single(fsm.SnapshotGoalRemove), have: left, kind: StepRemoveSnapshot},
-		"removed: then tell it":                 {single: single(fsm.SnapshotGoalRemove), news: factSnapshotGone},
-		"S12 not from an absent pool":           {single: single(fsm.SnapshotGoalRemove), have: absent, kind: StepRefuse},
-		"nothing is wanted: thaw":               {unbroken: unbroken, record: begun, kind: StepThaw},
-		"nothing is wanted: forget":             {record: begun, kind: StepForgetSnapshotRecord},
-		"S14 nothing is wanted: the file stays": {have: file},
+		"and reported":                                 {single: single(fsm.SnapshotGoalKeep), record: records.SnapshotRecord{Phase: records.PhaseMissing}, news: FactSnapshotMissing},
+		"found again":                                  {single: single(fsm.SnapshotGoalKeep), have: file, record: records.SnapshotRecord{Phase: records.PhaseMissing}, news: FactSnapshotFound},
+		"S12 an absent pool says nothing":              {single: single(fsm.SnapshotGoalKeep), have: absent},
+		"aborted: thaw first":                          {single: member(fsm.SnapshotGoalThaw), have: file, unbroken: unbroken, record: done, kind: StepThaw},
+		"aborted: remove what was taken":               {single: member(fsm.SnapshotGoalThaw), have: file, record: done, kind: StepRemoveSnapshot},
+		"aborted: and the record":                      {single: member(fsm.SnapshotGoalThaw), record: done, kind: StepForgetSnapshotRecord},
+		"aborted: then report it":                      {single: member(fsm.SnapshotGoalThaw), news: factSnapshotGone},
+		"removed, with what was left":                  {single: single(fsm.SnapshotGoalRemove), have: left, kind: StepRemoveSnapshot},
+		"removed: then tell it":                        {single: single(fsm.SnapshotGoalRemove), news: factSnapshotGone},
+		"S12 not from an absent pool":                  {single: single(fsm.SnapshotGoalRemove), have: absent, kind: StepRefuse},
+		"nothing is wanted: thaw":                      {unbroken: unbroken, record: begun, kind: StepThaw},
+		"nothing is wanted: forget":                    {record: begun, kind: StepForgetSnapshotRecord},
+		"S14 nothing is wanted: the file stays":        {have: file},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &SnapshotView{Desired: tc.single, Actionable: true, Have: tc.have, Record: tc.record, FreezeHold: tc.unbroken, Now: now}
@@ -84,7 +84,7 @@ func TestNextSnapshotStep(t *testing.T) {
 			}
 			s.Actionable = false
 			if got := NextSnapshotStep(s).Kind; got != StepNone && got != StepForgetSnapshotRecord && !(got == StepThaw && (tc.single == nil || tc.unbroken == ended)) {
-				t.Errorf("S14: without a wish of this session it would %s", got)
+				t.Errorf("S14: without a desired state of this session it would %s", got)
 			}
 			if tc.single != nil {
 				require.Empty(t, UnreportedSnapshotFact(s), "S14")
@@ -168,7 +168,7 @@ func TestNextVolumeStepOfClonesAndExpansions(t *testing.T) {
 		"then the mount":                      {VolumeSpec{Size: testGib, Grant: formattedGrant(), Limits: limits, CanThrottle: true}, ObservedVolume{Device: activeDevice, Content: ownContent, recorded: true, Limits: limits}, StepMount},
 		"limits before a raw device is bound": {VolumeSpec{Size: testGib, Grant: rawGrant(), Limits: limits, CanThrottle: true}, ObservedVolume{Device: activeDevice, recorded: true}, StepThrottle},
 		"S73: limits that cannot be put in force keep nobody out": {VolumeSpec{Size: testGib, Grant: rawGrant(), Limits: limits}, ObservedVolume{Device: activeDevice, recorded: true}, StepNone},
-		"but who asks for them is told":                           {VolumeSpec{Goal: fsm.GoalKeep, Size: testGib, Expanding: true, Limits: limits}, ObservedVolume{Device: activeDevice}, StepRefuse},
+		"but a call that needs them is refused":                   {VolumeSpec{Goal: fsm.GoalKeep, Size: testGib, Expanding: true, Limits: limits}, ObservedVolume{Device: activeDevice}, StepRefuse},
 		"no limits where there never were any":                    {VolumeSpec{Size: testGib, Grant: rawGrant(), Limits: none}, ObservedVolume{Device: activeDevice, recorded: true}, StepNone},
 		"limits that may be left are taken off":                   {VolumeSpec{Size: testGib, Grant: rawGrant(), Limits: none, CanThrottle: true}, ObservedVolume{Device: activeDevice, recorded: true, mayBeLimited: true}, StepThrottle},
 		"limits change while it is up":                            {VolumeSpec{Goal: fsm.GoalKeep, Limits: limits, CanThrottle: true}, ObservedVolume{Device: activeDevice, Limits: none}, StepThrottle},

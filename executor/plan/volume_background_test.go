@@ -34,7 +34,7 @@ func TestBackgroundSpec(t *testing.T) {
 		missed []records.PendingTeardown
 		news   []string
 	}{
-		"a wish that is not fresh is not acted on": {
+		"a desired state of another session is not acted on": {
 			s: VolumeView{Desired: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, Record: recordWith(e5), Have: up},
 		},
 		"S14 nothing is done for a volume that the log does not know": {
@@ -56,7 +56,7 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Teardown: &fsm.Teardown{Epoch: e5}}, Record: recordWith(e5), Have: up},
 			verb: fsm.GoalKeep, down: true,
 		},
-		"S31 one that was never up is told to be down": {
+		"S31 one that was never up is reported down": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Teardown: &fsm.Teardown{Epoch: e5}}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
 			verb: fsm.GoalKeep, missed: []records.PendingTeardown{{Epoch: e5}},
 		},
@@ -64,7 +64,7 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e9, stagedAt), Teardown: &fsm.Teardown{Epoch: e5}}, Record: recordWith(e9), Have: up},
 			verb: fsm.GoalKeep, missed: []records.PendingTeardown{{Epoch: e5}},
 		},
-		"S31 one whose end was asked for goes down": {
+		"S31 one whose publication was revoked is taken down": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: endingPublication(e5, stagedAt)}, Record: recordWith(e5), Have: up},
 			verb: fsm.GoalKeep, down: true,
 		},
@@ -72,7 +72,7 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt)}, Record: recordWith(e5), Have: ObservedVolume{Device: activeDevice}},
 			verb: fsm.GoalKeep, down: true,
 		},
-		"a staging that never came up is told to be down": {
+		"a staging that never came up is reported down": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt)}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
 			verb: fsm.GoalKeep, missed: []records.PendingTeardown{{Epoch: e5}},
 		},
@@ -92,11 +92,11 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt)}, Record: recordWith(e5, records.TargetRecord{Path: "/t"}), Have: bound},
 			verb: fsm.GoalKeep, drop: []string{"/t"},
 		},
-		"a target that was never bound is told to be gone": {
+		"a target that was never bound is reported gone": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt, fsm.Target{Path: "/t"})}, Record: recordWith(e5), Have: up},
 			verb: fsm.GoalKeep, missed: []records.PendingTeardown{{Epoch: e5, Target: "/t"}},
 		},
-		"what is up and not known to be is told": {
+		"what is up and not known to be is reported": {
 			s:    VolumeView{Actionable: true, Boot: "boot", Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, &fsm.Staging{Path: "/staging", Boot: "boot"}, fsm.Target{Path: "/t"})}, Record: recordWith(e5, records.TargetRecord{Path: "/t"}), Have: bound},
 			verb: fsm.GoalKeep, news: []string{FactStaged, FactTargetBound},
 		},
@@ -104,11 +104,11 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, Record: recordWith(e5), Have: up},
 			verb: fsm.GoalRemove,
 		},
-		"a made volume is told": {
+		"a made volume is reported": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalCreate, Size: testGib}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
 			verb: fsm.GoalCreate, news: []string{factDeviceCreated},
 		},
-		"a removed volume is told": {
+		"a removed volume is reported": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, Record: &records.VolumeRecord{}, Have: ObservedVolume{}},
 			verb: fsm.GoalRemove, news: []string{factDeviceGone},
 		},
@@ -120,11 +120,11 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: executor.Device{Absent: true}}},
 			verb: fsm.GoalKeep,
 		},
-		"S14 a ready volume's missing device is told": {
+		"S14 a ready volume's missing device is reported": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent, Size: testGib}, Record: &records.VolumeRecord{}, Have: ObservedVolume{}},
 			verb: fsm.GoalKeep, news: []string{factDeviceMissing},
 		},
-		"a device that is there again is told": {
+		"a device that is there again is reported": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaMissing, Size: testGib}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
 			verb: fsm.GoalKeep, news: []string{factDevicePresent},
 		},

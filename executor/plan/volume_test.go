@@ -36,13 +36,13 @@ func TestNextVolumeStep(t *testing.T) {
 		kind   StepKind
 		reason fsm.Reason
 	}{
-		"a creating volume is made":              {VolumeSpec{Goal: fsm.GoalCreate, Size: testGib}, ObservedVolume{Device: missing}, StepCreate, 0},
-		"once":                                   {VolumeSpec{Goal: fsm.GoalCreate, Size: testGib}, ObservedVolume{Device: imageDevice}, StepNone, 0},
-		"not over an image of another size":      {VolumeSpec{Goal: fsm.GoalCreate, Size: 2 * testGib}, ObservedVolume{Device: imageDevice}, StepRefuse, fsm.Incompatible},
-		"S12 not in an absent pool":              {VolumeSpec{Goal: fsm.GoalCreate, Size: testGib}, ObservedVolume{Device: absent}, StepRefuse, fsm.Unreachable},
-		"S14 a ready volume is never made again": {VolumeSpec{Goal: fsm.GoalKeep, Size: testGib}, ObservedVolume{Device: missing}, StepNone, 0},
-		"S14 a ready volume is never removed":    {VolumeSpec{Goal: fsm.GoalKeep, Size: testGib}, ObservedVolume{Device: imageDevice}, StepNone, 0},
-		"S14 nothing is done without a wish":     {VolumeSpec{}, ObservedVolume{Device: activeDevice, Staged: true}, StepNone, 0},
+		"a creating volume is made":                   {VolumeSpec{Goal: fsm.GoalCreate, Size: testGib}, ObservedVolume{Device: missing}, StepCreate, 0},
+		"once":                                        {VolumeSpec{Goal: fsm.GoalCreate, Size: testGib}, ObservedVolume{Device: imageDevice}, StepNone, 0},
+		"not over an image of another size":           {VolumeSpec{Goal: fsm.GoalCreate, Size: 2 * testGib}, ObservedVolume{Device: imageDevice}, StepRefuse, fsm.Incompatible},
+		"S12 not in an absent pool":                   {VolumeSpec{Goal: fsm.GoalCreate, Size: testGib}, ObservedVolume{Device: absent}, StepRefuse, fsm.Unreachable},
+		"S14 a ready volume is never made again":      {VolumeSpec{Goal: fsm.GoalKeep, Size: testGib}, ObservedVolume{Device: missing}, StepNone, 0},
+		"S14 a ready volume is never removed":         {VolumeSpec{Goal: fsm.GoalKeep, Size: testGib}, ObservedVolume{Device: imageDevice}, StepNone, 0},
+		"S14 nothing is done without a desired state": {VolumeSpec{}, ObservedVolume{Device: activeDevice, Staged: true}, StepNone, 0},
 
 		"a deleting volume is removed":              {VolumeSpec{Goal: fsm.GoalRemove}, ObservedVolume{Device: imageDevice}, StepRemove, 0},
 		"and what an interrupted create left":       {VolumeSpec{Goal: fsm.GoalRemove}, ObservedVolume{Device: executor.Device{Unfinished: true}}, StepRemove, 0},

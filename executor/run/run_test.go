@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 		"what it prints is returned":          {script: "echo yes", stdout: "yes\n"},
 		"the environment is fixed":            {script: `echo "$LC_ALL$HOLDFAST_SECRET"`, stdout: "C\n"},
 		"arguments are not split by a shell":  {script: `echo "$1"`, stdout: "a b;c\n"},
-		"an exit code is told":                {script: "echo no >&2; echo more >&2; exit 3", code: 3, message: "tool ended with code 3: no more"},
+		"an exit code is reported":            {script: "echo no >&2; echo more >&2; exit 3", code: 3, message: "tool ended with code 3: no more"},
 		"a signal has no exit code":           {script: "kill -9 $$", code: -1, message: "tool ended with code -1"},
 		"a silent failure names its code too": {script: "exit 1", code: 1, message: "tool ended with code 1"},
 	} {

@@ -44,7 +44,7 @@ func leaderEnds(b *testing.B, c *harness.Cluster, all []raftpb.MemberClient, n i
 	var took []time.Duration
 	for range n {
 		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
-		i := settled(ctx, b, all)
+		i := agreedLeader(ctx, b, all)
 		l, err := c.Layout()
 		require.NoError(b, err)
 		pid := l.PID(l.ControllerIDs()[i])
@@ -59,8 +59,8 @@ func leaderEnds(b *testing.B, c *harness.Cluster, all []raftpb.MemberClient, n i
 	return took
 }
 
-// settled waits until all members answer and agree on the leader.
-func settled(ctx context.Context, b *testing.B, all []raftpb.MemberClient) int {
+// agreedLeader waits until all members answer and agree on the leader.
+func agreedLeader(ctx context.Context, b *testing.B, all []raftpb.MemberClient) int {
 	b.Helper()
 	for {
 		leader, err := leaderOf(ctx, all)

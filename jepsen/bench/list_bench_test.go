@@ -65,17 +65,17 @@ func populate(b *testing.B, m raftpb.MemberClient) []string {
 	report(b, m, ids, func(id string) *fsmpb.Observation {
 		return &fsmpb.Observation{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: gi}}}
 	})
-	cuts := make([]string, listedSnapshots)
+	snapshots := make([]string, listedSnapshots)
 	atOnce(b, listedSnapshots, func(i int) error {
-		cuts[i] = "hs-" + uuid.NewString()
+		snapshots[i] = "hs-" + uuid.NewString()
 		cmd := newCommand("controller/bench")
-		cmd.Body = &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{SnapshotId: cuts[i], Name: fmt.Sprintf("snapshot-%d", i), SourceVolumeId: ids[i]}}
+		cmd.Body = &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{SnapshotId: snapshots[i], Name: fmt.Sprintf("snapshot-%d", i), SourceVolumeId: ids[i]}}
 		return propose(b.Context(), m, cmd)
 	})
-	report(b, m, cuts, func(id string) *fsmpb.Observation {
+	report(b, m, snapshots, func(id string) *fsmpb.Observation {
 		return &fsmpb.Observation{SnapshotId: id, Fact: &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: gi, CutUnixNano: time.Now().UnixNano()}}}
 	})
-	return cuts
+	return snapshots
 }
 
 func atOnce(b *testing.B, n int, do func(i int) error) {

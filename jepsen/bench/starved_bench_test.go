@@ -53,7 +53,7 @@ func BenchmarkStarved(b *testing.B) {
 			all := members(b, c)
 			starve(b, 2*runtime.NumCPU())
 			for range b.N {
-				leader := all[settled(b.Context(), b, all)]
+				leader := all[agreedLeader(b.Context(), b, all)]
 				before, late := termOf(b, all), lateness(b, time.Minute, leader)
 				b.ReportMetric(float64(termOf(b, all)-before), "leader-changes")
 				b.ReportMetric(ms(late), "timer-late-ms")
@@ -105,7 +105,7 @@ func nextCreates(b *testing.B, c *harness.Cluster, all []raftpb.MemberClient, wh
 		l, err := c.Layout()
 		require.NoError(b, err)
 		var pids []int
-		for _, id := range whom(l.ControllerIDs()[settled(ctx, b, all)]) {
+		for _, id := range whom(l.ControllerIDs()[agreedLeader(ctx, b, all)]) {
 			pids = append(pids, l.PID(id))
 		}
 		began := time.Now()

@@ -26,13 +26,13 @@ func TestARawVolumeInUseIsSnapshottedAndCloned(t *testing.T) {
 
 	var snapshot string
 	for range 2 {
-		var cut *csi.CreateSnapshotResponse
+		var taken *csi.CreateSnapshotResponse
 		require.NoError(t, repeatUntilDefinite(t, "the snapshot", func() (err error) {
-			cut, err = controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
+			taken, err = controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
 			return err
 		}))
-		require.True(t, cut.GetSnapshot().GetReadyToUse())
-		snapshot = cut.GetSnapshot().GetSnapshotId()
+		require.True(t, taken.GetSnapshot().GetReadyToUse())
+		snapshot = taken.GetSnapshot().GetSnapshotId()
 	}
 	req := harness.Spec{Name: "clone", Size: 64 * harness.Mi, Block: true}.CreateRequest()
 	req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{

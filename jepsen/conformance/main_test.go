@@ -142,9 +142,9 @@ func (w *Env) inventory(t *testing.T) map[string]bool {
 	for id := range listed {
 		all["volume "+id] = true
 	}
-	cut, err := w.Controller(t).ListSnapshots(ctx, &csi.ListSnapshotsRequest{})
+	snapshot, err := w.Controller(t).ListSnapshots(ctx, &csi.ListSnapshotsRequest{})
 	require.NoError(t, err)
-	for _, s := range cut.GetEntries() {
+	for _, s := range snapshot.GetEntries() {
 		all["snapshot "+s.GetSnapshot().GetSnapshotId()] = true
 	}
 	return all

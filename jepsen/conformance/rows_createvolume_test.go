@@ -78,8 +78,8 @@ var createVolumeRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-CreateVolume-12": rowOf(func(k *fixture) {
 		source := k.createVolume()
-		cut := k.snapshot(source.GetVolumeId())
-		for _, from := range []change{func(*createRequest) {}, fromSnapshot(cut.GetSnapshotId()), fromVolume(source.GetVolumeId())} {
+		snapshot := k.snapshot(source.GetVolumeId())
+		for _, from := range []change{func(*createRequest) {}, fromSnapshot(snapshot.GetSnapshotId()), fromVolume(source.GetVolumeId())} {
 			const required, limit = 20*harness.Mi + 1, 20*harness.Mi + 8192
 			v := k.createVolume(withSize(required, limit), from)
 			require.GreaterOrEqual(k.t, v.GetCapacityBytes(), int64(required))
@@ -101,16 +101,16 @@ var createVolumeRows = map[string]rowTest{
 		k.requireCreateRejected(codes.InvalidArgument, k.newCreateRequest(func(r *createRequest) { r.Secrets = map[string]string{"a b": "x"} }))
 	}),
 	"CSI-CTRL-CreateVolume-18": rowOf(func(k *fixture) {
-		cut := k.snapshot(k.volumeWithText("before the cut").GetVolumeId())
-		require.Equal(k.t, "before the cut", k.newMountedUse(k.createVolume(fromSnapshot(cut.GetSnapshotId())), mountCapability(writer, "ext4"), false).read())
+		snapshot := k.snapshot(k.volumeWithText("before the cut").GetVolumeId())
+		require.Equal(k.t, "before the cut", k.newMountedUse(k.createVolume(fromSnapshot(snapshot.GetSnapshotId())), mountCapability(writer, "ext4"), false).read())
 	}),
 	"CSI-CTRL-CreateVolume-19": rowCreateRejected(codes.InvalidArgument, func(r *createRequest) { r.VolumeContentSource = &csi.VolumeContentSource{} }),
 	"CSI-CTRL-CreateVolume-20": rowCreateRejected(codes.InvalidArgument, fromSnapshot("")),
 	"CSI-CTRL-CreateVolume-21": rowCreateRejected(codes.InvalidArgument, fromVolume("")),
 	"CSI-CTRL-CreateVolume-22": rowOf(func(k *fixture) {
 		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)(k, k.env.Conn(k.t, "c1")))
-		cut := k.snapshot(k.createVolume().GetVolumeId())
-		require.Equal(k.t, cut.GetSnapshotId(), k.createVolume(fromSnapshot(cut.GetSnapshotId())).GetContentSource().GetSnapshot().GetSnapshotId())
+		snapshot := k.snapshot(k.createVolume().GetVolumeId())
+		require.Equal(k.t, snapshot.GetSnapshotId(), k.createVolume(fromSnapshot(snapshot.GetSnapshotId())).GetContentSource().GetSnapshot().GetSnapshotId())
 	}),
 	"CSI-CTRL-CreateVolume-23": rowOf(func(k *fixture) {
 		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_CLONE_VOLUME)(k, k.env.Conn(k.t, "c1")))
@@ -121,8 +121,8 @@ var createVolumeRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-CreateVolume-25": rowOf(func(k *fixture) {
 		source := k.volumeWithText("small")
-		cut := k.snapshot(source.GetVolumeId())
-		for _, from := range []change{fromSnapshot(cut.GetSnapshotId()), fromVolume(source.GetVolumeId())} {
+		snapshot := k.snapshot(source.GetVolumeId())
+		for _, from := range []change{fromSnapshot(snapshot.GetSnapshotId()), fromVolume(source.GetVolumeId())} {
 			v := k.createVolume(from, withSize(64*harness.Mi, 0))
 			require.GreaterOrEqual(k.t, v.GetCapacityBytes(), int64(64*harness.Mi))
 			u := k.newMountedUse(v, mountCapability(writer, "ext4"), false)
@@ -156,8 +156,8 @@ var createVolumeRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-CreateVolume-31": rowOf(func(k *fixture) {
 		source := k.volumeWithText("a filesystem")
-		cut := k.snapshot(source.GetVolumeId())
-		for _, from := range []change{fromSnapshot(cut.GetSnapshotId()), fromVolume(source.GetVolumeId())} {
+		snapshot := k.snapshot(source.GetVolumeId())
+		for _, from := range []change{fromSnapshot(snapshot.GetSnapshotId()), fromVolume(source.GetVolumeId())} {
 			k.requireCreateRejected(codes.InvalidArgument, k.newCreateRequest(from, withVolumeCapabilities(blockCapability(writer))))
 			k.requireCreateRejected(codes.InvalidArgument, k.newCreateRequest(from, withVolumeCapabilities(mountCapability(writer, "xfs")), withSize(320*harness.Mi, 0)))
 		}
@@ -181,10 +181,10 @@ var createVolumeRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-CreateVolume-38": rowCreateRejected(codes.ResourceExhausted, withTopology(nodeTerms("nowhere"), nil), withSize(15<<40, 0)),
 	"CSI-CTRL-CreateVolume-39": rowOf(func(k *fixture) {
-		cut := k.snapshot(k.createVolume().GetVolumeId()).GetSnapshotId()
+		snapshot := k.snapshot(k.createVolume().GetVolumeId()).GetSnapshotId()
 		rowCreateRejected(codes.OutOfRange, withSize(math.MaxInt64, 0), withSize(17<<40, 0), withSize(0, 4096), withSize(1, 4096),
-			func(r *createRequest) { withSize(0, 8*harness.Mi)(r); fromSnapshot(cut)(r) },
-			func(r *createRequest) { withSize(8*harness.Mi, 0)(r); fromSnapshot(cut)(r) })(k.t, k.env)
+			func(r *createRequest) { withSize(0, 8*harness.Mi)(r); fromSnapshot(snapshot)(r) },
+			func(r *createRequest) { withSize(8*harness.Mi, 0)(r); fromSnapshot(snapshot)(r) })(k.t, k.env)
 	}),
 	"CSI-CTRL-CreateVolume-41": rowOf(eachModeWorks),
 	"CSI-CTRL-CreateVolume-42": rowCreateRejected(codes.InvalidArgument,

@@ -46,14 +46,14 @@ var faultRows = map[string]rowTest{
 	"CSI-CTRL-CreateSnapshot-22": rowOf(func(k *fixture) {
 		before := time.Now().Add(-time.Second)
 		req := k.newSnapshotRequest(k.createVolume().GetVolumeId())
-		cut := k.createSnapshotFrom(req)
-		require.WithinRange(k.t, cut.GetCreationTime().AsTime(), before, time.Now().Add(time.Second))
+		snapshot := k.createSnapshotFrom(req)
+		require.WithinRange(k.t, snapshot.GetCreationTime().AsTime(), before, time.Now().Add(time.Second))
 		k.failover()
-		requireSame(k, cut.GetCreationTime(), k.createSnapshotFrom(req).GetCreationTime())
-		requireSame(k, cut.GetCreationTime(), k.listedSnapshots(&csi.ListSnapshotsRequest{SnapshotId: cut.GetSnapshotId()})[0].GetCreationTime())
-		got, err := k.controller.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: cut.GetSnapshotId()})
+		requireSame(k, snapshot.GetCreationTime(), k.createSnapshotFrom(req).GetCreationTime())
+		requireSame(k, snapshot.GetCreationTime(), k.listedSnapshots(&csi.ListSnapshotsRequest{SnapshotId: snapshot.GetSnapshotId()})[0].GetCreationTime())
+		got, err := k.controller.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: snapshot.GetSnapshotId()})
 		require.NoError(k.t, err)
-		requireSame(k, cut.GetCreationTime(), got.GetSnapshot().GetCreationTime())
+		requireSame(k, snapshot.GetCreationTime(), got.GetSnapshot().GetCreationTime())
 	}),
 
 	"CSI-CTRL-CreateVolume-40": withoutQuorum(func(k *fixture) func(ctx context.Context) error {

@@ -274,7 +274,7 @@ var disabledListRows = map[string]rowTest{
 // each that is not it is UNIMPLEMENTED.
 func capabilityMatrix(k *fixture) {
 	id := k.createVolume().GetVolumeId()
-	cut := k.snapshot(id).GetSnapshotId()
+	snapshot := k.snapshot(id).GetSnapshotId()
 	grow := &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: harness.Mi}}
 	for of, call := range map[csi.ControllerServiceCapability_RPC_Type]func(c csi.ControllerClient) error{
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES: func(c csi.ControllerClient) error {
@@ -298,7 +298,7 @@ func capabilityMatrix(k *fixture) {
 			return err
 		},
 		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT: func(c csi.ControllerClient) error {
-			_, err := c.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: cut})
+			_, err := c.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: snapshot})
 			return err
 		},
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME: func(c csi.ControllerClient) error {
@@ -336,8 +336,8 @@ var capabilitiesRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-ControllerGetCapabilities-03": rowOf(func(k *fixture) {
 		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)(k, k.env.Conn(k.t, "c1")))
-		cut := k.snapshot(k.volumeWithText("restored").GetVolumeId()).GetSnapshotId()
-		require.Equal(k.t, "restored", k.newMountedUse(k.createVolume(fromSnapshot(cut)), mountCapability(writer, "ext4"), false).read())
+		snapshot := k.snapshot(k.volumeWithText("restored").GetVolumeId()).GetSnapshotId()
+		require.Equal(k.t, "restored", k.newMountedUse(k.createVolume(fromSnapshot(snapshot)), mountCapability(writer, "ext4"), false).read())
 	}),
 	"CSI-CTRL-ControllerGetCapabilities-04": rowOf(func(k *fixture) {
 		conn := k.env.Conn(k.t, "c1")

@@ -118,31 +118,31 @@ var createSnapshotRows = map[string]rowTest{
 		require.Empty(k.t, k.snapshotsOf([]string{id}))
 	}),
 	"CSI-CTRL-CreateSnapshot-19": rowOf(func(k *fixture) {
-		cut := k.createSnapshotFrom(k.newSnapshotRequest(k.createVolume().GetVolumeId()))
-		require.EqualValues(k.t, 16*harness.Mi, cut.GetSizeBytes())
-		k.requireCreateRejected(codes.OutOfRange, k.newCreateRequest(fromSnapshot(cut.GetSnapshotId()), withSize(0, cut.GetSizeBytes()-1)))
-		k.createVolume(fromSnapshot(cut.GetSnapshotId()), withSize(0, cut.GetSizeBytes()))
+		snapshot := k.createSnapshotFrom(k.newSnapshotRequest(k.createVolume().GetVolumeId()))
+		require.EqualValues(k.t, 16*harness.Mi, snapshot.GetSizeBytes())
+		k.requireCreateRejected(codes.OutOfRange, k.newCreateRequest(fromSnapshot(snapshot.GetSnapshotId()), withSize(0, snapshot.GetSizeBytes()-1)))
+		k.createVolume(fromSnapshot(snapshot.GetSnapshotId()), withSize(0, snapshot.GetSizeBytes()))
 	}),
 	"CSI-CTRL-CreateSnapshot-20": rowOf(func(k *fixture) {
 		id, seen := k.createVolume().GetVolumeId(), map[string]bool{}
 		for range 4 {
-			cut := k.createSnapshotFrom(k.newSnapshotRequest(id)).GetSnapshotId()
-			require.NotEmpty(k.t, cut)
-			require.LessOrEqual(k.t, len(cut), 128)
-			require.False(k.t, seen[cut])
-			seen[cut] = true
+			snapshot := k.createSnapshotFrom(k.newSnapshotRequest(id)).GetSnapshotId()
+			require.NotEmpty(k.t, snapshot)
+			require.LessOrEqual(k.t, len(snapshot), 128)
+			require.False(k.t, seen[snapshot])
+			seen[snapshot] = true
 		}
 	}),
 	"CSI-CTRL-CreateSnapshot-21": rowOf(func(k *fixture) {
 		id := k.createVolume().GetVolumeId()
-		cut := k.createSnapshotFrom(k.newSnapshotRequest(id))
-		require.Equal(k.t, id, cut.GetSourceVolumeId())
-		require.Equal(k.t, []string{cut.GetSnapshotId()}, k.snapshotsOf([]string{id}))
+		snapshot := k.createSnapshotFrom(k.newSnapshotRequest(id))
+		require.Equal(k.t, id, snapshot.GetSourceVolumeId())
+		require.Equal(k.t, []string{snapshot.GetSnapshotId()}, k.snapshotsOf([]string{id}))
 	}),
 	"CSI-CTRL-CreateSnapshot-23": rowOf(func(k *fixture) {
-		cut := k.createSnapshotFrom(k.newSnapshotRequest(k.volumeWithText("of use").GetVolumeId()))
-		require.True(k.t, cut.GetReadyToUse())
-		require.Equal(k.t, "of use", k.newMountedUse(k.createVolume(fromSnapshot(cut.GetSnapshotId())), mountCapability(writer, "ext4"), false).read())
+		snapshot := k.createSnapshotFrom(k.newSnapshotRequest(k.volumeWithText("of use").GetVolumeId()))
+		require.True(k.t, snapshot.GetReadyToUse())
+		require.Equal(k.t, "of use", k.newMountedUse(k.createVolume(fromSnapshot(snapshot.GetSnapshotId())), mountCapability(writer, "ext4"), false).read())
 	}),
 	"CSI-CTRL-CreateSnapshot-24": rowOf(func(k *fixture) {
 		g := k.group(2)
@@ -153,9 +153,9 @@ var createSnapshotRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-CreateSnapshot-25": rowOf(func(k *fixture) {
 		id := k.createVolume().GetVolumeId()
-		cut := k.createSnapshotFrom(k.newSnapshotRequest(id))
-		require.Empty(k.t, cut.GetGroupSnapshotId())
-		require.NoError(k.t, k.deleteSnapshot(&csi.DeleteSnapshotRequest{SnapshotId: cut.GetSnapshotId()}))
+		snapshot := k.createSnapshotFrom(k.newSnapshotRequest(id))
+		require.Empty(k.t, snapshot.GetGroupSnapshotId())
+		require.NoError(k.t, k.deleteSnapshot(&csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshotId()}))
 		require.Empty(k.t, k.snapshotsOf([]string{id}))
 	}),
 }
@@ -229,22 +229,22 @@ var listSnapshotsRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-ListSnapshots-07": rowOf(func(k *fixture) {
 		one, two := k.createVolume().GetVolumeId(), k.createVolume().GetVolumeId()
-		cut := k.createSnapshotFrom(k.newSnapshotRequest(one))
+		snapshot := k.createSnapshotFrom(k.newSnapshotRequest(one))
 		k.createSnapshotFrom(k.newSnapshotRequest(two))
 		only := k.listedSnapshots(&csi.ListSnapshotsRequest{SourceVolumeId: one})
 		require.Len(k.t, only, 1)
-		requireSame(k, cut, only[0])
+		requireSame(k, snapshot, only[0])
 		for _, unknown := range []string{unknownVolumeID, "x"} {
 			require.Empty(k.t, k.listedSnapshots(&csi.ListSnapshotsRequest{SourceVolumeId: unknown}))
 		}
 	}),
 	"CSI-CTRL-ListSnapshots-08": rowOf(func(k *fixture) {
 		source := k.createVolume().GetVolumeId()
-		cut := k.createSnapshotFrom(k.newSnapshotRequest(source))
+		snapshot := k.createSnapshotFrom(k.newSnapshotRequest(source))
 		k.createSnapshotFrom(k.newSnapshotRequest(source))
-		only := k.listedSnapshots(&csi.ListSnapshotsRequest{SnapshotId: cut.GetSnapshotId()})
+		only := k.listedSnapshots(&csi.ListSnapshotsRequest{SnapshotId: snapshot.GetSnapshotId()})
 		require.Len(k.t, only, 1)
-		requireSame(k, cut, only[0])
+		requireSame(k, snapshot, only[0])
 		for _, unknown := range []string{unknownSnapshotID, "x"} {
 			require.Empty(k.t, k.listedSnapshots(&csi.ListSnapshotsRequest{SnapshotId: unknown}))
 		}
@@ -282,12 +282,12 @@ var listSnapshotsRows = map[string]rowTest{
 	"CSI-CTRL-ListSnapshots-15": rowOf(func(k *fixture) {
 		source := k.createVolume().GetVolumeId()
 		for range 5 {
-			cut := k.createSnapshotFrom(k.newSnapshotRequest(source))
+			snapshot := k.createSnapshotFrom(k.newSnapshotRequest(source))
 			k.everyController(func(_ string, c csi.ControllerClient) {
-				res, err := c.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{SnapshotId: cut.GetSnapshotId()})
+				res, err := c.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{SnapshotId: snapshot.GetSnapshotId()})
 				require.NoError(k.t, err)
 				require.Len(k.t, res.GetEntries(), 1)
-				requireSame(k, cut, res.GetEntries()[0].GetSnapshot())
+				requireSame(k, snapshot, res.GetEntries()[0].GetSnapshot())
 			})
 		}
 	}),

@@ -226,8 +226,8 @@ var volumeRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-Volume-07": rowOf(func(k *fixture) {
 		source := k.createVolume().GetVolumeId()
-		cut := k.snapshot(source).GetSnapshotId()
-		for _, from := range []change{fromSnapshot(cut), fromVolume(source)} {
+		snapshot := k.snapshot(source).GetSnapshotId()
+		for _, from := range []change{fromSnapshot(snapshot), fromVolume(source)} {
 			req := k.newCreateRequest(from)
 			for _, v := range k.allAnswers(req, k.createVolumeFrom(req).GetVolumeId()) {
 				requireSame(k, req.GetVolumeContentSource(), v.GetContentSource())
@@ -314,8 +314,8 @@ var deleteVolumeRows = map[string]rowTest{
 // snapshotsSurvive the volume that they were taken of.
 func snapshotsSurvive(k *fixture) {
 	v := k.volumeWithText("cut before the end")
-	cut := k.snapshot(v.GetVolumeId())
+	snapshot := k.snapshot(v.GetVolumeId())
 	require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()}))
-	require.Equal(k.t, []string{cut.GetSnapshotId()}, k.snapshotsOf([]string{v.GetVolumeId()}))
-	require.Equal(k.t, "cut before the end", k.newMountedUse(k.createVolume(fromSnapshot(cut.GetSnapshotId())), mountCapability(writer, "ext4"), false).read())
+	require.Equal(k.t, []string{snapshot.GetSnapshotId()}, k.snapshotsOf([]string{v.GetVolumeId()}))
+	require.Equal(k.t, "cut before the end", k.newMountedUse(k.createVolume(fromSnapshot(snapshot.GetSnapshotId())), mountCapability(writer, "ext4"), false).read())
 }

@@ -278,10 +278,10 @@ var generalRows = map[string]rowTest{
 			_, err := k.controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "of-" + v.ID, SourceVolumeId: v.ID})
 			return err
 		})
-		cut := k.snapshotsOf([]string{v.ID})
-		require.Len(k.t, cut, 1)
+		snapshot := k.snapshotsOf([]string{v.ID})
+		require.Len(k.t, snapshot, 1)
 		again("delete the snapshot", func(ctx context.Context) error {
-			_, err := k.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: cut[0]})
+			_, err := k.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshot[0]})
 			return err
 		})
 		require.Empty(k.t, k.snapshotsOf([]string{v.ID}))
@@ -301,10 +301,10 @@ func errorTableCases(k *fixture) {
 	sourced := harness.Spec{Name: k.env.Name("vol")}.CreateRequest()
 	sourced.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: unknownSnapshotID}}}
-	cut := k.snapshot(v.ID)
+	snapshot := k.snapshot(v.ID)
 	require.NoError(k.t, k.env.CO.Publish(k.ctx, w, "n1"))
 	k.cleanUpWith(func(ctx context.Context) error { return k.env.CO.Unpublish(ctx, w) })
-	res, err := k.controller.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{SnapshotId: cut.GetSnapshotId()})
+	res, err := k.controller.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{SnapshotId: snapshot.GetSnapshotId()})
 	require.NoError(k.t, err)
 	name := "of-" + v.ID
 	named, err := k.controller.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.ID})

@@ -85,12 +85,12 @@ var groupRows = map[string]rowTest{
 	}),
 	"CSI-GRP-CreateVolumeGroupSnapshot-16": rowOf(func(k *fixture) {
 		sources := k.volumes(3)
-		var cut []string
+		var snapshot []string
 		for _, s := range k.snapshotGroup(k.env.Name("group"), sources).GetSnapshots() {
 			require.NotEmpty(k.t, s.GetSnapshotId())
-			cut = append(cut, s.GetSourceVolumeId())
+			snapshot = append(snapshot, s.GetSourceVolumeId())
 		}
-		require.ElementsMatch(k.t, sources, cut)
+		require.ElementsMatch(k.t, sources, snapshot)
 	}),
 	"CSI-GRP-CreateVolumeGroupSnapshot-17": rowOf(func(k *fixture) {
 		before := time.Now().Add(-time.Second)
