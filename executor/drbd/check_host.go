@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,30 +16,16 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// maxReplicas is how many replicas a volume can have: DRBD 8.4 supports one peer, and
-// executor.ResourceConfig, from which the file of DRBD 9 is written, has one peer too.
-const maxReplicas = 2
-
-// Version returns the version of the loaded kernel module, empty while it is not loaded, and how
-// many replicas of one volume it supports.
-func (r *Replicator) Version() (version string, count uint32) {
-	t, err := r.readProc()
-	if err != nil || t.version == "" {
-		return "", 0
-	}
-	return t.version, maxReplicas
+// hostCheck finds out whether this host can hold replicas at all.
+type hostCheck struct {
+	config *Config
+	kernel *kernelState
 }
 
-func major(version string) int {
-	first, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(first)
-	return n
-}
-
-// Check returns why this host cannot hold replicated volumes; nil when it can. It loads the module
+// run returns why this host cannot hold replicated volumes; nil when it can. It loads the module
 // when it is not loaded.
-func (r *Replicator) Check(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{r.checkTools, r.checkModule, r.checkDigests, r.checkMainFile, r.checkHelper, r.checkHandler} {
+func (c *hostCheck) run(ctx context.Context) error {
+	for _, check := range []func(context.Context) error{c.checkTools, c.checkModule, c.checkDigests, c.checkMainFile, c.checkHelper, c.checkHandler} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -48,9 +33,9 @@ func (r *Replicator) Check(ctx context.Context) error {
 	return nil
 }
 
-func (r *Replicator) checkTools(context.Context) error {
+func (c *hostCheck) checkTools(context.Context) error {
 	for _, tool := range []string{"drbdadm", "drbdsetup", "drbdmeta"} {
-		if _, err := r.config.runner.LookPath(tool); err != nil {
+		if _, err := c.config.runner.LookPath(tool); err != nil {
 			return err
 		}
 	}
@@ -58,13 +43,13 @@ func (r *Replicator) checkTools(context.Context) error {
 }
 
 // checkModule loads the kernel module when it is not loaded, and checks its version.
-func (r *Replicator) checkModule(ctx context.Context) error {
-	version, _ := r.Version()
+func (c *hostCheck) checkModule(ctx context.Context) error {
+	version := c.kernel.version()
 	if version == "" {
-		if err := r.modprobe(ctx, "drbd"); err != nil {
+		if err := c.modprobe(ctx, "drbd"); err != nil {
 			return fmt.Errorf("load the kernel's module drbd: %w", err)
 		}
-		version, _ = r.Version()
+		version = c.kernel.version()
 	}
 	if !strings.HasPrefix(version, "8.4.") && major(version) < 9 {
 		return fmt.Errorf("the kernel's DRBD is %q; 8.4 or 9 is needed", version)
@@ -72,27 +57,27 @@ func (r *Replicator) checkModule(ctx context.Context) error {
 	return nil
 }
 
-func (r *Replicator) modprobe(ctx context.Context, module string) error {
-	_, err := r.config.runner.Run(ctx, run.Command{Tool: "modprobe", Args: []string{module}, Timeout: queryTimeout})
+func (c *hostCheck) modprobe(ctx context.Context, module string) error {
+	_, err := c.config.runner.Run(ctx, run.Command{Tool: "modprobe", Args: []string{module}, Timeout: queryTimeout})
 	return err
 }
 
 // checkDigests checks that this kernel has the digests that the resource files name: two hosts of
 // which only one has a digest would never connect.
-func (r *Replicator) checkDigests(ctx context.Context) error {
-	for _, digest := range []string{r.config.Options.Auth, r.config.Options.Verify} {
-		if r.hasDigest(digest) {
+func (c *hostCheck) checkDigests(ctx context.Context) error {
+	for _, digest := range []string{c.config.Options.Auth, c.config.Options.Verify} {
+		if c.hasDigest(digest) {
 			continue
 		}
-		if err := r.modprobe(ctx, "crypto-"+digest); err != nil || !r.hasDigest(digest) {
+		if err := c.modprobe(ctx, "crypto-"+digest); err != nil || !c.hasDigest(digest) {
 			return fmt.Errorf("the kernel has no %s, which DRBD is configured with", digest)
 		}
 	}
 	return nil
 }
 
-func (r *Replicator) hasDigest(digest string) bool {
-	text, err := os.ReadFile(filepath.Join(r.config.procDir, "crypto"))
+func (c *hostCheck) hasDigest(digest string) bool {
+	text, err := os.ReadFile(filepath.Join(c.config.procDir, "crypto"))
 	return err == nil && regexp.MustCompile(`(?m)^name\s*: `+regexp.QuoteMeta(digest)+`$`).Match(text)
 }
 
@@ -100,20 +85,20 @@ var includeLine = regexp.MustCompile(`(?m)^\s*include\s+"([^"]+)"\s*;`)
 
 // checkMainFile checks that the main file, which the tools read also when the kernel calls them,
 // includes our directory. It is created only when there is none.
-func (r *Replicator) checkMainFile(context.Context) error {
-	main := r.config.MainFile
+func (c *hostCheck) checkMainFile(context.Context) error {
+	main := c.config.MainFile
 	text, err := os.ReadFile(main)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(r.config.Dir, 0o755); err != nil {
+		if err := os.MkdirAll(c.config.Dir, 0o755); err != nil {
 			return err
 		}
-		content := fmt.Sprintf("%sglobal { usage-count no; }\ninclude %q;\n", fileHeader, filepath.Join(r.config.Dir, "*"+fileSuffix))
+		content := fmt.Sprintf("%sglobal { usage-count no; }\ninclude %q;\n", fileHeader, filepath.Join(c.config.Dir, "*"+fileSuffix))
 		return writeFile(main, []byte(content), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("read DRBD's configuration: %w", err)
 	}
-	sample := filepath.Join(r.config.Dir, filePrefix+"x"+fileSuffix)
+	sample := filepath.Join(c.config.Dir, filePrefix+"x"+fileSuffix)
 	for _, m := range includeLine.FindAllSubmatch(text, -1) {
 		pattern := string(m[1])
 		if !filepath.IsAbs(pattern) {
@@ -123,12 +108,12 @@ func (r *Replicator) checkMainFile(context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not include %s", main, filepath.Join(r.config.Dir, "*"+fileSuffix))
+	return fmt.Errorf("%s does not include %s", main, filepath.Join(c.config.Dir, "*"+fileSuffix))
 }
 
 // checkHelper checks that the kernel's user-mode helper is an existing drbdadm (S13).
-func (r *Replicator) checkHelper(context.Context) error {
-	text, err := os.ReadFile(filepath.Join(r.config.sysDir, "module/drbd/parameters/usermode_helper"))
+func (c *hostCheck) checkHelper(context.Context) error {
+	text, err := os.ReadFile(filepath.Join(c.config.sysDir, "module/drbd/parameters/usermode_helper"))
 	if err != nil {
 		return fmt.Errorf("ask the kernel for DRBD's helper: %w", err)
 	}
@@ -139,28 +124,28 @@ func (r *Replicator) checkHelper(context.Context) error {
 	if err := checkExecutable(helper); err != nil {
 		return fmt.Errorf("the kernel's helper for DRBD: %w", err)
 	}
-	return r.checkHostRoot(helper)
+	return c.checkHostRoot(helper)
 }
 
 // checkHandler checks that the kernel will find this program, and runs it as the kernel would: it
 // must reach the node process (S13).
-func (r *Replicator) checkHandler(ctx context.Context) error {
-	handler := r.config.Handler
+func (c *hostCheck) checkHandler(ctx context.Context) error {
+	handler := c.config.Handler
 	if err := checkExecutable(handler); err != nil {
 		return fmt.Errorf("the handler for the kernel: %w", err)
 	}
-	if err := r.checkHostRoot(handler, r.config.MainFile, r.config.Dir); err != nil {
+	if err := c.checkHostRoot(handler, c.config.MainFile, c.config.Dir); err != nil {
 		return err
 	}
-	found, err := r.config.runner.LookPath(filepath.Base(handler))
+	found, err := c.config.runner.LookPath(filepath.Base(handler))
 	if err != nil || !sameFile(found, handler) {
 		return fmt.Errorf("the handler %s must lie in a folder of the system, such as %s", handler, HandlerPath)
 	}
 	args := []string{"fence-peer", "--self-test"}
-	if r.config.Socket != "" {
-		args = append(args, "--socket", r.config.Socket)
+	if c.config.Socket != "" {
+		args = append(args, "--socket", c.config.Socket)
 	}
-	if _, err := r.config.runner.Run(ctx, run.Command{Tool: filepath.Base(handler), Args: args, Timeout: 10 * time.Second}); err != nil {
+	if _, err := c.config.runner.Run(ctx, run.Command{Tool: filepath.Base(handler), Args: args, Timeout: 10 * time.Second}); err != nil {
 		return fmt.Errorf("the handler %s does not reach this node: %w", handler, err)
 	}
 	return nil
@@ -183,9 +168,9 @@ func checkExecutable(path string) error {
 
 // checkHostRoot checks that the paths lead to the same files in the root of the host's first
 // process: the kernel runs the handler there, not in a container.
-func (r *Replicator) checkHostRoot(paths ...string) error {
+func (c *hostCheck) checkHostRoot(paths ...string) error {
 	for _, path := range paths {
-		if outside := filepath.Join(r.config.procDir, "1/root", path); !sameFile(path, outside) {
+		if outside := filepath.Join(c.config.procDir, "1/root", path); !sameFile(path, outside) {
 			return fmt.Errorf("%s is not the host's own: the kernel would not find it", path)
 		}
 	}

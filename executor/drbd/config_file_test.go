@@ -44,7 +44,7 @@ func newTestReplicator(t *testing.T, version string) *Replicator {
 func TestRenderedFilesMatchTheGoldenFiles(t *testing.T) {
 	for version, golden := range map[string]string{"8.4.11": "resource84.res", "9.2.11": "resource9.res"} {
 		t.Run(version, func(t *testing.T) {
-			text, err := newTestReplicator(t, version).render(testResource())
+			text, err := newTestReplicator(t, version).files.render(testResource(), version)
 			require.NoError(t, err)
 			if os.Getenv("UPDATE") != "" {
 				require.NoError(t, os.WriteFile(filepath.Join("testdata", golden), text, 0o600))
@@ -59,7 +59,7 @@ func TestS11_ProtocolAIsFencedWithoutAFreeze(t *testing.T) {
 	for protocol, want := range map[fsmpb.Protocol]string{fsmpb.Protocol_PROTOCOL_A: "fencing resource-only;", fsmpb.Protocol_PROTOCOL_C: "fencing resource-and-stonith;"} {
 		res.Protocol = protocol
 		for _, version := range []string{"8.4.11", "9.2.11"} {
-			text, err := newTestReplicator(t, version).render(res)
+			text, err := newTestReplicator(t, version).files.render(res, version)
 			require.NoError(t, err)
 			require.Contains(t, string(text), want)
 		}
@@ -104,14 +104,14 @@ func TestConfigureIsAtomicAndForRootAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	}
-	minor, found, err := r.configuredMinor(testVolume)
+	minor, found, err := r.files.minor(testVolume)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.EqualValues(t, 107, minor)
-	backing, err := r.configuredBacking(testVolume)
+	backing, err := r.files.backing(testVolume)
 	require.NoError(t, err)
 	require.Equal(t, "/dev/vg/hf-1", backing)
-	inKernel, err := r.configuredVolumes()
+	inKernel, err := r.files.volumes()
 	require.NoError(t, err)
 	require.Equal(t, map[uint32]fsm.VolumeID{107: testVolume}, inKernel)
 }
@@ -151,12 +151,12 @@ func TestPeerNameIsNeverTheHostName(t *testing.T) {
 func TestTheMainFileIncludesOurs(t *testing.T) {
 	r := newTestReplicator(t, "8.4.11")
 	for range 2 {
-		require.NoError(t, r.checkMainFile(t.Context()), "made when there is none")
+		require.NoError(t, r.check.checkMainFile(t.Context()), "made when there is none")
 	}
 	require.NoError(t, os.WriteFile(r.config.MainFile, []byte("include \"drbd.d/global_common.conf\";\ninclude \"drbd.d/*.res\";\n"), 0o600))
-	require.NoError(t, r.checkMainFile(t.Context()), "as Debian has it")
+	require.NoError(t, r.check.checkMainFile(t.Context()), "as Debian has it")
 	require.NoError(t, os.WriteFile(r.config.MainFile, []byte("# include \"drbd.d/*.res\";\n"), 0o600))
-	require.ErrorContains(t, r.checkMainFile(t.Context()), "does not include")
+	require.ErrorContains(t, r.check.checkMainFile(t.Context()), "does not include")
 }
 
 func TestMetadataBytes(t *testing.T) {

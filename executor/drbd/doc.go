@@ -3,15 +3,19 @@
 // executor chose; it checks the kernel's state before it changes anything, and may
 // be repeated.
 //
-//	config_file.go      the resource's file; config_template.go renders it for DRBD 8.4 and 9
-//	proc.go             /proc/drbd
+//	replicator.go       what executor asks for, composed of the parts below; replicator_*.go are its
+//	                    steps: config, metadata, disk, connection, role, resync, resize, down
+//	step.go             how a step runs; command_slots.go: one at a time for each resource
+//	observe.go          all that is known of a resource as one observation; replicator_watch.go
+//	                    the kernel's stream of events
+//	kernel.go           what the kernel says: proc.go reads /proc/drbd, events.go the events,
+//	                    kernel_owner.go tells whose a minor is, kernel_errors.go maps the kernel's
+//	                    error codes to rejections
 //	metadata.go         a disk's metadata: metadata_netlink.go from the module, metadata_size.go
-//	                    their size, metadata_wipe.go their removal
-//	observe.go          all of that as one observation; watch.go the kernel's stream of events
-//	step.go             one step at a time for each resource
-//	steps.go            metadata, attach, connect, roles, down
-//	steps_resize.go     resize, verify, invalidate, adjust
-//	kernel_errors.go    the kernel's error codes as rejections
+//	                    their size
+//	config_file.go      the resources' files: config_resource.go validates what goes into one,
+//	                    config_template.go renders it for DRBD 8.4 and 9
+//	config.go           where things are on this host, and DRBD's options
 //	secret.go           how two hosts authenticate each other
 //	check_host.go       whether this host can hold replicas at all (S13)
 //

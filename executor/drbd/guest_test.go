@@ -105,7 +105,7 @@ func observeTwice(ctx context.Context, r *Replicator, res executor.ResourceConfi
 		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.BackingPath); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_FAILED {
 			return m, err
 		}
-		md, failed := r.queryMetadataByTool(ctx, res.Minor)
+		md, failed := r.metadata.queryByTool(ctx, res.Minor)
 		if failed == nil && md == (diskMetadata{m.HasMetadata, m.UUID, m.JustCreated}) {
 			return m, nil
 		}

@@ -45,11 +45,18 @@ func metadataFromUUID(uuid uint64) diskMetadata {
 	return diskMetadata{found: true, uuid: uuid &^ 1}
 }
 
-// attachedMetadata reads the metadata of an attached disk from the kernel.
-func (r *Replicator) attachedMetadata(ctx context.Context, minor uint32) (diskMetadata, error) {
-	query := r.queryMetadataByTool
-	if version, _ := r.Version(); r.config.queryMetadata != nil && major(version) < 9 {
-		query = r.config.queryMetadata
+// metadataReader reads the metadata of disks: of attached ones from the kernel, of others from the
+// backing device.
+type metadataReader struct {
+	config *Config
+	kernel *kernelState
+}
+
+// attached reads the metadata of an attached disk from the kernel.
+func (m *metadataReader) attached(ctx context.Context, minor uint32) (diskMetadata, error) {
+	query := m.queryByTool
+	if m.config.queryMetadata != nil && major(m.kernel.version()) < 9 {
+		query = m.config.queryMetadata
 	}
 	md, err := query(ctx, minor)
 	if err != nil {
@@ -58,20 +65,20 @@ func (r *Replicator) attachedMetadata(ctx context.Context, minor uint32) (diskMe
 	return md, nil
 }
 
-// queryMetadataByTool does what queryMetadataByNetlink does, with drbdsetup, for any version of
+// queryByTool does what queryMetadataByNetlink does, with drbdsetup, for any version of
 // DRBD.
-func (r *Replicator) queryMetadataByTool(ctx context.Context, minor uint32) (diskMetadata, error) {
-	out, err := r.query(ctx, "drbdsetup", "get-gi", minorString(minor))
+func (m *metadataReader) queryByTool(ctx context.Context, minor uint32) (diskMetadata, error) {
+	out, err := m.kernel.query(ctx, "drbdsetup", "get-gi", minorString(minor))
 	if err != nil {
 		return diskMetadata{}, err
 	}
 	return parseMetadata(string(out))
 }
 
-// storedMetadata reads the metadata from the backing device, which must not be attached. A device
+// stored reads the metadata from the backing device, which must not be attached. A device
 // without metadata is no error: the result says that none were found.
-func (r *Replicator) storedMetadata(ctx context.Context, minor uint32, backing string) (diskMetadata, error) {
-	out, err := r.config.runner.Run(ctx, run.Command{Tool: "drbdmeta", Args: []string{minorString(minor), r.metadataVersion(), backing, "internal", "get-gi"}, Timeout: queryTimeout})
+func (m *metadataReader) stored(ctx context.Context, minor uint32, backing string) (diskMetadata, error) {
+	out, err := m.config.runner.Run(ctx, run.Command{Tool: "drbdmeta", Args: []string{minorString(minor), m.format(), backing, "internal", "get-gi"}, Timeout: queryTimeout})
 	var failed *run.Error
 	switch {
 	case errors.As(err, &failed) && failed.Code == noMetadata:
@@ -82,9 +89,9 @@ func (r *Replicator) storedMetadata(ctx context.Context, minor uint32, backing s
 	return parseMetadata(string(out))
 }
 
-// metadataVersion is the metadata format that this kernel's module writes.
-func (r *Replicator) metadataVersion() string {
-	if version, _ := r.Version(); major(version) >= 9 {
+// format is the metadata format that this kernel's module writes.
+func (m *metadataReader) format() string {
+	if major(m.kernel.version()) >= 9 {
 		return "v09"
 	}
 	return "v08"

@@ -1,6 +1,8 @@
 package drbd
 
-import "github.com/holdfast-storage/holdfast/fsm"
+import (
+	"github.com/holdfast-storage/holdfast/fsm"
+)
 
 // Sizes of DRBD's internal metadata, in bytes. They lie behind the content, from the device's end:
 // the superblock, the activity log, and the bitmap. The bitmap has one bit for 4 KiB of the whole

@@ -2,8 +2,6 @@ package drbd
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,19 +36,6 @@ var (
 	oosField    = regexp.MustCompile(` oos:(\d+)`)
 	doneField   = regexp.MustCompile(`(?:sync'ed|verified): *(\d+)`)
 )
-
-// readProc reads /proc/drbd. It runs no command, so it answers also while one hangs.
-func (r *Replicator) readProc() (procTable, error) {
-	text, err := os.ReadFile(filepath.Join(r.config.procDir, "drbd"))
-	if err != nil {
-		return procTable{}, fmt.Errorf("read what the kernel says of DRBD: %w", err)
-	}
-	t, err := parseProc(string(text))
-	if err != nil {
-		return procTable{}, fmt.Errorf("read what the kernel says of DRBD: %w", err)
-	}
-	return t, nil
-}
 
 func parseProc(text string) (procTable, error) {
 	t := procTable{devices: map[uint32]procDevice{}}
@@ -126,6 +111,7 @@ func (d procDevice) standAlone() bool {
 }
 
 func (d procDevice) primary() bool { return d.role == "Primary" }
+
 func (d procDevice) connected() bool {
 	return connectionState(d) >= fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 }

@@ -1,106 +1,72 @@
 package drbd
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/executor"
-	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 var _ executor.Replicator = (*Replicator)(nil)
 
-// Config says where things are on this host. The zero value of a field is its usual place.
-type Config struct {
-	// Dir is the directory of the resource files, /etc/drbd.d. MainFile is the file that the tools
-	// read when the kernel calls them, /etc/drbd.conf: it must include Dir.
-	Dir, MainFile string
-	// State is where DRBD's tools record devices and sizes, /var/lib/drbd. It must survive a
-	// reboot.
-	State string
-	// Handler is this program at its fixed path on the host's own root (S13), and Socket the node
-	// process's socket that it connects to, empty for the handler's default.
-	Handler, Socket string
-	Options         Options
-	// Hostname returns what `uname -n` prints.
-	Hostname func() (string, error)
-	Log      *slog.Logger
-
-	// procDir and sysDir are /proc and /sys, runner runs the host's tools, queryMetadata is
-	// queryMetadataByNetlink; tests replace them.
-	procDir, sysDir string
-	runner          runner
-	queryMetadata   func(ctx context.Context, minor uint32) (diskMetadata, error)
-}
-
-// runner runs the host's commands.
-type runner interface {
-	Run(ctx context.Context, c run.Command) ([]byte, error)
-	LookPath(tool string) (string, error)
-}
-
-// Options are those of DRBD that an operator may tune. The zero value of a field is its default.
-type Options struct {
-	// A peer is disconnected when it does not answer a ping, sent each PingInterval, within
-	// PingTimeout, or a write within WriteTimeout, which must be shorter than PingInterval.
-	PingInterval time.Duration // whole seconds, 2
-	PingTimeout  time.Duration // tenths of seconds, 0.5
-	WriteTimeout time.Duration // tenths of seconds, 1.9
-	ConnectRetry time.Duration // whole seconds, 2
-	// ResyncRate is the maximum that a resynchronisation takes of disk and network, and
-	// ResyncFloor what it keeps while the volume is written to, in KiB/s; defaults 100 MiB/s, 10
-	// MiB/s.
-	ResyncRate, ResyncFloor int
-	// Auth and Verify are digest algorithms that both hosts' kernels must have; defaults sha256,
-	// crc32c.
-	Auth, Verify string
-}
-
-func (o Options) withDefaults() Options {
-	return Options{
-		PingInterval: cmp.Or(o.PingInterval, 2*time.Second), PingTimeout: cmp.Or(o.PingTimeout, 500*time.Millisecond),
-		WriteTimeout: cmp.Or(o.WriteTimeout, 1900*time.Millisecond), ConnectRetry: cmp.Or(o.ConnectRetry, 2*time.Second),
-		ResyncRate: cmp.Or(o.ResyncRate, 100<<10), ResyncFloor: cmp.Or(o.ResyncFloor, 10<<10),
-		Auth: cmp.Or(o.Auth, "sha256"), Verify: cmp.Or(o.Verify, "crc32c"),
-	}
-}
-
-// HandlerPath is where the kernel finds this program, unless Config.Handler says otherwise.
-const HandlerPath = "/usr/sbin/holdfast"
-
 // Replicator implements executor.Replicator for one host. It is safe for concurrent use.
 type Replicator struct {
-	config        Config
+	config        *Config
 	resizeTimeout time.Duration
 
-	mu            sync.Mutex
-	minorOwners   map[uint32]fsm.VolumeID          // owner of each minor, as last observed
-	freeCounts    map[uint32]uint64                // how often each minor was found unused
-	running       map[fsm.VolumeID]struct{}        // a command of this process runs
-	stuckCommands map[fsm.VolumeID]<-chan struct{} // a killed command still waits in the kernel
+	kernel   *kernelState
+	metadata *metadataReader
+	files    *resourceFiles
+	observer *observer
+	check    *hostCheck
+	steps    *stepRunner
 }
 
 // New returns the replicator of this host. It reads and changes nothing yet.
 func New(c Config) *Replicator {
-	c.Dir = cmp.Or(c.Dir, "/etc/drbd.d")
-	c.MainFile = cmp.Or(c.MainFile, "/etc/drbd.conf")
-	c.State = cmp.Or(c.State, "/var/lib/drbd")
-	c.Handler = cmp.Or(c.Handler, HandlerPath)
-	c.procDir, c.sysDir = cmp.Or(c.procDir, "/proc"), cmp.Or(c.sysDir, "/sys")
-	c.Options = c.Options.withDefaults()
-	if c.Hostname == nil {
-		c.Hostname = os.Hostname
+	config := c.withDefaults()
+	kernel := newKernelState(&config)
+	metadata := &metadataReader{config: &config, kernel: kernel}
+	files := &resourceFiles{config: &config}
+	return &Replicator{
+		config: &config, resizeTimeout: resizeTimeout, kernel: kernel, metadata: metadata, files: files,
+		observer: &observer{config: &config, kernel: kernel, metadata: metadata, files: files},
+		check:    &hostCheck{config: &config, kernel: kernel},
+		steps:    &stepRunner{config: &config, kernel: kernel, files: files, slots: newCommandSlots()},
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
+}
+
+// Check returns why this host cannot hold replicated volumes; nil when it can. It loads the module
+// when it is not loaded.
+func (r *Replicator) Check(ctx context.Context) error { return r.check.run(ctx) }
+
+// maxReplicas is how many replicas a volume can have: DRBD 8.4 supports one peer, and
+// executor.ResourceConfig, from which the file of DRBD 9 is written, has one peer too.
+const maxReplicas = 2
+
+// Version returns the version of the loaded kernel module, empty while it is not loaded, and how
+// many replicas of one volume it supports.
+func (r *Replicator) Version() (version string, count uint32) {
+	if version = r.kernel.version(); version == "" {
+		return "", 0
 	}
-	if c.runner == nil {
-		c.runner, c.queryMetadata = run.New(), queryMetadataByNetlink
-	}
-	return &Replicator{config: c, resizeTimeout: resizeTimeout, minorOwners: map[uint32]fsm.VolumeID{}, freeCounts: map[uint32]uint64{}, running: map[fsm.VolumeID]struct{}{}, stuckCommands: map[fsm.VolumeID]<-chan struct{}{}}
+	return version, maxReplicas
+}
+
+// Observe reads the resource's state from the kernel, and the metadata from the backing device
+// when it is not attached. It uses only interfaces that answer while another command hangs.
+func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.ResourceStatus, error) {
+	return r.observer.observe(ctx, id, minor, backing)
+}
+
+// ListSuspended returns the volumes whose I/O is suspended now. It reads files only, so it answers
+// while a command hangs.
+func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
+	return r.observer.listSuspended()
+}
+
+// ListResources returns the volumes that are configured in the kernel or in files.
+func (r *Replicator) ListResources(ctx context.Context) ([]fsm.VolumeID, error) {
+	return r.observer.listResources(ctx)
 }

@@ -205,15 +205,15 @@ func TestNoErrorHoldsTheSecret(t *testing.T) {
 
 func TestNoCommandIsStartedWhileAnotherRunsOrHangs(t *testing.T) {
 	r, fake := newReplicatorInState(t, "connected_secondary")
-	require.NoError(t, r.claim(testVolume, "test"))
+	require.NoError(t, r.steps.slots.claim(testVolume, "test"))
 	for range 2 {
 		require.ErrorIs(t, r.SetPrimary(t.Context(), testVolume, false), executor.ErrReplicatorBusy)
 		require.ErrorIs(t, r.Down(t.Context(), testVolume), executor.ErrReplicatorBusy)
 	}
 	require.Empty(t, fake.calls)
-	(&step{r: r, id: testVolume}).end()
+	(&step{runner: r.steps, id: testVolume}).end()
 	exited := make(chan struct{})
-	r.stuckCommands[testVolume] = exited // a killed command that waits for a handler
+	r.steps.slots.markStuck(testVolume, exited) // a killed command that waits for a handler
 	require.ErrorIs(t, r.Disconnect(t.Context(), testVolume), executor.ErrReplicatorBusy)
 	close(exited)
 	require.NoError(t, r.Disconnect(t.Context(), testVolume))
@@ -265,7 +265,7 @@ func TestAMinorThatIsTakenDownWhileItsOwnerIsAskedHasAnother(t *testing.T) {
 	lists := 0
 	fake.listHook = func(events string) string {
 		if lists++; lists == 1 {
-			r.forgetOwner(107) // as Down does
+			r.kernel.forgetOwner(107) // as Down does
 			return events
 		}
 		return strings.ReplaceAll(events, string(testVolume), string(other.Volume))

@@ -1,7 +1,6 @@
 package drbd
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -38,32 +37,4 @@ func (r *Replicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) erro
 		backoff = min(2*backoff, watchBackoffMax)
 	}
 	return ctx.Err()
-}
-
-// eventWriter parses the stream line by line. The initial dump has several lines of one volume
-// that arrive together: changed is called once for all of them.
-type eventWriter struct {
-	changed  func(fsm.VolumeID)
-	partial  []byte
-	gotEvent bool
-}
-
-// maxLineBytes bounds how much of a line without an end is kept.
-const maxLineBytes = 64 << 10
-
-func (l *eventWriter) Write(p []byte) (int, error) {
-	l.partial = append(l.partial, p...)
-	end := bytes.LastIndexByte(l.partial, '\n')
-	if end < 0 {
-		if len(l.partial) > maxLineBytes {
-			l.partial = nil
-		}
-		return len(p), nil
-	}
-	l.gotEvent = true
-	for _, id := range parseVolumes(string(l.partial[:end+1])) {
-		l.changed(id)
-	}
-	l.partial = append([]byte(nil), l.partial[end+1:]...)
-	return len(p), nil
 }

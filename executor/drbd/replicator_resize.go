@@ -1,0 +1,53 @@
+package drbd
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Resize expands a connected primary to size bytes and checks the result: the tool also exits with
+// 0 when one of the backing devices did not grow.
+func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64) error {
+	return r.steps.withKernel(ctx, id, "resize", func(s *step, d procDevice) error {
+		switch {
+		case r.kernel.deviceSize(s.minor) >= size:
+			return nil
+		case !d.primary():
+			return s.reject(fsm.Precondition, kernelRejections[131].text)
+		case !d.connected():
+			return s.reject(fsm.Precondition, kernelRejections[-15].text)
+		}
+		if err := s.run(ctx, "resize"); err != nil {
+			return err
+		}
+		if current := r.awaitSize(ctx, s.minor, size); current < size {
+			return fsm.Reject(fsm.Precondition, "resize %s: it has %d bytes, not %d: a device below one of the replicas has no room for more", id, current, size)
+		}
+		return nil
+	})
+}
+
+// The kernel asks the peer for its size only after the command has exited.
+const (
+	resizeTimeout      = 5 * time.Second
+	resizePollInterval = 20 * time.Millisecond
+)
+
+// awaitSize waits until the device has so many bytes, or for resizeTimeout at most; it returns the
+// size in bytes.
+func (r *Replicator) awaitSize(ctx context.Context, minor uint32, size int64) int64 {
+	ctx, cancel := context.WithTimeout(ctx, r.resizeTimeout)
+	defer cancel()
+	tick := time.NewTicker(resizePollInterval)
+	defer tick.Stop()
+	for r.kernel.deviceSize(minor) < size {
+		select {
+		case <-ctx.Done():
+			return r.kernel.deviceSize(minor)
+		case <-tick.C:
+		}
+	}
+	return size
+}
