@@ -55,6 +55,7 @@ var mayImport = importMap{
 	"executor/loopfile":          {"fsm", "executor", "executor/run"},
 	"executor/lvm":               {"fsm", "executor", "executor/run"},
 	"executor/drbd":              {"fsm", "fsm/fsmpb", "executor", "executor/run"},
+	"executor/drbd/drbdmodel":    {"fsm/fsmpb"},
 	"executor/fencepeer":         {"fsm", "fsm/fsmpb"},
 	"executor/freeze":            {"fsm", "executor"},
 	"executor/throttle":          {"fsm", "executor"},

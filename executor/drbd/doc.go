@@ -23,5 +23,6 @@
 // `disconnect`, and `down` of a connected or a primary resource: these outdate the
 // good replica, or remove a device that is being written to (S8, S9).
 //
-// DESIGN.md says what was proven of DRBD 8.4 in guests, and what was not.
+// DESIGN.md says what was proven of DRBD 8.4 in guests, and what was not. Package drbdmodel repeats
+// that as a model for tests.
 package drbd
