@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/executor/drbd/drbdmodel"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -55,15 +56,27 @@ type simMessage struct {
 	done func(*fsmpb.Outcome)
 }
 
-func (h *simHost) bootID() string       { return fmt.Sprint("boot-", h.boot) }
-func (h *simHost) replica() *simReplica { return h.sim.drbd.replicas[h.index] }
+func (h *simHost) bootID() string           { return fmt.Sprint("boot-", h.boot) }
+func (h *simHost) replica() drbdmodel.State { return h.sim.drbd.Observe(h.index) }
 
 // isUnreachable tells whether no controller hears from the host.
-func (h *simHost) isUnreachable() bool { return !h.session || !h.replica().powered }
+func (h *simHost) isUnreachable() bool { return !h.session || !h.replica().Powered }
+
+// observationOf is what the host reports of its kernel's state.
+func observationOf(m drbdmodel.State) ReplicaObservation {
+	if !m.InKernel {
+		return ReplicaObservation{Unconfigured: true}
+	}
+	r := ReplicaObservation{Primary: m.Primary, Disk: m.Disk, PeerDisk: m.PeerDisk, UUID: m.Metadata.Current, Suspended: m.Suspended, Connection: m.Connection}
+	if m.Disk <= diskless {
+		r.UUID = 0
+	}
+	return r
+}
 
 // observe looks at the kernel, under the generation that is known already.
 func (h *simHost) observe() ReplicaObservation {
-	r := h.sim.drbd.observe(h.index)
+	r := observationOf(h.replica())
 	r.Boot, r.Attachment, r.Generation = h.bootID(), h.kernelAttachment, h.generation
 	if r.Connected() {
 		h.connectedGeneration = h.generation
@@ -73,7 +86,7 @@ func (h *simHost) observe() ReplicaObservation {
 
 // refreshDesired reads what the log wants now.
 func (h *simHost) refreshDesired() {
-	if !h.session || !h.replica().powered {
+	if !h.session || !h.replica().Powered {
 		return
 	}
 	n, _ := h.sim.w.s.Node(NodeID(h.node))
@@ -125,26 +138,26 @@ func (h *simHost) report(unstaged bool, epoch Epoch) {
 // act takes one step towards the desired state, as far as the host may.
 func (h *simHost) act() {
 	m := h.replica()
-	if !m.powered || h.desired == nil {
+	if !m.Powered || h.desired == nil {
 		return
 	}
 	w := h.desired.Replication
 	switch {
-	case h.selfOutdated || m.suspended && h.desired.Teardown != nil && h.sim.roll(3) == 0 || w.Outdated && (m.primary || m.suspended):
+	case h.selfOutdated || m.Suspended && h.desired.Teardown != nil && h.sim.roll(3) == 0 || w.Outdated && (m.Primary || m.Suspended):
 		h.tearDownAsLoser()
-	case m.suspended && h.sim.roll(3) == 0:
+	case m.Suspended && h.sim.roll(3) == 0:
 		h.askToOutdatePeer(h.sim.roll(2) == 0, false)
-	case !m.configured || m.disk <= diskless:
+	case !m.InKernel || m.Disk <= diskless:
 		h.bringUp()
-	case w.Connect == m.standAlone:
+	case w.Connect == m.StandAlone:
 		h.reconnect(w)
-	case m.suspended:
+	case m.Suspended:
 		h.askToOutdatePeer(h.sim.roll(2) == 0, false)
 	case h.desired.Teardown != nil || h.desired.Publication == nil:
 		h.endUse()
-	case h.grant != nil && !m.primary:
+	case h.grant != nil && !m.Primary:
 		h.promote()
-	case w.Primary && !m.primary:
+	case w.Primary && !m.Primary:
 		h.askForPrimary()
 	case h.sim.roll(12) == 0:
 		h.unstage(h.desired.Publication.Epoch)
@@ -155,9 +168,8 @@ func (h *simHost) act() {
 func (h *simHost) bringUp() {
 	m := h.replica()
 	if h.committedAttachment == h.attachment && h.attachment != 0 {
-		m.configured = true
 		h.kernelAttachment, h.grant = h.attachment, h.keptGrant()
-		h.sim.drbd.attach(h.index)
+		h.sim.drbd.Attach(h.index)
 		h.committedAttachment = 0
 		return
 	}
@@ -166,7 +178,7 @@ func (h *simHost) bringUp() {
 	h.send(h.command(&fsmpb.AttachReplica{VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Attach: number}), func(*fsmpb.Outcome) {
 		h.committedAttachment = number
 	})
-	if h.desired.Teardown != nil && !m.configured {
+	if h.desired.Teardown != nil && !m.InKernel {
 		h.report(true, h.desired.Teardown.Epoch)
 	}
 }
@@ -176,19 +188,17 @@ func (h *simHost) keptGrant() *simGrant { return nil }
 
 // reconnect makes the connection what is desired; it disconnects by force only (S8).
 func (h *simHost) reconnect(w *DesiredReplica) {
-	m := h.replica()
 	if !w.Connect {
-		m.standAlone = true
-		h.sim.drbd.disconnect()
+		h.sim.drbd.Disconnect(h.index)
 		return
 	}
-	m.standAlone, m.discard = false, w.Outdated
+	h.sim.drbd.Connect(h.index, w.Outdated)
 }
 
 // endUse makes the replica secondary and says so.
 func (h *simHost) endUse() {
 	m := h.replica()
-	if m.primary && !h.sim.drbd.setSecondary(h.index) {
+	if m.Primary && !h.sim.drbd.Demote(h.index) {
 		return
 	}
 	h.grant = nil
@@ -200,7 +210,7 @@ func (h *simHost) endUse() {
 
 // unstage is NodeUnstage: the publication stays.
 func (h *simHost) unstage(epoch Epoch) {
-	if h.sim.drbd.setSecondary(h.index) {
+	if h.sim.drbd.Demote(h.index) {
 		h.grant, h.unstages = nil, h.unstages+1
 		h.report(true, epoch)
 	}
@@ -208,13 +218,11 @@ func (h *simHost) unstage(epoch Epoch) {
 
 // tearDownAsLoser is S9: blocked writes end in errors, none in success.
 func (h *simHost) tearDownAsLoser() {
-	m := h.replica()
-	if m.disk > diskless {
-		h.sim.drbd.failDisk(h.index)
-	}
-	m.suspended, m.primary, m.configured, m.standAlone = false, false, false, true
-	h.sim.drbd.disconnect()
-	m.suspended = false
+	h.sim.drbd.Detach(h.index)
+	h.sim.drbd.Resume(h.index, false)
+	h.sim.drbd.Demote(h.index)
+	h.sim.drbd.Disconnect(h.index)
+	h.sim.drbd.Down(h.index)
 	h.selfOutdated, h.question, h.grant, h.committedAttachment = false, nil, nil, 0
 	h.unstages++
 	if h.desired.Teardown != nil {
@@ -241,7 +249,7 @@ func (h *simHost) promote() {
 		h.grant = nil
 		return
 	}
-	if h.sim.drbd.setPrimary(h.index, false) {
+	if h.sim.drbd.Promote(h.index, false) == drbdmodel.AsksHandler {
 		h.askToOutdatePeer(true, true)
 	}
 }
@@ -253,7 +261,7 @@ func (h *simHost) askToOutdatePeer(handler, promote bool) {
 		h.send(q.cmd, h.onVerdict(q))
 		return
 	}
-	q := &simQuestion{losses: h.replica().disconnects, handler: handler, promote: promote}
+	q := &simQuestion{losses: h.replica().Disconnects, handler: handler, promote: promote}
 	q.cmd = h.command(&fsmpb.Outdate{
 		VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Generation: h.generation, Seen: h.observe().Proto(),
 	})
@@ -283,12 +291,12 @@ func (h *simHost) onVerdict(q *simQuestion) func(*fsmpb.Outcome) {
 func (h *simHost) useVerdict(q *simQuestion, generation uint64) {
 	m := h.replica()
 	switch {
-	case q.handler && m.disconnects == q.losses && !h.sim.drbd.connected && q.promote:
-		h.sim.drbd.setPrimary(h.index, true)
-	case q.handler && m.disconnects == q.losses && !h.sim.drbd.connected:
-		h.sim.drbd.resume(h.index, true)
+	case q.handler && m.Disconnects == q.losses && !m.Connected() && q.promote:
+		h.sim.drbd.Promote(h.index, true)
+	case q.handler && m.Disconnects == q.losses && !m.Connected():
+		h.sim.drbd.Resume(h.index, true)
 	case !q.handler && (h.connectedGeneration < generation || h.ignoresGeneration):
-		h.sim.drbd.resume(h.index, false)
+		h.sim.drbd.Resume(h.index, false)
 	}
 	h.generation = max(h.generation, generation)
 }
@@ -300,14 +308,14 @@ func (h *simHost) restart() {
 
 // powerLoss and powerOn are the host's.
 func (h *simHost) powerLoss() {
-	h.sim.drbd.powerOff(h.index)
+	h.sim.drbd.PowerOff(h.index)
 	h.restart()
 	h.generation, h.kernelAttachment = 0, 0
 }
 
 func (h *simHost) powerOn() {
-	if m := h.replica(); !m.powered {
-		m.powered = true
+	if !h.replica().Powered {
+		h.sim.drbd.PowerOn(h.index)
 		h.boot++
 		h.register()
 	}

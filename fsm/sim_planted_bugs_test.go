@@ -103,8 +103,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 				x.bug = plant
 				broken := ""
 				for range steps {
-					if x.step(true); x.drbd.failure != "" {
-						broken = x.drbd.failure
+					if x.step(true); x.broken() != "" {
+						broken = x.broken()
 						break
 					}
 				}

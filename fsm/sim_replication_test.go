@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand"
@@ -10,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/executor/drbd/drbdmodel"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// sim plays two hosts with a simple model of DRBD against the state machine. A seed
+// sim plays two hosts with the model of DRBD against the state machine. A seed
 // orders everything: writes, disconnects, failures, losses, delays, repetitions, requests
 // and answers. A host that is granted to be primary without force, or allowed to continue
 // without its peer, must have every acknowledged write; no synchronisation may overwrite
@@ -22,7 +24,8 @@ type sim struct {
 	r             *rand.Rand
 	w             *world
 	id            VolumeID
-	drbd          *simDRBD
+	drbd          drbdmodel.Pair
+	failure       string // the first thing that must not be
 	hosts         [2]*simHost
 	inFlight      []*simMessage
 	lateMessages  []*simMessage
@@ -51,15 +54,12 @@ func (x *sim) note(format string, args ...any) {
 
 func newSim(base *world, seed int64) *sim {
 	w := &world{t: base.t, s: base.s.Fork(), index: base.index, calls: base.calls}
-	x := &sim{r: rand.New(rand.NewSource(seed)), w: w, id: VolumeID(volumeID(1)), drbd: newSimDRBD(), grants: map[string]int{}}
+	x := &sim{r: rand.New(rand.NewSource(seed)), w: w, id: VolumeID(volumeID(1)), drbd: drbdmodel.NewInSync(7), grants: map[string]int{}}
 	x.faultInterval = 12 + x.roll(12<<x.roll(6))
 	for i := range x.hosts {
 		node := fmt.Sprint("n", i+1)
 		x.hosts[i] = &simHost{sim: x, index: i, node: node, host: "host-" + node, boot: 1, session: true, attachment: 1, kernelAttachment: 1, sequence: 1}
-		m := x.drbd.replicas[i]
-		m.configured, m.disk, m.standAlone, m.uuid, m.fresh = true, upToDate, false, 7, false
 	}
-	x.drbd.connected = true
 	return x
 }
 
@@ -79,14 +79,14 @@ func (x *sim) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	}
 	if c := cmd.GetSetPrimary(); c != nil && Err(out) == nil {
 		x.grants["primary"]++
-		if g := x.volume().Replication.Primary; g != nil && g.Index == x.w.index && !x.drbd.replicas[x.hostIndex(c.GetNodeId())].primary && x.drbd.replicas[x.hostIndex(c.GetNodeId())].data.lacks(&x.drbd.acknowledged) {
-			x.drbd.fail("a grant to be primary went to a disk that lacks an acknowledged write")
+		if g := x.volume().Replication.Primary; g != nil && g.Index == x.w.index && !x.replicaOf(c.GetNodeId()).Primary && !x.replicaOf(c.GetNodeId()).HasAll {
+			x.fail("a grant to be primary went to a disk that lacks an acknowledged write")
 		}
 	}
 	if c := cmd.GetOutdate(); c != nil && out.GetVerdict() == fsmpb.Verdict_VERDICT_PEER_OUTDATED {
 		x.grants["outdate"]++
-		if x.bug != nil && out.GetIndex() == x.w.index && x.drbd.replicas[x.hostIndex(c.GetNodeId())].data.lacks(&x.drbd.acknowledged) {
-			x.drbd.fail("the peer of a disk that lacks an acknowledged write was outdated")
+		if x.bug != nil && out.GetIndex() == x.w.index && !x.replicaOf(c.GetNodeId()).HasAll {
+			x.fail("the peer of a disk that lacks an acknowledged write was outdated")
 		}
 	}
 	if c := cmd.GetSetPrimary(); c != nil && Err(out) == nil && len(x.volume().Teardowns) > 0 {
@@ -97,6 +97,17 @@ func (x *sim) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	}
 	return out
 }
+
+func (x *sim) fail(what string) {
+	if x.failure == "" {
+		x.failure = what
+	}
+}
+
+// broken is the first thing that must not be, in what was decided or in what DRBD did after it.
+func (x *sim) broken() string { return cmp.Or(x.failure, x.drbd.Violation()) }
+
+func (x *sim) replicaOf(node string) drbdmodel.State { return x.hosts[x.hostIndex(node)].replica() }
 
 func (x *sim) hostIndex(node string) int { return int(node[1] - '1') }
 
@@ -127,15 +138,15 @@ func (x *sim) randomEvent(faults bool) {
 	case n < 58:
 		x.hosts[i].refreshDesired()
 	case n < 63:
-		if x.drbd.replicas[i].powered {
+		if x.hosts[i].replica().Powered {
 			x.hosts[i].report(false, Epoch{})
 		}
 	case n < 70:
-		x.drbd.write(i)
+		x.drbd.Write(i)
 	case n < 74:
-		x.drbd.connect()
+		x.drbd.Handshake()
 	case n < 76:
-		x.drbd.finishSync()
+		x.drbd.FinishSync()
 	case n < 94:
 		x.hosts[i].act()
 	default:
@@ -182,7 +193,7 @@ func (x *sim) answer(faults bool) {
 	f, out := x.answers[at], x.out[at]
 	x.answers = append(x.answers[:at], x.answers[at+1:]...)
 	x.out = append(x.out[:at], x.out[at+1:]...)
-	if f.boot == f.from.boot && f.from.replica().powered && f.from.session && (!faults || x.roll(10) > 0) {
+	if f.boot == f.from.boot && f.from.replica().Powered && f.from.session && (!faults || x.roll(10) > 0) {
 		f.done(out)
 	}
 }
@@ -215,13 +226,11 @@ func (x *sim) fault(i int) {
 	h := x.hosts[i]
 	switch n := x.roll(20); {
 	case n < 5:
-		if x.drbd.link = !x.drbd.link; !x.drbd.link {
-			x.drbd.disconnect()
-		}
+		x.drbd.SetLink(!x.drbd.LinkUp())
 	case n < 9:
 		h.session = !h.session
 	case n < 12:
-		x.drbd.failDisk(i)
+		x.drbd.FailDisk(i)
 	case n < 14:
 		h.powerLoss()
 	case n < 18:
@@ -234,39 +243,39 @@ func (x *sim) fault(i int) {
 
 // heal mends everything and lets things take their course.
 func (x *sim) heal() {
-	x.drbd.link = true
+	x.drbd.SetLink(true)
 	for _, h := range x.hosts {
 		h.session = true
 		h.powerOn()
 	}
 	for range 6000 {
 		x.step(false)
-		if x.drbd.failure != "" || x.healthy() {
+		if x.broken() != "" || x.healthy() {
 			return
 		}
 	}
-	x.drbd.fail("everything was mended and the volume is not in use with both replicas up to date")
+	x.fail("everything was mended and the volume is not in use with both replicas up to date")
 }
 
 func (x *sim) healthy() bool {
 	v := x.volume()
 	existing := v.Publications()
-	return len(existing) == 1 && x.w.s.PromotionDone(v, existing[0].Node) && x.drbd.replicas[x.hostIndex(string(existing[0].Node))].primary &&
-		v.ActiveReplicas()[0].UpToDate && v.ActiveReplicas()[1].UpToDate && x.drbd.replicas[0].disk == upToDate && x.drbd.replicas[1].disk == upToDate
+	return len(existing) == 1 && x.w.s.PromotionDone(v, existing[0].Node) && x.replicaOf(string(existing[0].Node)).Primary &&
+		v.ActiveReplicas()[0].UpToDate && v.ActiveReplicas()[1].UpToDate && x.hosts[0].replica().Disk == upToDate && x.hosts[1].replica().Disk == upToDate
 }
 
 // run plays one seed and says what went wrong.
 func (x *sim) run(steps int) string {
 	for range steps {
-		if x.step(true); x.drbd.failure != "" {
-			return x.drbd.failure
+		if x.step(true); x.broken() != "" {
+			return x.broken()
 		}
 	}
 	if err := x.w.s.Check(); err != nil {
 		return err.Error()
 	}
 	x.heal()
-	return x.drbd.failure
+	return x.broken()
 }
 
 // simSeeds is how many orders of events are played.
@@ -292,8 +301,8 @@ func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 			}
 			t.Fatalf("seed %d: %s", seed, broken)
 		}
-		writes += x.drbd.count
-		grants["split brain"] += x.drbd.splitBrains
+		writes += x.drbd.Writes()
+		grants["split brain"] += x.drbd.SplitBrains()
 		for what, n := range x.grants {
 			grants[what] += n
 		}
