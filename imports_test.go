@@ -59,7 +59,7 @@ var mayImport = importMap{
 	"executor/fencepeer":         {"fsm", "fsm/fsmpb"},
 	"executor/freeze":            {"fsm", "executor"},
 	"executor/throttle":          {"fsm", "executor"},
-	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor"},
+	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor", "executor/drbd/drbdmodel"},
 
 	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb"},
 	"admin/adminpb": {"fsm/fsmpb"},

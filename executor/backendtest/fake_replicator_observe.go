@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/drbd/drbdmodel"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -27,32 +28,38 @@ func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint3
 	defer r.link.mu.Unlock()
 	m := executor.ResourceStatus{SyncPercent: -1, PeerRole: "Unknown"}
 	_, m.HasConfig = r.files[id]
-	d := r.disks[id]
-	if d != nil && backing != "" {
-		m.HasMetadata, m.JustCreated, m.UUID = true, d.uuid == 0, d.uuid
+	s := r.link.volume(id).pair.Observe(r.side)
+	if backing != "" {
+		fillMetadata(&m, s.Metadata)
 	}
-	k := r.kernel[id]
-	if k == nil {
+	if !s.InKernel {
 		return m, nil
 	}
-	if k.disk == failed {
+	if s.Disk == failed {
 		r.steps["observe-failed"]++
 	}
-	if d != nil && d.bitmapFull {
-		m.OutOfSync = 1
+	if s.Metadata.OutOfSync.Len() == drbdmodel.MaxWrites {
+		m.OutOfSync = 1 // all of it: the device's size is 0 here
 	}
-	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended = true, k.primary, k.disk, k.connection, k.peerDisk, k.suspended
+	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended = true, s.Primary, s.Disk, s.Connection, s.PeerDisk, s.Suspended
 	m.Path, m.Number = fmt.Sprintf("/dev/drbd%d", minor), 147<<8|uint64(minor)
-	if k.connection >= connected {
+	if s.Connected() {
 		m.PeerRole = "Secondary"
-		if r.peer().kernel[id].primary {
+		if s.PeerPrimary {
 			m.PeerRole = "Primary"
 		}
 	}
-	if k.connection >= syncSource {
+	if s.Connection >= syncSource {
 		m.SyncPercent = 40
 	}
 	return m, nil
+}
+
+func fillMetadata(m *executor.ResourceStatus, md drbdmodel.Metadata) {
+	m.HasMetadata, m.JustCreated = md.Exist, md.Exist && md.Current == drbdmodel.JustCreated
+	if !m.JustCreated {
+		m.UUID = md.Current
+	}
 }
 
 // ListSuspended returns the volumes whose I/O is suspended.
@@ -60,8 +67,8 @@ func (r *FakeReplicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) 
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	var all []fsm.VolumeID
-	for id, k := range r.kernel {
-		if k.suspended {
+	for id, v := range r.link.volumes {
+		if v.pair.Observe(r.side).Suspended {
 			all = append(all, id)
 		}
 	}
@@ -76,8 +83,8 @@ func (r *FakeReplicator) ListResources(context.Context) ([]fsm.VolumeID, error) 
 	for id := range r.files {
 		all = append(all, id)
 	}
-	for id := range r.kernel {
-		if _, both := r.files[id]; !both {
+	for id, v := range r.link.volumes {
+		if _, both := r.files[id]; !both && v.pair.Observe(r.side).InKernel {
 			all = append(all, id)
 		}
 	}
@@ -106,7 +113,7 @@ func (r *FakeReplicator) Owner(path string) (fsm.VolumeID, bool) {
 	defer r.link.mu.Unlock()
 	ids := make([]fsm.VolumeID, 0, len(r.files))
 	for id, f := range r.files {
-		if fmt.Sprintf("/dev/drbd%d", f.Minor) == path && r.kernel[id] != nil {
+		if fmt.Sprintf("/dev/drbd%d", f.Minor) == path && r.link.volume(id).pair.Observe(r.side).InKernel {
 			ids = append(ids, id)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/drbd/drbdmodel"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -15,13 +16,14 @@ func (r *FakeReplicator) Configure(_ context.Context, f executor.ResourceConfig)
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	r.files[f.Volume] = f
+	r.link.volume(f.Volume).pair.SetAsynchronous(f.Protocol == fsmpb.Protocol_PROTOCOL_A)
 	r.steps["configure"]++
 	return nil
 }
 
 // Adjust does nothing.
 func (r *FakeReplicator) Adjust(_ context.Context, id fsm.VolumeID) error {
-	_, err := r.begin("adjust", id)
+	_, _, err := r.begin("adjust", id)
 	r.link.mu.Unlock()
 	return err
 }
@@ -31,144 +33,142 @@ func (r *FakeReplicator) Adjust(_ context.Context, id fsm.VolumeID) error {
 func (r *FakeReplicator) RemoveConfig(_ context.Context, id fsm.VolumeID) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
-	if r.kernel[id] != nil {
+	v := r.link.volume(id)
+	if v.pair.Observe(r.side).InKernel {
 		return fsm.Reject(fsm.Busy, "the kernel has %s", id)
 	}
 	delete(r.files, id)
-	if d := r.disks[id]; d != nil {
-		d.fileRemoved = true
-	}
+	v.sides[r.side].fileRemoved = true
 	return nil
 }
 
 // Connect starts waiting for the peer.
 func (r *FakeReplicator) Connect(_ context.Context, id fsm.VolumeID, discard bool) error {
-	k, err := r.begin("connect", id)
+	v, s, err := r.begin("connect", id)
 	defer r.link.mu.Unlock()
 	switch {
 	case err != nil:
 		return err
-	case k.connection > standAlone:
+	case !s.StandAlone:
 		return nil
-	case discard && k.primary:
+	case discard && s.Primary:
 		return fsm.Reject(fsm.Precondition, "a primary discards nothing")
 	}
-	k.connection, k.discard = connecting, discard
-	r.link.reconnect(id)
+	r.link.change(v, func(p *drbdmodel.Pair) { p.Connect(r.side, discard) })
 	return nil
 }
 
 // Disconnect ends the connection, always with force.
 func (r *FakeReplicator) Disconnect(_ context.Context, id fsm.VolumeID) error {
-	k, err := r.begin("disconnect", id)
+	v, _, err := r.begin("disconnect", id)
 	defer r.link.mu.Unlock()
 	if err == nil {
-		r.link.disconnect(id)
-		k.connection, k.discard = standAlone, false
+		r.link.change(v, func(p *drbdmodel.Pair) { p.Disconnect(r.side) })
 	}
 	return err
 }
 
 // NewUUID creates the first current UUID on both sides.
 func (r *FakeReplicator) NewUUID(_ context.Context, id fsm.VolumeID) error {
-	k, err := r.begin("new-uuid", id)
+	v, _, err := r.begin("new-uuid", id)
 	defer r.link.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if k.connection != connected || k.disk != inconsistent || k.peerDisk != inconsistent {
+	made := false
+	r.link.change(v, func(p *drbdmodel.Pair) { made = p.NewGeneration() })
+	if !made {
 		return errors.New("new-current-uuid: the replicas are not connected and new")
 	}
-	r.link.nextUUID += 2
-	for _, s := range r.link.sides {
-		s.disks[id].uuid, s.disks[id].consistent = r.link.nextUUID, true
-	}
-	r.link.setConnection(id, connected, connected)
-	r.peer().notify(id)
 	return nil
 }
 
 // SetPrimary makes this side primary; it calls the handler when it has no peer.
 func (r *FakeReplicator) SetPrimary(_ context.Context, id fsm.VolumeID, force bool) error {
-	k, err := r.begin("set-primary", id)
-	switch {
-	case err != nil:
+	v, s, err := r.begin("set-primary", id)
+	if err != nil || s.Primary {
 		r.link.mu.Unlock()
 		return err
-	case k.primary:
-		r.link.mu.Unlock()
-		return nil
-	case k.connection >= connected:
-		defer r.link.mu.Unlock()
-		if r.peer().kernel[id].primary || k.disk != upToDate {
-			return errors.New("state change failed: its peer is primary, or its disk is not up to date")
-		}
-		k.primary = true
-		return nil
-	case k.disk != upToDate && k.disk != consistent && !force:
-		r.link.mu.Unlock()
-		return errors.New("need access to up-to-date data")
 	}
+	result := drbdmodel.AsksHandler
+	if !force || s.Connected() {
+		r.link.change(v, func(p *drbdmodel.Pair) { result = p.Promote(r.side, false) })
+	}
+	downs := v.sides[r.side].downs
 	r.link.mu.Unlock()
-	verdict := r.handle(id)
+	switch result {
+	case drbdmodel.Promoted:
+		return nil
+	case drbdmodel.Refused:
+		return errors.New("state change failed: its peer is primary, or its disk is not up to date")
+	default:
+		return r.promoteAlone(v, downs, force)
+	}
+}
+
+// promoteAlone promotes without the peer if the handler says so, or by force.
+func (r *FakeReplicator) promoteAlone(v *fakeVolume, downs int, force bool) error {
+	verdict := r.handle(v.id)
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
-	if r.kernel[id] != k || verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED && !force {
+	if v.sides[r.side].downs != downs || verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED && !force {
 		return fmt.Errorf("state change failed: the handler said %v", verdict)
 	}
-	if k.connection >= connected {
+	if v.pair.Observe(r.side).Connected() {
 		return errors.New("state change failed: its peer connected meanwhile")
 	}
-	k.primary = true
-	r.startOwnGeneration(id, k)
-	r.notify(id)
+	result := drbdmodel.Refused
+	r.link.change(v, func(p *drbdmodel.Pair) {
+		if force {
+			result = p.ForcePrimary(r.side)
+		} else {
+			result = p.Promote(r.side, true)
+		}
+	})
+	if result != drbdmodel.Promoted {
+		return errors.New("need access to up-to-date data")
+	}
 	return nil
 }
 
 // SetSecondary makes this side secondary.
 func (r *FakeReplicator) SetSecondary(_ context.Context, id fsm.VolumeID) error {
-	k, err := r.begin("set-secondary", id)
+	v, s, err := r.begin("set-secondary", id)
 	defer r.link.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil
-	case k.suspended:
+	case s.Suspended:
 		return fsm.Reject(fsm.Busy, "the I/O of %s is frozen", id)
 	}
-	k.primary = false
+	r.link.change(v, func(p *drbdmodel.Pair) { p.Demote(r.side) })
 	return nil
 }
 
 // ResumeIO resumes suspended I/O.
 func (r *FakeReplicator) ResumeIO(_ context.Context, id fsm.VolumeID) error {
-	k, err := r.begin("resume-io", id)
+	v, s, err := r.begin("resume-io", id)
 	defer r.link.mu.Unlock()
-	if err == nil && k.suspended {
-		if k.disk == failed {
+	if err == nil && s.Suspended {
+		if s.Disk == failed {
 			r.steps["resume-failed"]++
 		}
-		r.startOwnGeneration(id, k)
+		r.link.change(v, func(p *drbdmodel.Pair) { p.Resume(r.side, false) })
 	}
 	return err
 }
 
 // Down removes the resource from the kernel.
 func (r *FakeReplicator) Down(_ context.Context, id fsm.VolumeID) error {
-	k, err := r.begin("down", id)
+	v, s, err := r.begin("down", id)
 	defer r.link.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil
-	case k.primary || k.suspended:
+	case s.Primary || s.Suspended:
 		return fsm.Reject(fsm.Busy, "%s is primary", id)
 	}
-	if p := r.peer().kernel[id]; k.connection >= connected && p != nil {
-		if d := r.disks[id]; p.primary && d != nil {
-			d.outdated = true
-		}
-		p.connection, p.peerDisk = connecting, outdated
-		r.peer().notify(id)
-	}
-	delete(r.kernel, id)
+	v.sides[r.side].downs++
+	r.link.change(v, func(p *drbdmodel.Pair) { p.Down(r.side) })
 	return nil
 }

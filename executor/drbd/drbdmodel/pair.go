@@ -127,7 +127,8 @@ func (p *Pair) Observe(i int) State {
 		s.PeerDisk, s.PeerPrimary, s.Connection = peer.disk, peer.primary, p.connection(i)
 	case r.standAlone:
 		s.Connection = standAlone
-	case r.peerDiskOutdated:
+	}
+	if !p.together && r.peerDiskOutdated {
 		s.PeerDisk = outdated
 	}
 	return s

@@ -66,10 +66,11 @@ func (p *Pair) Demote(i int) bool {
 
 // Resume ends the suspension of host i's I/O: because its handler answered that the peer is
 // outdated, or by resume-io, of which the kernel learns nothing about the peer. Whoever has a disk
-// goes on in a generation of its own, also where the disk is being detached.
+// goes on in a generation of its own, also where the disk is being detached. With protocol A a
+// primary is not suspended, and the handler's answer says the same.
 func (p *Pair) Resume(i int, peerOutdated bool) {
 	r := &p.replicas[i]
-	if p.together || !r.suspended {
+	if p.together || !r.suspended && !(p.asynchronous && r.primary) {
 		return
 	}
 	r.suspended = false
