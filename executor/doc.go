@@ -15,4 +15,5 @@
 //	mount, freeze, throttle the host's kernel
 //	run                     runs the host's commands
 //	backendtest             the contracts as tests, and fakes that keep them
+//	drbd/drbdmodel          one volume's DRBD on two hosts as a pure model for tests
 package executor

@@ -38,6 +38,12 @@ func (b *Blocks) addAll(o *Blocks) {
 	}
 }
 
+func (b *Blocks) removeAll(o *Blocks) {
+	for i := range b {
+		b[i] &^= o[i]
+	}
+}
+
 // first returns the block with the lowest number, false when there is none.
 func (b *Blocks) first() (int, bool) {
 	for i, word := range b {

@@ -43,6 +43,7 @@ func (p *Pair) Attach(i int) {
 	if wasThere && !p.mayAttach(r, peer) {
 		return
 	}
+	r.metadata.replayActivityLog()
 	r.disk = r.metadata.disk()
 	if r.disk == consistent && r.metadata.PeerOutdated && !p.together {
 		r.disk, r.peerDiskOutdated = upToDate, true
@@ -78,6 +79,14 @@ func (m *Metadata) disk() fsmpb.DiskState {
 	return consistent
 }
 
+// replayActivityLog marks what a crash may have left on one disk only.
+func (m *Metadata) replayActivityLog() {
+	if m.Crashed {
+		m.OutOfSync.addAll(&m.ActivityLog)
+	}
+	m.ActivityLog = Blocks{}
+}
+
 // mayAttach: "can only attach to data with current UUID".
 func (p *Pair) mayAttach(r, peer *replica) bool {
 	if p.together {
@@ -108,6 +117,7 @@ func (p *Pair) BeginDetach(i int) {
 	r.metadata.Crashed = r.metadata.Crashed || r.primary
 	p.target = -1
 	if !p.together {
+		p.Complete(i)
 		return
 	}
 	if (r.primary || peer.primary) && peer.disk == upToDate {
@@ -115,6 +125,7 @@ func (p *Pair) BeginDetach(i int) {
 		r.exposed = peer.metadata.Current
 	}
 	p.notePeer(1 - i)
+	p.Complete(i)
 }
 
 // EndDetach makes a Failed disk Diskless.

@@ -88,15 +88,21 @@ func TestCompareOfEachRule(t *testing.T) {
 func TestTheHistoryAfterASynchronisationIsTheKernels(t *testing.T) {
 	p := New()
 	for i, name := range []string{"sync_source", "sync_target"} {
-		_, p.replicas[i].metadata = captured(t, name)
+		_, m := captured(t, name)
+		m.PeerOutdated = false // as the two find it again
+		p.replicas[i].metadata = m
 		p.Attach(i)
 		p.Connect(i, false)
 	}
 	require.Equal(t, inconsistent, p.Observe(1).Disk)
 	p.Handshake()
 	require.Equal(t, syncTarget, p.Observe(1).Connection)
-	during, _ := captured(t, "sync_target")
-	require.Equal(t, during.Current, p.Observe(1).Metadata.Current)
+	for i, name := range []string{"sync_source", "sync_target"} {
+		during, flags := captured(t, name)
+		m := p.Observe(i).Metadata
+		require.Equal(t, during, m.Generations)
+		require.Equal(t, []bool{flags.Consistent, flags.PeerOutdated, flags.Crashed}, []bool{m.Consistent, m.PeerOutdated, m.Crashed})
+	}
 	p.FinishSync()
 	after, _ := captured(t, "crashed_attached")
 	require.Equal(t, after, p.Observe(0).Metadata.Generations)

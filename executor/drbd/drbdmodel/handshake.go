@@ -109,8 +109,10 @@ func (p *Pair) establish(result Comparison) {
 	for i := range p.replicas {
 		p.meetDiskless(i)
 	}
-	p.notePeer(0)
-	p.notePeer(1)
+	for i := range p.replicas {
+		p.notePeer(i)
+		p.Complete(i)
+	}
 }
 
 // meetDiskless begins a generation on host i's disk if its peer has none and one of the two is

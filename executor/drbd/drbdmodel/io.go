@@ -4,30 +4,72 @@ package drbdmodel
 // counts has it on stable storage. It does nothing where the kernel would refuse it, suspend it,
 // or return an I/O error, or where MaxWrites were made.
 func (p *Pair) Write(i int) (number int, acknowledged bool) {
-	r, peer := &p.replicas[i], &p.replicas[1-i]
+	number, begun := p.Begin(i, true, true)
+	if begun {
+		p.Complete(i)
+	}
+	return number, begun
+}
+
+// Begin is a write that is not acknowledged yet, and has reached host i's own disk, its peer's, or
+// none. The activity log names it, so that a crash of the primary leaves no difference unnamed.
+func (p *Pair) Begin(i int, own, peer bool) (number int, begun bool) {
+	r := &p.replicas[i]
 	if !r.powered || !r.primary || r.suspended || p.writes >= MaxWrites || !p.Accessible(i) {
 		return 0, false
 	}
-	own, other := r.disk >= inconsistent, p.together && peer.disk >= inconsistent && peer.disk != consistent
-	if own && !p.together && r.metadata.Bitmap == 0 {
+	if r.disk >= inconsistent && !p.together && r.metadata.Bitmap == 0 {
 		p.writeAloneInSharedGeneration(r)
 	}
 	number = p.writes
 	p.writes++
-	for _, w := range []struct {
-		has bool
-		r   *replica
-	}{{own, r}, {other, peer}} {
-		if w.has {
-			w.r.content.add(number)
-			w.r.stable.add(number)
-			if !own || !other {
-				w.r.metadata.OutOfSync.add(number)
-			}
+	r.inFlight.add(number)
+	for _, d := range p.disks(i) {
+		d.metadata.ActivityLog.add(number)
+		if d == r && own || d != r && peer {
+			d.content.add(number)
+			d.stable.add(number)
 		}
 	}
-	p.acknowledged.add(number)
 	return number, true
+}
+
+// Complete ends the writes that host i began: with success on all disks that there are, which note
+// what their peer lacks, or with an I/O error where no data are accessible. Suspended ones wait.
+func (p *Pair) Complete(i int) {
+	r := &p.replicas[i]
+	if !r.primary || r.suspended {
+		return
+	}
+	disks := p.disks(i)
+	for _, d := range disks {
+		d.content.addAll(&r.inFlight)
+		d.stable.addAll(&r.inFlight)
+		d.metadata.ActivityLog.removeAll(&r.inFlight)
+		if len(disks) == 1 {
+			d.metadata.OutOfSync.addAll(&r.inFlight)
+		}
+	}
+	if len(disks) > 0 {
+		p.acknowledged.addAll(&r.inFlight)
+	}
+	r.inFlight = Blocks{}
+}
+
+// disks are those that host i's writes go to: none where it has no access to data that are up to
+// date.
+func (p *Pair) disks(i int) (disks []*replica) {
+	r, peer := &p.replicas[i], &p.replicas[1-i]
+	if !p.Accessible(i) {
+		return nil
+	}
+	if r.disk >= inconsistent {
+		disks = append(disks, r)
+	}
+	if p.together && peer.disk >= inconsistent && peer.disk != consistent {
+		disks = append(disks, peer)
+	}
+	return disks
 }
 
 // writeAloneInSharedGeneration: with protocol A the kernel begins a generation at the first write
@@ -46,13 +88,14 @@ func (p *Pair) Accessible(i int) bool {
 	return p.replicas[i].disk == upToDate || p.together && p.replicas[1-i].disk == upToDate
 }
 
-// PowerOff is the loss of host i's power: what is not on stable storage is gone.
+// PowerOff is the loss of host i's power: what is not on stable storage is gone. Who wrote for the
+// volume's user alone, as a primary or for a primary without a disk, has crashed as one.
 func (p *Pair) PowerOff(i int) {
-	r := &p.replicas[i]
+	r, peer := &p.replicas[i], &p.replicas[1-i]
 	if !r.powered {
 		return
 	}
-	if r.primary && r.disk > failed {
+	if r.disk > failed && (r.primary || p.together && peer.primary && peer.disk <= failed) {
 		r.metadata.Crashed = true
 	}
 	r.powered = false
@@ -60,7 +103,7 @@ func (p *Pair) PowerOff(i int) {
 		r.primary = false
 		p.lose()
 	}
-	r.content = r.stable
+	r.content, r.inFlight = r.stable, Blocks{}
 	r.inKernel, r.disk, r.primary, r.suspended, r.standAlone, r.peerDiskOutdated, r.discard = false, 0, false, false, true, false, false
 }
 

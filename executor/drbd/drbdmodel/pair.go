@@ -33,6 +33,7 @@ type Metadata struct {
 	PeerOutdated bool // its peer was outdated or inconsistent
 	Crashed      bool // it was primary when it was lost, and has not been synchronised since
 	OutOfSync    Blocks
+	ActivityLog  Blocks // writes that were not confirmed by all disks
 }
 
 // replica is one host's.
@@ -48,6 +49,7 @@ type replica struct {
 	discard            bool   // it connects with --discard-my-data
 	exposed            uint64 // the generation that a primary without a disk showed last
 	disconnects        int
+	inFlight           Blocks // writes of its user that are not acknowledged
 }
 
 // Pair is one volume's DRBD on two hosts, 0 and 1. A copy of it is independent.

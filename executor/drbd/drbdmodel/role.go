@@ -60,6 +60,7 @@ func (p *Pair) Demote(i int) bool {
 	if !r.primary || r.suspended {
 		return false
 	}
+	p.Complete(i)
 	r.primary = false
 	return true
 }
@@ -78,6 +79,7 @@ func (p *Pair) Resume(i int, peerOutdated bool) {
 		r.metadata.begin(p.nextUUID())
 	}
 	if r.disk != upToDate {
+		p.Complete(i)
 		return
 	}
 	if r.content.Lacks(&p.acknowledged) {
@@ -86,6 +88,7 @@ func (p *Pair) Resume(i int, peerOutdated bool) {
 	r.peerDiskOutdated = peerOutdated
 	p.bumpWithout(i)
 	p.notePeer(i)
+	p.Complete(i)
 }
 
 // NewGeneration makes the first generation of two connected replicas that were just created, and
