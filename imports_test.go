@@ -41,7 +41,7 @@ var mayImport = importMap{
 	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
 	"csi/group":      {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
 	"csi/metadata":   {"fsm", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
-	"csi/node":       {"fsm", "csi/rpcerr", "csi/csiconv"},
+	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},
 	"executor/records":           {"fsm", "executor"},

@@ -9,6 +9,7 @@ type ExpandRequest struct {
 	Volume     fsm.VolumeID
 	Path       string         // where it is staged or bound
 	Size       int64          // bytes that are required at least; 0: those of the device
+	Limit      int64          // bytes that the device may have at most; 0: any number
 	Capability fsm.Capability // zero: not given
 }
 

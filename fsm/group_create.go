@@ -169,7 +169,7 @@ func (s *State) planMembers(m Meta, members []Snapshot) *Rejection {
 // isPublishedRawForWriting tells whether a node may write to the volume's blocks without a filesystem.
 func (v *Volume) isPublishedRawForWriting() bool {
 	return slices.ContainsFunc(v.Publications(), func(p Publication) bool {
-		return p.Capability.Block && !p.ReadOnly && p.Capability.Mode != fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
+		return p.Capability.Block && !p.ReadOnly && !ReadOnlyMode(p.Capability.Mode)
 	})
 }
 

@@ -23,6 +23,12 @@ func AccessModeServed(mode fsmpb.AccessMode) bool {
 	return false
 }
 
+// ReadOnlyMode tells whether an access mode by itself allows no writing.
+func ReadOnlyMode(mode fsmpb.AccessMode) bool {
+	return mode == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY ||
+		mode == fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_READER_ONLY
+}
+
 // CapabilityFrom reads a capability. Its flags are their fingerprint in hexadecimal.
 func CapabilityFrom(c *fsmpb.Capability) Capability {
 	return Capability{Mode: c.GetMode(), Block: c.GetBlock(), FSType: sharedFSType(c.GetFsType()), Flags: hex.EncodeToString(c.GetFlagsFingerprint())}

@@ -141,7 +141,7 @@ func (v *Volume) withSequence(host HostID, sequence uint64) Volume {
 
 // grantOutcome is the host's right, with what it needs to act on it.
 func grantOutcome(v *Volume, p *Publication, f Format) *fsmpb.Outcome {
-	readOnly := p.ReadOnly || p.Capability.Mode == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
+	readOnly := p.ReadOnly || ReadOnlyMode(p.Capability.Mode)
 	return &fsmpb.Outcome{
 		VolumeId: string(v.ID),
 		Epoch:    p.Epoch.proto(),

@@ -164,7 +164,7 @@ func (n *node) openCSI() (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := csinode.New(csiHost{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Disabled: off.Node})
+	service, err := csinode.New(n.executor, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Disabled: off.Node})
 	if err != nil {
 		return exit.Wrap(exit.Usage, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -79,7 +79,7 @@ func (h *fakeHost) reconcileSnapshots() {
 }
 
 // Expand is done when the device has the size; there is no filesystem to grow.
-func (h *fakeHost) Expand(_ context.Context, req node.ExpandRequest) (size int64, err error) {
+func (h *fakeHost) Expand(_ context.Context, req executor.ExpandRequest) (size int64, err error) {
 	h.mu.Lock()
 	isMounted := h.staged[req.Volume] == req.Path || h.targets[req.Path] == req.Volume
 	h.mu.Unlock()
@@ -90,7 +90,7 @@ func (h *fakeHost) Expand(_ context.Context, req node.ExpandRequest) (size int64
 			return fsm.Reject(fsm.NotFound, "volume %s is not at that path", req.Volume)
 		case req.Capability != (fsm.Capability{}) && !v.Supports(req.Capability):
 			return fsm.Reject(fsm.Invalid, "volume %s is not staged for %s", req.Volume, req.Capability)
-		case req.Required > v.Replicas[0].Size || req.Limit != 0 && req.Limit < v.Replicas[0].Size:
+		case req.Size > v.Replicas[0].Size || req.Limit != 0 && req.Limit < v.Replicas[0].Size:
 			return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes", req.Volume, v.Replicas[0].Size)
 		}
 		size = v.Replicas[0].Size

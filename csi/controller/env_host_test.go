@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
-	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -130,7 +130,7 @@ func (h *fakeHost) nextSequence(id fsm.VolumeID) uint64 {
 	return h.sequence[id]
 }
 
-func (h *fakeHost) Stage(ctx context.Context, req node.StageRequest) error {
+func (h *fakeHost) Stage(ctx context.Context, req executor.StageRequest) error {
 	if err := h.cluster.checkReachable(ctx); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (h *fakeHost) reportUnstaged(id fsm.VolumeID, epoch fsm.Epoch) {
 		Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 }
 
-func (h *fakeHost) PublishTarget(ctx context.Context, req node.PublishTargetRequest) error {
+func (h *fakeHost) PublishTarget(ctx context.Context, req executor.PublishTargetRequest) error {
 	if err := h.cluster.checkReachable(ctx); err != nil {
 		return err
 	}
@@ -213,11 +213,11 @@ func (h *fakeHost) UnpublishTarget(_ context.Context, id fsm.VolumeID, target st
 	return os.Remove(target)
 }
 
-func (h *fakeHost) Stats(_ context.Context, id fsm.VolumeID, path string) (node.Stats, error) {
+func (h *fakeHost) VolumeStats(_ context.Context, id fsm.VolumeID, path string) (executor.VolumeStats, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.staged[id] != path && h.targets[path] != id {
-		return node.Stats{}, fsm.Reject(fsm.NotFound, "volume %s is not at that path", id)
+		return executor.VolumeStats{}, fsm.Reject(fsm.NotFound, "volume %s is not at that path", id)
 	}
-	return node.Stats{BytesTotal: gib, BytesUsed: 1, BytesAvailable: gib - 1, InodesTotal: 10, InodesUsed: 1, InodesFree: 9}, nil
+	return executor.VolumeStats{Bytes: executor.Usage{Total: gib, Used: 1, Available: gib - 1}, Inodes: executor.Usage{Total: 10, Used: 1, Available: 9}}, nil
 }

@@ -92,12 +92,6 @@ func CheckAccessMode(mode fsmpb.AccessMode, reason fsm.Reason) error {
 		csi.VolumeCapability_AccessMode_Mode(mode))
 }
 
-// ReadOnlyMode tells whether a mode by itself allows no writing.
-func ReadOnlyMode(mode fsmpb.AccessMode) bool {
-	return mode == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY ||
-		mode == fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_READER_ONLY
-}
-
 // CapabilityProto is a capability as controllers' commands carry it: its flags are the text of their
 // fingerprint.
 func CapabilityProto(c fsm.Capability) *fsmpb.Capability {

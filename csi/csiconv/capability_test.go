@@ -64,8 +64,6 @@ func TestServed(t *testing.T) {
 		}
 	}
 	require.Equal(t, 4, served)
-	require.True(t, ReadOnlyMode(fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY))
-	require.False(t, ReadOnlyMode(fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER))
 }
 
 func TestFingerprint(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -21,26 +22,26 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	size, err := s.host.(Expander).Expand(ctx, expand) // else EXPAND_VOLUME is disabled
+	size, err := s.host.Expand(ctx, expand)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
 }
 
-func expandRequest(req *csi.NodeExpandVolumeRequest) (ExpandRequest, error) {
+func expandRequest(req *csi.NodeExpandVolumeRequest) (executor.ExpandRequest, error) {
 	capacityRange := req.GetCapacityRange()
-	expand := ExpandRequest{
-		Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetVolumePath(), StagingPath: req.GetStagingTargetPath(),
-		Required: capacityRange.GetRequiredBytes(), Limit: capacityRange.GetLimitBytes(),
+	expand := executor.ExpandRequest{
+		Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetVolumePath(),
+		Size: capacityRange.GetRequiredBytes(), Limit: capacityRange.GetLimitBytes(),
 	}
-	if err := checkPaths(expand.Volume, expand.Path, expand.StagingPath); err != nil {
+	if err := checkPaths(expand.Volume, expand.Path, req.GetStagingTargetPath()); err != nil {
 		return expand, err
 	}
-	if capacityRange != nil && expand.Required == 0 && expand.Limit == 0 {
+	if capacityRange != nil && expand.Size == 0 && expand.Limit == 0 {
 		return expand, fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
 	}
-	if expand.Limit != 0 && expand.Limit < expand.Required {
+	if expand.Limit != 0 && expand.Limit < expand.Size {
 		return expand, fsm.Reject(fsm.Invalid, "the limit_bytes of capacity_range are below its required_bytes")
 	}
 	if req.GetVolumeCapability() == nil {

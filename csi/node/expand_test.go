@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -54,9 +55,9 @@ func TestNodeExpandVolume(t *testing.T) {
 				require.Empty(t, h.calls)
 				return
 			}
-			require.Equal(t, node.ExpandRequest{
-				Volume: id, Path: r.GetVolumePath(), StagingPath: r.GetStagingTargetPath(), Capability: h.expands.Capability,
-				Required: r.GetCapacityRange().GetRequiredBytes(), Limit: r.GetCapacityRange().GetLimitBytes(),
+			require.Equal(t, executor.ExpandRequest{
+				Volume: id, Path: r.GetVolumePath(), Capability: h.expands.Capability,
+				Size: r.GetCapacityRange().GetRequiredBytes(), Limit: r.GetCapacityRange().GetLimitBytes(),
 			}, h.expands)
 			require.Equal(t, r.GetVolumeCapability() == nil, h.expands.Capability == fsm.Capability{})
 		})
@@ -81,36 +82,22 @@ func TestNodeExpandVolumeRefused(t *testing.T) {
 	}
 }
 
-// hostWithoutExpand is a host that cannot expand.
-type hostWithoutExpand struct{ node.Host }
-
-// CSI-NODE-NodeExpandVolume-01, CSI-NODE-NodeGetCapabilities-02: what is turned off,
-// or what the host cannot do, is neither advertised nor served.
+// CSI-NODE-NodeExpandVolume-01, CSI-NODE-NodeGetCapabilities-02: what is turned off is
+// neither advertised nor served.
 func TestNodeCapabilitiesTurnedOff(t *testing.T) {
-	for name, tc := range map[string]struct {
-		host  node.Host
-		off   []csi.NodeServiceCapability_RPC_Type
-		stats codes.Code
-	}{
-		"by configuration": {&fakeHost{}, []csi.NodeServiceCapability_RPC_Type{
-			csi.NodeServiceCapability_RPC_EXPAND_VOLUME, csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
-		}, codes.Unimplemented},
-		"as the host cannot": {hostWithoutExpand{&fakeHost{}}, nil, codes.OK},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := node.New(tc.host, node.Config{ID: "n1", Disabled: tc.off})
-			require.NoError(t, err)
-			resp, err := s.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
-			require.NoError(t, err)
-			for _, c := range resp.GetCapabilities() {
-				require.NotEqual(t, csi.NodeServiceCapability_RPC_EXPAND_VOLUME, c.GetRpc().GetType())
-			}
-			_, err = s.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: "/v"})
-			requireCode(t, codes.Unimplemented, err)
-			_, err = s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
-			requireCode(t, tc.stats, err)
-		})
+	s, err := node.New(&fakeHost{}, node.Config{ID: "n1", Disabled: []csi.NodeServiceCapability_RPC_Type{
+		csi.NodeServiceCapability_RPC_EXPAND_VOLUME, csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
+	}})
+	require.NoError(t, err)
+	resp, err := s.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	require.NoError(t, err)
+	for _, c := range resp.GetCapabilities() {
+		require.NotEqual(t, csi.NodeServiceCapability_RPC_EXPAND_VOLUME, c.GetRpc().GetType())
 	}
-	_, err := node.New(&fakeHost{}, node.Config{ID: "n1", Disabled: []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}})
+	_, err = s.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: "/v"})
+	requireCode(t, codes.Unimplemented, err)
+	_, err = s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
+	requireCode(t, codes.Unimplemented, err)
+	_, err = node.New(&fakeHost{}, node.Config{ID: "n1", Disabled: []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}})
 	require.Error(t, err, "volumes cannot be used without staging")
 }

@@ -18,20 +18,21 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // host remembers what it was asked and answers with err.
 type fakeHost struct {
 	err     error
-	stats   node.Stats
-	stages  node.StageRequest
-	targets node.PublishTargetRequest
-	expands node.ExpandRequest
+	stats   executor.VolumeStats
+	stages  executor.StageRequest
+	targets executor.PublishTargetRequest
+	expands executor.ExpandRequest
 	calls   []string
 }
 
-func (h *fakeHost) Stage(_ context.Context, req node.StageRequest) error {
+func (h *fakeHost) Stage(_ context.Context, req executor.StageRequest) error {
 	h.stages, h.calls = req, append(h.calls, "stage")
 	return h.err
 }
@@ -41,7 +42,7 @@ func (h *fakeHost) Unstage(_ context.Context, id fsm.VolumeID, path string) erro
 	return h.err
 }
 
-func (h *fakeHost) PublishTarget(_ context.Context, req node.PublishTargetRequest) error {
+func (h *fakeHost) PublishTarget(_ context.Context, req executor.PublishTargetRequest) error {
 	h.targets, h.calls = req, append(h.calls, "publish")
 	return h.err
 }
@@ -51,12 +52,12 @@ func (h *fakeHost) UnpublishTarget(_ context.Context, id fsm.VolumeID, target st
 	return h.err
 }
 
-func (h *fakeHost) Stats(context.Context, fsm.VolumeID, string) (node.Stats, error) {
+func (h *fakeHost) VolumeStats(context.Context, fsm.VolumeID, string) (executor.VolumeStats, error) {
 	h.calls = append(h.calls, "stats")
 	return h.stats, h.err
 }
 
-func (h *fakeHost) Expand(_ context.Context, req node.ExpandRequest) (int64, error) {
+func (h *fakeHost) Expand(_ context.Context, req executor.ExpandRequest) (int64, error) {
 	h.expands, h.calls = req, append(h.calls, "expand")
 	return 4 << 30, h.err
 }
@@ -192,7 +193,7 @@ func TestNodePublishVolume(t *testing.T) {
 // the fingerprint tells other arguments apart, and only those.
 func TestPublishFingerprint(t *testing.T) {
 	type req = csi.NodePublishVolumeRequest
-	print := func(change func(*req)) node.PublishTargetRequest {
+	print := func(change func(*req)) executor.PublishTargetRequest {
 		h := &fakeHost{}
 		r := &req{VolumeId: id, TargetPath: "/t", StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
 		change(r)

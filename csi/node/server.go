@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -24,71 +25,20 @@ import (
 // be repeated.
 type Host interface {
 	// Stage stages a volume at a path.
-	Stage(ctx context.Context, req StageRequest) error
+	Stage(ctx context.Context, req executor.StageRequest) error
 	// Unstage unstages it. It works without the quorum (S28).
 	Unstage(ctx context.Context, volume fsm.VolumeID, path string) error
 	// PublishTarget binds a staged volume to a target path.
-	PublishTarget(ctx context.Context, req PublishTargetRequest) error
+	PublishTarget(ctx context.Context, req executor.PublishTargetRequest) error
 	// UnpublishTarget removes the target path. It works without the quorum (S28).
 	UnpublishTarget(ctx context.Context, volume fsm.VolumeID, target string) error
-	// Stats measures a volume at a path where it is staged or published.
-	Stats(ctx context.Context, volume fsm.VolumeID, path string) (Stats, error)
-}
-
-// Expander is a Host that grows filesystems. EXPAND_VOLUME is advertised where the
-// host is one.
-type Expander interface {
+	// VolumeStats measures a volume at a path where it is staged or published.
+	VolumeStats(ctx context.Context, volume fsm.VolumeID, path string) (executor.VolumeStats, error)
 	// Expand makes the filesystem on a staged volume as large as its device, and is
 	// the device's size in bytes. NotFound: the volume is not at the path; OutOfRange:
 	// the device's size is not in the range; Invalid: the volume is not staged for the
 	// capability; Precondition: the filesystem cannot grow while it is in use.
-	Expand(ctx context.Context, req ExpandRequest) (int64, error)
-}
-
-// ExpandRequest is a NodeExpandVolume call.
-type ExpandRequest struct {
-	Volume      fsm.VolumeID
-	Path        string // absolute: where it is staged or published
-	StagingPath string // absolute, or empty: not said
-	Required    int64  // bytes that are needed at least; 0: those of the device
-	Limit       int64  // bytes that the device may have at most; 0: any number
-	// Capability is the zero Capability when the caller did not say.
-	Capability fsm.Capability
-}
-
-// StageRequest is a NodeStageVolume call.
-type StageRequest struct {
-	Volume fsm.VolumeID
-	Epoch  fsm.Epoch // from the publish context; zero when it has none
-	Path   string    // absolute
-	// Capability's FSType is empty when the caller left it open: the volume's own is meant.
-	Capability fsm.Capability
-	Flags      []string // mount flags in clear: never to be logged nor stored
-}
-
-// PublishTargetRequest is a NodePublishVolume call.
-type PublishTargetRequest struct {
-	Volume      fsm.VolumeID
-	Epoch       fsm.Epoch
-	StagingPath string // absolute
-	TargetPath  string // absolute
-	ReadOnly    bool   // asked for, or implied by the access mode
-	Capability  fsm.Capability
-	Flags       []string
-	// MountGroup is CSI's volume_mount_group, which may read and write all that is on the
-	// filesystem; empty: none.
-	MountGroup string
-	// Fingerprint is of all arguments that must be equal when the call is repeated; it
-	// holds none of them in clear.
-	Fingerprint string
-}
-
-// Stats is what was measured of a volume at a path.
-type Stats struct {
-	BytesTotal, BytesUsed, BytesAvailable int64
-	InodesTotal, InodesUsed, InodesFree   int64
-	Block                                 bool // a raw device: only BytesTotal counts
-	Condition                             fsm.Condition
+	Expand(ctx context.Context, req executor.ExpandRequest) (int64, error)
 }
 
 // Config says who the host is.
@@ -137,9 +87,6 @@ func New(host Host, cfg Config) (*Server, error) {
 		}
 	}
 	disabled := slices.Clone(cfg.Disabled)
-	if _, ok := host.(Expander); !ok {
-		disabled = append(disabled, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
-	}
 	if !cfg.MountGroup {
 		disabled = append(disabled, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
 	}

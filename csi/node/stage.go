@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -29,8 +30,8 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 	return &csi.NodeStageVolumeResponse{}, nil
 }
 
-func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
-	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: mountFlags(req.GetVolumeCapability())}
+func stageRequest(req *csi.NodeStageVolumeRequest) (executor.StageRequest, error) {
+	stage := executor.StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: mountFlags(req.GetVolumeCapability())}
 	if err := checkRequired(stage.Volume, "staging_target_path", stage.Path); err != nil {
 		return stage, err
 	}

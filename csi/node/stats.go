@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err := checkStats(id, req); err != nil {
 		return nil, rpcerr.From(err)
 	}
-	stats, err := s.host.Stats(ctx, id, req.GetVolumePath())
+	stats, err := s.host.VolumeStats(ctx, id, req.GetVolumePath())
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -44,13 +45,13 @@ func checkStats(id fsm.VolumeID, req *csi.NodeGetVolumeStatsRequest) error {
 }
 
 // usage is never negative: filesystems reserve blocks.
-func usage(s *Stats) []*csi.VolumeUsage {
-	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: max(s.BytesTotal, 0)}
+func usage(s *executor.VolumeStats) []*csi.VolumeUsage {
+	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: max(s.Bytes.Total, 0)}
 	if s.Block {
 		return []*csi.VolumeUsage{bytes}
 	}
-	bytes.Used, bytes.Available = max(s.BytesUsed, 0), max(s.BytesAvailable, 0)
+	bytes.Used, bytes.Available = max(s.Bytes.Used, 0), max(s.Bytes.Available, 0)
 	return []*csi.VolumeUsage{bytes, {
-		Unit: csi.VolumeUsage_INODES, Total: max(s.InodesTotal, 0), Used: max(s.InodesUsed, 0), Available: max(s.InodesFree, 0),
+		Unit: csi.VolumeUsage_INODES, Total: max(s.Inodes.Total, 0), Used: max(s.Inodes.Used, 0), Available: max(s.Inodes.Available, 0),
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -40,18 +41,18 @@ func TestNodeGetVolumeStats(t *testing.T) {
 }
 
 func TestNodeGetVolumeStatsUsage(t *testing.T) {
-	ask := func(stats node.Stats) *csi.NodeGetVolumeStatsResponse {
+	ask := func(stats executor.VolumeStats) *csi.NodeGetVolumeStatsResponse {
 		resp, err := newServer(t, &fakeHost{stats: stats}).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
 		require.NoError(t, err)
 		require.NotEmpty(t, resp.GetVolumeCondition().GetMessage()) // -14
 		return resp
 	}
-	full := ask(node.Stats{BytesTotal: 10, BytesUsed: 10, BytesAvailable: -1, InodesTotal: 5, InodesUsed: 3, InodesFree: 2})
+	full := ask(executor.VolumeStats{Bytes: executor.Usage{Total: 10, Used: 10, Available: -1}, Inodes: executor.Usage{Total: 5, Used: 3, Available: 2}})
 	require.Equal(t, []csi.VolumeUsage_Unit{csi.VolumeUsage_BYTES, csi.VolumeUsage_INODES}, []csi.VolumeUsage_Unit{full.GetUsage()[0].GetUnit(), full.GetUsage()[1].GetUnit()}) // -12
 	require.Equal(t, []int64{10, 10, 0}, []int64{full.GetUsage()[0].GetTotal(), full.GetUsage()[0].GetUsed(), full.GetUsage()[0].GetAvailable()})                               // -10, -11
 	require.False(t, full.GetVolumeCondition().GetAbnormal())
 
-	raw := ask(node.Stats{BytesTotal: 10, Block: true, Condition: fsm.Condition{Abnormal: true, Message: strings.Repeat("é", 200)}})
+	raw := ask(executor.VolumeStats{Bytes: executor.Usage{Total: 10}, Block: true, Condition: fsm.Condition{Abnormal: true, Message: strings.Repeat("é", 200)}})
 	require.Len(t, raw.GetUsage(), 1) // -13
 	require.Equal(t, int64(10), raw.GetUsage()[0].GetTotal())
 	require.True(t, raw.GetVolumeCondition().GetAbnormal())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -27,8 +28,8 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetRequest, error) {
-	target := PublishTargetRequest{
+func publishTargetRequest(req *csi.NodePublishVolumeRequest) (executor.PublishTargetRequest, error) {
+	target := executor.PublishTargetRequest{
 		Volume: fsm.VolumeID(req.GetVolumeId()), TargetPath: req.GetTargetPath(), StagingPath: req.GetStagingTargetPath(),
 		Flags: mountFlags(req.GetVolumeCapability()), MountGroup: req.GetVolumeCapability().GetMount().GetVolumeMountGroup(),
 	}
@@ -48,7 +49,7 @@ func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetReque
 	if err := checkAbsolute("staging_target_path", target.StagingPath); err != nil {
 		return target, err
 	}
-	target.ReadOnly = req.GetReadonly() || csiconv.ReadOnlyMode(target.Capability.Mode)
+	target.ReadOnly = req.GetReadonly() || fsm.ReadOnlyMode(target.Capability.Mode)
 	target.Fingerprint = targetFingerprint(req)
 	return target, checkUsable(target.Volume, target.Capability)
 }

@@ -13,7 +13,7 @@ import (
 // Expand grows the filesystem of a staged volume to the size of its device, and returns the
 // device's size in bytes. Repeating it is harmless. NotFound: the volume is not at the path.
 // Busy: this host has not expanded the device to the decided size yet. OutOfRange: more is
-// requested than was decided. Precondition: the filesystem cannot be grown while it is
+// requested than was decided, or the device is above the limit. Precondition: the filesystem cannot be grown while it is
 // mounted here; staging the volume again grows it.
 func (e *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, error) {
 	if !req.Volume.Valid() || !e.isKnown(req.Volume) {
@@ -32,7 +32,14 @@ func (e *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, 
 	if !known || v.expandedSize == 0 { // it was taken down and forgotten meanwhile
 		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
 	}
-	return v.expandedSize, nil
+	return withinLimit(v.id, v.expandedSize, req.Limit)
+}
+
+func withinLimit(id fsm.VolumeID, size, limit int64) (int64, error) {
+	if limit > 0 && size > limit {
+		return 0, fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, above limit_bytes %d: volumes never shrink", id, size, limit)
+	}
+	return size, nil
 }
 
 func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.ExpandRequest) error {

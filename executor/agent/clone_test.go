@@ -163,6 +163,7 @@ func TestExpandRefuses(t *testing.T) {
 		"an id that is none":    {executor.ExpandRequest{Volume: "../x", Path: stagingPath}, fsm.NotFound},
 		"another path":          {executor.ExpandRequest{Volume: id, Path: "/elsewhere"}, fsm.NotFound},
 		"more than was decided": {executor.ExpandRequest{Volume: id, Path: stagingPath, Size: 2 * testSize}, fsm.OutOfRange},
+		"a limit below it":      {executor.ExpandRequest{Volume: id, Path: stagingPath, Limit: testSize - 1}, fsm.OutOfRange},
 		"another access type":   {executor.ExpandRequest{Volume: id, Path: stagingPath, Capability: blockCap}, fsm.Invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
