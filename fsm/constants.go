@@ -50,8 +50,8 @@ const maxPathBytes = 4096
 // maxFingerprintBytes is the length of the longest fingerprint in use, twice.
 const maxFingerprintBytes = 64
 
-// maxReplicas is how many replicas a volume can have: DRBD 8.4 holds two.
-const maxReplicas = 2
+// MaxReplicas is how many replicas a volume can have: DRBD 8.4 holds two.
+const MaxReplicas = 2
 
 // firstMinor and firstPort are of the first replicated volume; each next one takes the
 // lowest minor that is free, and a port that is free on its hosts.

@@ -29,6 +29,13 @@ func (s *State) nodeOfBoot(node, host, boot string) (*Node, *Rejection) {
 	return n, rej
 }
 
+// HostReachable tells whether the node is still that host, and recorded as reachable, so that
+// it can be asked for something.
+func (s *State) HostReachable(node NodeID, host HostID) bool {
+	n, ok := s.Node(node)
+	return ok && n.Host == host && n.State == NodeReachable
+}
+
 // applySetNodeReachable records that a host's session was lost or came back (S25).
 func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.Outcome, *Rejection) {
 	n, rej := s.nodeOfHost(c.GetNodeId(), c.GetHostId())

@@ -4,7 +4,7 @@ package fsm
 // the first within one of the terms, as volumes must be accessible from there, the
 // second on any other host that holds replicas of replicated volumes.
 func (s *State) AvailableReplicated(terms []Topology, replicas uint32, facts Facts) (largest, total int64) {
-	if replicas < maxReplicas {
+	if replicas < MaxReplicas {
 		return s.Available(terms, facts)
 	}
 	var hosts []hostRoom

@@ -9,9 +9,9 @@ import (
 // requestedReplicas checks how many replicas are requested, and how they replicate.
 func requestedReplicas(c *fsmpb.CreateVolume) *Rejection {
 	switch {
-	case c.GetReplicas() > maxReplicas:
+	case c.GetReplicas() > MaxReplicas:
 		return Reject(Invalid, "create volume %q: DRBD 8.4 holds two replicas, %d were asked for", clip(c.GetName()), c.GetReplicas())
-	case c.GetReplicas() < maxReplicas && c.GetProtocol() != fsmpb.Protocol_PROTOCOL_UNKNOWN:
+	case c.GetReplicas() < MaxReplicas && c.GetProtocol() != fsmpb.Protocol_PROTOCOL_UNKNOWN:
 		return Reject(Invalid, "create volume %q: a protocol is for volumes with two replicas", clip(c.GetName()))
 	case c.GetProtocol() < 0 || c.GetProtocol() > fsmpb.Protocol_PROTOCOL_C:
 		return Reject(Invalid, "create volume %q: protocol %d is not served: ask for A or C", clip(c.GetName()), c.GetProtocol())
@@ -53,7 +53,7 @@ func (s *State) addSecondReplica(m Meta, v *Volume, c *fsmpb.CreateVolume, w *pl
 	}
 	v.Replicas = append(v.Replicas, second)
 	v.Replication = &Replication{
-		Protocol: protocolOf(c), ReplicaCount: maxReplicas, Minor: minor, Port: port, Seed: first.Host, Generation: m.Index,
+		Protocol: protocolOf(c), ReplicaCount: MaxReplicas, Minor: minor, Port: port, Seed: first.Host, Generation: m.Index,
 	}
 	for i := range v.Replicas {
 		v.Replicas[i].ReplicaSync = &ReplicaSync{}
@@ -63,7 +63,7 @@ func (s *State) addSecondReplica(m Meta, v *Volume, c *fsmpb.CreateVolume, w *pl
 
 // canHoldReplicas tells whether the host can be given replicas of replicated volumes.
 func (n *Node) canHoldReplicas() bool {
-	return !n.NoNewReplicas && n.Replication.Address != "" && n.Replication.MaxReplicas >= maxReplicas
+	return !n.NoNewReplicas && n.Replication.Address != "" && n.Replication.MaxReplicas >= MaxReplicas
 }
 
 // admits tells whether another replica can be on the host.

@@ -17,7 +17,7 @@ func (v *Volume) ActiveReplicas() []*Replica {
 	if v.Replication == nil {
 		return nil
 	}
-	active := make([]*Replica, 0, maxReplicas)
+	active := make([]*Replica, 0, MaxReplicas)
 	for i := range v.Replicas {
 		if r := &v.Replicas[i]; v.isActive(r) {
 			active = append(active, r)

@@ -113,7 +113,7 @@ func (s *State) updateReplicaStates(v *Volume) {
 // earlier verdict has no effect (S7).
 func (v *Volume) markUpToDate(primary HostID, index uint64) {
 	r, active := v.Replication, v.ActiveReplicas()
-	var caughtUp [maxReplicas]bool
+	var caughtUp [MaxReplicas]bool
 	for i, l := range active {
 		caughtUp[i] = r.InitialSyncIndex != 0 && v.isCaughtUp(l, primary)
 	}

@@ -97,6 +97,26 @@ func (p *player) readAll() {
 			s.FormerPrimaryIsolated(v.ID)
 			s.PrimaryHost(v)
 			s.PromotionDone(v, "n1")
+			s.VolumeView(v).Condition(v)
+			for _, n := range []NodeID{"n1", "n2", ""} {
+				s.UnpublishProgress(v.ID, n)
+				s.VolumeIsolation(v.ID, n)
+				_, _, _ = s.VolumePublication(v.ID, n, Epoch{})
+			}
+			_, _ = s.VolumeCreation(v.ID)
+			_, _ = s.VolumeExpansion(v.ID, v.Size)
+			_, _ = s.VolumeModification(v.ID)
+			_, _ = s.VolumeRemoval(v.ID)
+		}
+		for n := range s.Snapshots("") {
+			_, _ = s.SnapshotCreation(n.ID)
+			_, _ = s.SnapshotRemoval(n.ID)
+			_, _ = s.SnapshotForMap(n.ID, n.ID)
+		}
+		for g := range s.GroupSnapshots("") {
+			_, _ = s.GroupCreation(g.ID)
+			_, _ = s.GroupRemoval(g.ID, g.Members)
+			_, _ = s.MembersToDelete(g.ID, g.Members)
 		}
 		s.AvailableReplicated(nil, 2, nil)
 	})

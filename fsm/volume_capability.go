@@ -8,8 +8,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// defaultFSType is what a mount capability without a filesystem means.
-const defaultFSType = "ext4"
+// DefaultFSType is what a mount capability without a filesystem means.
+const DefaultFSType = "ext4"
+
+// FSTypes are the filesystems that hosts can make.
+func FSTypes() []string { return []string{"ext4", "xfs"} }
+
+// KnownFSType tells whether hosts can make that filesystem.
+func KnownFSType(name string) bool { return slices.Contains(FSTypes(), name) }
 
 // AccessModeServed tells whether one host can serve the access mode.
 func AccessModeServed(mode fsmpb.AccessMode) bool {
@@ -92,10 +98,17 @@ func (c Capability) check() *Rejection {
 		return Reject(Invalid, "access mode %s: a volume is served by one node here, ask for a SINGLE_NODE mode", c.Mode)
 	case c.Block && c.FSType != "":
 		return Reject(Invalid, "a block capability has no filesystem, %q was asked for", c.FSType)
-	case !c.Block && c.FSType != "" && c.FSType != "ext4" && c.FSType != "xfs":
+	case !c.Block && c.FSType != "" && !KnownFSType(c.FSType):
 		return Reject(Invalid, "filesystem %q is not served: ask for ext4 or xfs", c.FSType)
 	}
 	return nil
+}
+
+// Combines tells whether callers may ask for one volume with both capabilities: for filesystems
+// of one type, where one that is left open equals the others, or for raw use. The first use of
+// the volume decides for ever (S15).
+func (c Capability) Combines(o Capability) bool {
+	return c.Block == o.Block && (c.FSType == "" || o.FSType == "" || c.FSType == o.FSType)
 }
 
 // oneFilesystem refuses capabilities of which one use would exclude another: a

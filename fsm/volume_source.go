@@ -162,18 +162,18 @@ func (f Format) withoutFormatting() Format {
 // of this name and source: that of the volume that is there already, or of the source.
 func (s *State) defaultFSTypeFor(name string, from Source) string {
 	if from.IsZero() {
-		return defaultFSType
+		return DefaultFSType
 	}
 	if existing, ok := s.VolumeByName(name); ok && !existing.isFailed() {
-		return cmp.Or(existing.Format.FSType, fsTypeOf(existing.Capabilities), defaultFSType)
+		return cmp.Or(existing.Format.FSType, fsTypeOf(existing.Capabilities), DefaultFSType)
 	}
 	if n, ok := s.Snapshot(from.Snapshot); ok {
-		return cmp.Or(n.Format.FSType, fsTypeOf(n.Capabilities), defaultFSType)
+		return cmp.Or(n.Format.FSType, fsTypeOf(n.Capabilities), DefaultFSType)
 	}
 	if v, ok := s.Volume(from.Volume); ok {
-		return cmp.Or(v.Format.FSType, fsTypeOf(v.Capabilities), defaultFSType)
+		return cmp.Or(v.Format.FSType, fsTypeOf(v.Capabilities), DefaultFSType)
 	}
-	return defaultFSType
+	return DefaultFSType
 }
 
 // fsTypeOf is the filesystem of capabilities, empty when all are raw.

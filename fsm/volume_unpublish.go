@@ -18,7 +18,7 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
 	ending := v.publicationsToEnd(c)
 	for i := range ending {
-		if s.hostReachable(&ending[i]) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
+		if s.HostReachable(ending[i].Node, ending[i].Host) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
 			return s.requestEnd(v, &ending[i], out)
 		}
 		if s.needsForceFirst(v, &ending[i]) {
@@ -67,7 +67,12 @@ func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmp
 // publicationsToEnd are the publications that are meant: the node's, or all when it is
 // empty, and only the one of the epoch when that is set (S4).
 func (v *Volume) publicationsToEnd(c *fsmpb.UnpublishVolume) []Publication {
-	node, epoch := NodeID(c.GetNodeId()), epochFrom(c.GetEpoch())
+	return v.publicationsOn(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
+}
+
+// publicationsOn are the node's, or all when it is empty, and only the one of the epoch when
+// that is not zero.
+func (v *Volume) publicationsOn(node NodeID, epoch Epoch) []Publication {
 	var matching []Publication
 	for _, p := range v.Publications() {
 		if (node == "" || p.Node == node) && (epoch.IsZero() || p.Epoch == epoch) {
@@ -77,15 +82,9 @@ func (v *Volume) publicationsToEnd(c *fsmpb.UnpublishVolume) []Publication {
 	return matching
 }
 
-// hostReachable tells whether the publication's host is reachable, so that it can unstage.
-func (s *State) hostReachable(p *Publication) bool {
-	n, ok := s.Node(p.Node)
-	return ok && n.Host == p.Host && n.State == NodeReachable
-}
-
 // needsForceFirst is S11.
 func (s *State) needsForceFirst(v *Volume, p *Publication) bool {
-	return v.Replicated() && v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A && !s.hostReachable(p) && !v.forcedElsewhere(p.Host)
+	return v.Replicated() && v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A && !s.HostReachable(p.Node, p.Host) && !v.forcedElsewhere(p.Host)
 }
 
 // withRevoked is the volume without the publication. A host that is unreachable, has it staged
@@ -93,7 +92,7 @@ func (s *State) needsForceFirst(v *Volume, p *Publication) bool {
 func (s *State) withRevoked(m Meta, v *Volume, p *Publication) Volume {
 	updated := v.withoutPublication(p.Node)
 	updated = updated.withoutLimits(p.Host)
-	needsTeardown := !s.hostReachable(p) || s.mayBePrimary(v, p.Host) || s.level2() && p.Staging != nil
+	needsTeardown := !s.HostReachable(p.Node, p.Host) || s.mayBePrimary(v, p.Host) || s.level2() && p.Staging != nil
 	if v.Replicated() {
 		updated = updated.withReplication()
 		updated.Replication.endGrant(m.Index)

@@ -1,0 +1,109 @@
+package fsm
+
+import "fmt"
+
+// A takeover of a replicated volume (S8) spans two calls: unpublishing from an unreachable host
+// is done once the former primary is isolated, and publishing to the other host once its
+// replica is promoted. A volume that is not replicated waits for neither.
+
+// VolumePublication tells whether the node's replica is primary under the publication of the
+// epoch, and what it waits for while it is not. Busy: that publication was ended. Unreachable:
+// the node is.
+func (s *State) VolumePublication(id VolumeID, node NodeID, epoch Epoch) (done bool, waitsFor string, rej *Rejection) {
+	v, ok := s.Volume(id)
+	switch {
+	case !ok:
+		return false, "", UnknownVolume(id)
+	case v.Replication == nil:
+		return true, "", nil
+	}
+	switch p := v.Publication(node); {
+	case p == nil || p.Epoch != epoch:
+		return false, "", Reject(Busy, "publish volume %s: its publication to node %s was ended meanwhile; retry", id, node)
+	case s.PromotionDone(v, node):
+		return true, "", nil
+	case !s.HostReachable(node, p.Host):
+		return false, "", Reject(Unreachable, "publish volume %s: node %s cannot be reached now", id, node)
+	}
+	return false, s.takeoverWaitsFor(v), nil
+}
+
+// VolumeIsolation tells whether every former primary on the node, or on all when it is empty,
+// is isolated, so that the publications that ended have no effect any more; and what is waited
+// for while one is not. A reachable host ends its publication by itself.
+func (s *State) VolumeIsolation(id VolumeID, node NodeID) (done bool, waitsFor string) {
+	v, ok := s.Volume(id)
+	if !ok || v.Replication == nil || !v.isKnown() { // no node is published it again
+		return true, ""
+	}
+	for _, t := range v.Teardowns {
+		if node != "" && t.Node != node || s.HostReachable(t.Node, t.Host) {
+			continue
+		}
+		if !s.FormerPrimaryIsolated(v.ID) {
+			return false, s.takeoverWaitsFor(v)
+		}
+	}
+	return true, ""
+}
+
+// takeoverWaitsFor is what a replicated volume waits for, in words.
+func (s *State) takeoverWaitsFor(v *Volume) string {
+	if c := s.ReplicationCondition(v); c.Abnormal {
+		return c.Message
+	}
+	if op := v.OperationOf(OpTeardown); op.stepFailed() {
+		return op.LastError
+	}
+	for _, t := range v.Teardowns {
+		return fmt.Sprintf("node %s has not ended its use of it", t.Node)
+	}
+	return "its host has not said so yet"
+}
+
+// UnpublishProgress is what an unpublish call waits for, but for no longer than it can spare:
+// what is not done by then stays with the volume's hosts.
+type UnpublishProgress struct {
+	// Held are the publications that are left.
+	Held []Publication
+	// Unstaging: a reachable host has it staged, and was not requested to unstage it. The
+	// report that it is unstaged may be on its way (S31).
+	Unstaging bool
+	// Ending: a reachable host has it staged, and did not report what uses it.
+	Ending bool
+	// TearingDown: the volume is unpublished, and the reachable host of its single replica has
+	// a teardown of which no step failed.
+	TearingDown bool
+}
+
+// UnpublishProgress is how far the end of the node's publication is, or of all when node is
+// empty.
+func (s *State) UnpublishProgress(id VolumeID, node NodeID) UnpublishProgress {
+	v, ok := s.Volume(id)
+	if !ok {
+		return UnpublishProgress{}
+	}
+	x := UnpublishProgress{Held: v.publicationsOn(node, Epoch{}), TearingDown: s.isTearingDown(v, node)}
+	for i := range x.Held {
+		p := &x.Held[i]
+		working := p.Staging != nil && s.HostReachable(p.Node, p.Host)
+		x.Unstaging = x.Unstaging || working && !p.Ending
+		x.Ending = x.Ending || working && p.UsedBy == ""
+	}
+	return x
+}
+
+func (s *State) isTearingDown(v *Volume, node NodeID) bool {
+	if v.Replicated() || v.OperationOf(OpTeardown).stepFailed() {
+		return false
+	}
+	for _, t := range v.Teardowns {
+		if (node == "" || t.Node == node) && s.HostReachable(t.Node, t.Host) {
+			return true
+		}
+	}
+	return false
+}
+
+// stepFailed tells whether a step of the operation failed.
+func (o *Operation) stepFailed() bool { return o != nil && o.LastError != "" }

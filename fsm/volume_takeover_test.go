@@ -1,0 +1,141 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// S8: a publication is done when the host said that its replica is primary under it.
+func TestVolumePublication(t *testing.T) {
+	published := func(w *world) { w.ok(controller, publish(1, "n1")) }
+	for name, tc := range map[string]struct {
+		given    func(*world)
+		epoch    func(*Epoch)
+		id       string
+		done     bool
+		waitsFor string
+		want     Reason
+		says     string
+	}{
+		"primary":        {given: func(w *world) { w.primary(1, "n1", 7) }, done: true},
+		"not primary":    {given: published, waitsFor: "its host has not said so yet"},
+		"not replicated": {given: published, id: volumeID(2), done: true},
+		"unknown":        {given: published, id: volumeID(9), want: NotFound, says: `volume "` + volumeID(9) + `" is not known`},
+		"another epoch":  {given: published, epoch: func(e *Epoch) { e.Index++ }, want: Busy, says: "publish volume " + volumeID(1) + ": its publication to node n1 was ended meanwhile; retry"},
+		"unreachable": {given: func(w *world) { published(w); w.setReachable("n1", true) },
+			want: Unreachable, says: "publish volume " + volumeID(1) + ": node n1 cannot be reached now"},
+		"primary and unreachable": {given: func(w *world) { w.primary(1, "n1", 7); w.setReachable("n1", true) }, done: true},
+		"its replica is not up to date": {given: func(w *world) {
+			published(w)
+			w.setReachable("n2", true)
+			w.reboot("n1")
+		}, waitsFor: "the replica on node n1 is not attached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			w.ready(2, create(2))
+			tc.given(w)
+			epoch := w.volume(1).Publication("n1").Epoch
+			if tc.epoch != nil {
+				tc.epoch(&epoch)
+			}
+			id := VolumeID(volumeID(1))
+			if tc.id != "" {
+				id = VolumeID(tc.id)
+			}
+			done, waitsFor, rej := w.s.VolumePublication(id, "n1", epoch)
+			require.Equal(t, tc.done, done)
+			require.Equal(t, tc.waitsFor, waitsFor)
+			requireRejected(t, tc.want, tc.says, rej)
+		})
+	}
+}
+
+// S8: only a former primary that cannot be reached is waited for.
+func TestVolumeIsolation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given    func(*world)
+		node     NodeID
+		done     bool
+		waitsFor string
+	}{
+		"the peer is connected": {given: func(*world) {}, waitsFor: "node n1 has not ended its use of it"},
+		"a step of the teardown failed": {given: func(w *world) {
+			w.changeVolume(func(v *Volume) { v.putOperation(&Operation{Kind: OpTeardown, State: OpRunning, LastError: "busy"}) })
+		}, waitsFor: "busy"},
+		"the peer is disconnected":  {given: func(w *world) { w.reportCurrent(1, "n2", disconnectedObservation(7, standAlone)) }, done: true},
+		"of another node":           {given: func(*world) {}, node: "n2", done: true},
+		"of this node":              {given: func(*world) {}, node: "n1", waitsFor: "node n1 has not ended its use of it"},
+		"a host that can be asked":  {given: func(w *world) { w.setReachable("n1", false) }, done: true},
+		"a volume that was deleted": {given: func(w *world) { w.changeVolume(func(v *Volume) { v.Phase = Deleting{} }) }, done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			w.primary(1, "n1", 7)
+			publicationRevoked1(w)
+			w.reportCurrent(1, "n2", inSyncObservation(7))
+			tc.given(w)
+			done, waitsFor := w.s.VolumeIsolation(VolumeID(volumeID(1)), tc.node)
+			require.Equal(t, tc.done, done)
+			require.Equal(t, tc.waitsFor, waitsFor)
+		})
+	}
+	w := newWorld(t)
+	w.ready(1, create(1))
+	for _, id := range []string{volumeID(1), volumeID(9)} {
+		done, _ := w.s.VolumeIsolation(VolumeID(id), "")
+		require.True(t, done, "no other host has its data")
+	}
+}
+
+// S31: what an unpublish call waits for, and what it does not.
+func TestUnpublishProgress(t *testing.T) {
+	type progress struct{ held, unstaging, ending, tearingDown bool }
+	publication := func(change func(*Publication)) func(*world) {
+		return func(w *world) {
+			p := *w.volume(1).Publication("n1")
+			change(&p)
+			w.changeVolume(func(v *Volume) { *v = v.withPublication(p) })
+		}
+	}
+	revoked := func(w *world) { w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)}) }
+	for name, tc := range map[string]struct {
+		given func(*world)
+		node  NodeID
+		want  progress
+	}{
+		"staged":                    {given: func(*world) {}, want: progress{held: true, unstaging: true, ending: true}},
+		"on another node":           {given: func(*world) {}, node: "n2"},
+		"on this node":              {given: func(*world) {}, node: "n1", want: progress{held: true, unstaging: true, ending: true}},
+		"not staged":                {given: publication(func(p *Publication) { p.Staging = nil }), want: progress{held: true}},
+		"requested to unstage":      {given: publication(func(p *Publication) { p.Ending = true }), want: progress{held: true, ending: true}},
+		"in use":                    {given: publication(func(p *Publication) { p.Ending, p.UsedBy = true, "pid 7" }), want: progress{held: true}},
+		"staged, unreachable":       {given: func(w *world) { w.setReachable("n1", true) }, want: progress{held: true}},
+		"unpublished":               {given: revoked, want: progress{tearingDown: true}},
+		"unpublished, another node": {given: revoked, node: "n2"},
+		"unpublished, unreachable":  {given: func(w *world) { revoked(w); w.setReachable("n1", true) }},
+		"unpublished, a step failed": {given: func(w *world) {
+			revoked(w)
+			w.changeVolume(func(v *Volume) { v.Operation = &Operation{Kind: OpTeardown, LastError: "busy"} })
+		}},
+		"deleted": {given: func(w *world) { w.changeVolume(func(v *Volume) { v.Phase = Deleting{} }) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ready(1, create(1))
+			w.staged(1, "n1", 1)
+			tc.given(w)
+			got := w.s.UnpublishProgress(VolumeID(volumeID(1)), tc.node)
+			require.Equal(t, tc.want, progress{len(got.Held) > 0, got.Unstaging, got.Ending, got.TearingDown})
+		})
+	}
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	require.Zero(t, w.s.UnpublishProgress(VolumeID(volumeID(9)), ""))
+	revoked(w)
+	require.NotEmpty(t, w.volume(1).Teardowns)
+	require.False(t, w.s.UnpublishProgress(VolumeID(volumeID(1)), "").TearingDown, "its isolation is waited for")
+}
