@@ -34,13 +34,13 @@ var mayImport = importMap{
 	"raftnode":         {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb"},
 
 	"csi/rpcerr":     {"fsm", "raftnode"},
-	"csi/csiconv":    {"fsm", "fsm/fsmpb", "csi/rpcerr"},
+	"csi/csiconv":    {"fsm", "fsm/fsmpb"},
 	"csi/server":     {"fsm", "csi/rpcerr", "csi/csiconv"},
 	"csi/identity":   {"csi/rpcerr"},
 	"csi/cluster":    {"fsm", "fsm/fsmpb", "csi/rpcerr"},
 	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
 	"csi/group":      {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
-	"csi/metadata":   {"fsm", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
+	"csi/metadata":   {"fsm", "csi/rpcerr", "csi/cluster"},
 	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},

@@ -99,18 +99,22 @@ func isExpired(err error) bool {
 	return errors.As(err, &rejection) && rejection.Reason == fsm.Expired
 }
 
-// Await returns when done says so, its error, or fsm.Busy (ABORTED) when ctx ends: the
-// operation continues and the retry joins it.
-func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, done func(*fsm.State) (bool, error)) error {
+// Await asks the state again and again until the question's answer is done or a rejection, or is
+// fsm.Busy (ABORTED) when ctx ends: the operation continues and the retry joins it.
+func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, question Question) error {
 	tick := time.NewTicker(c.PollInterval)
 	defer tick.Stop()
 	for {
-		finished := false
-		err := c.View(func(state *fsm.State) (err error) {
-			finished, err = done(state)
-			return err
+		done := false
+		err := c.View(func(state *fsm.State) error {
+			finished, rejection := question(state)
+			if rejection != nil {
+				return rejection
+			}
+			done = finished
+			return nil
 		})
-		if err != nil || finished {
+		if err != nil || done {
 			return err
 		}
 		select {
@@ -122,10 +126,6 @@ func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, d
 	}
 }
 
-// OperationError is why an operation failed, with the reason that the host gave.
-func OperationError(what string, op *fsm.Operation) error {
-	if op.Reason != 0 {
-		return fsm.Reject(op.Reason, "%s: %s", what, op.LastError)
-	}
-	return errors.New(what + ": " + op.LastError)
-}
+// Question asks the state whether its hosts did what is waited for. A rejection says that they
+// will not.
+type Question func(*fsm.State) (done bool, rej *fsm.Rejection)

@@ -2,11 +2,9 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -53,44 +51,12 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.Volum
 
 // awaitReady waits until the volume's device is there.
 func (w *progress) awaitReady(ctx context.Context, id fsm.VolumeID) (created *csi.Volume, err error) {
-	err = w.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
-		if op := state.CreateFailure(string(id)); op != nil {
-			return false, cluster.OperationError("create volume "+string(id), op)
+	err = w.await(ctx, id, "create", func(state *fsm.State) (bool, *fsm.Rejection) {
+		v, rejection := state.VolumeCreation(id)
+		if v != nil {
+			created = describeVolume(state.VolumeView(v), v)
 		}
-		v, ok := state.Volume(id)
-		if !ok {
-			return false, deletedConcurrently(id)
-		}
-		switch phase := v.Phase.(type) {
-		case fsm.Creating:
-			return false, nil
-		case fsm.Ready:
-			created = nodeViewOf(state, v).volume(v)
-			return true, nil
-		case fsm.Deleting:
-			return false, deletedConcurrently(id)
-		case fsm.Failed:
-			return false, createFailure(v, phase)
-		}
-		return false, fmt.Errorf("volume %s is in an unknown phase", id)
+		return v != nil, rejection
 	})
 	return created, err
-}
-
-func deletedConcurrently(id fsm.VolumeID) error {
-	return fsm.Reject(fsm.Busy, "create volume %s: it was deleted meanwhile; retry", id)
-}
-
-// createFailure says why a volume could not be created. The next call with its name
-// places a new one.
-func createFailure(v *fsm.Volume, phase fsm.Failed) error {
-	switch {
-	case phase.NoSpace:
-		return fsm.Reject(fsm.NoCapacity, "create volume %q: %s", v.Name, phase.Reason)
-	case v.Operation != nil && v.Operation.State == fsm.OpCancelled:
-		return fsm.Reject(fsm.Busy, "create volume %q: %s; retry", v.Name, phase.Reason)
-	case v.Operation != nil && v.Operation.Reason != 0:
-		return fsm.Reject(v.Operation.Reason, "create volume %q: %s", v.Name, phase.Reason)
-	}
-	return fmt.Errorf("create volume %q: %s", v.Name, phase.Reason)
 }

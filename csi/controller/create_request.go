@@ -6,7 +6,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/uuid"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -66,8 +65,7 @@ func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities
 }
 
 // parseCreateCapabilities reads the capabilities of a volume to be created. It can be
-// used with each of them, so filesystems and raw use cannot be mixed: the first use
-// decides for ever (S15).
+// used with each of them.
 func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) ([]fsm.Capability, error) {
 	if len(requested) == 0 {
 		return nil, fsm.Reject(fsm.Invalid, "volume_capabilities are required")
@@ -84,16 +82,13 @@ func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) (
 		if c, err = p.withFSType(c); err != nil {
 			return nil, err
 		}
-		if len(all) > 0 && (all[0].Block != c.Block || !sameFSType(all[0].FSType, c.FSType)) {
+		if len(all) > 0 && !all[0].Combines(c) {
 			return nil, fsm.Reject(fsm.Invalid, "one volume cannot be used with all of the volume_capabilities: it has one filesystem, or none")
 		}
 		all = append(all, c)
 	}
 	return all, nil
 }
-
-// sameFSType: one that is left open equals the others.
-func sameFSType(a, b string) bool { return a == "" || b == "" || a == b }
 
 // checkCapacityRange: a range that is given has a bound, and a size that is served is in
 // it.
@@ -112,9 +107,9 @@ func checkSourceIDs(source *fsmpb.Source) error {
 	snapshot, volume := fsm.SnapshotID(source.GetSnapshotId()), fsm.VolumeID(source.GetVolumeId())
 	switch {
 	case snapshot != "" && !snapshot.Valid():
-		return cluster.UnknownSnapshot(snapshot)
+		return fsm.UnknownSnapshot(snapshot)
 	case volume != "" && !volume.Valid():
-		return cluster.UnknownVolume(volume)
+		return fsm.UnknownVolume(volume)
 	}
 	return nil
 }

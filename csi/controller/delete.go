@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -27,34 +26,10 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	cmd := &fsmpb.DeleteVolume{VolumeId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: cmd}})
 	if err == nil {
-		err = s.progress.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return volumeRemoved(state, id) })
+		err = s.progress.await(ctx, id, "delete", func(state *fsm.State) (bool, *fsm.Rejection) { return state.VolumeRemoval(id) })
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	return &csi.DeleteVolumeResponse{}, nil
-}
-
-// volumeRemoved tells whether no reachable host has the device any more (S18).
-func volumeRemoved(state *fsm.State, id fsm.VolumeID) (bool, error) {
-	v, ok := state.Volume(id)
-	if !ok {
-		return true, nil
-	}
-	if _, isDeleting := v.Phase.(fsm.Deleting); !isDeleting {
-		return false, nil
-	}
-	for i := range v.Replicas {
-		r := &v.Replicas[i]
-		n, known := state.Node(r.Node)
-		removalPending := r.State != fsm.ReplicaGone && known && n.Host == r.Host && n.State == fsm.NodeReachable
-		switch {
-		case removalPending && v.Operation != nil && v.Operation.State == fsm.OpFailed:
-			return false, fmt.Errorf("delete volume %s: node %s failed to remove it: %s; retry %s once this is mended",
-				id, r.Node, v.Operation.LastError, v.Operation.ID)
-		case removalPending:
-			return false, nil
-		}
-	}
-	return true, nil
 }

@@ -2,11 +2,9 @@ package controller
 
 import (
 	"context"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -27,7 +25,7 @@ func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.Controller
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: needsNodeExpansion(v, cmd)}, nil
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: v.HasFilesystem(cmd.GetCapability())}, nil
 }
 
 func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume, error) {
@@ -52,7 +50,7 @@ func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume,
 		cmd.Capability = csiconv.CapabilityProto(c)
 	}
 	if !id.Valid() {
-		return nil, unknownVolume(id)
+		return nil, fsm.UnknownVolume(id)
 	}
 	return cmd, nil
 }
@@ -61,46 +59,12 @@ func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume,
 // size everywhere; the retry begins another.
 func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (expanded *fsm.Volume, err error) {
 	id := fsm.VolumeID(cmd.GetVolumeId())
-	done := func(state *fsm.State) (bool, error) {
-		expanded, err = readyVolume(state, id)
-		if err != nil || sizeReached(expanded, cmd.GetRequiredBytes()) {
-			return err == nil, err
-		}
-		return false, operationFailure(expanded, fsm.OpExpand, "expand volume "+string(id))
-	}
 	if _, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: cmd}}); err != nil {
 		return nil, err
 	}
-	err = s.progress.await(ctx, id, "expand", done)
-	return expanded, err
-}
-
-// sizeReached tells whether the volume's devices have its size, and it is the requested
-// one.
-func sizeReached(v *fsm.Volume, required int64) bool {
-	return v.Size >= required && !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
-		return isAccessible(&r) && r.Size < v.Size
+	err = s.progress.await(ctx, id, "expand", func(state *fsm.State) (_ bool, rejection *fsm.Rejection) {
+		expanded, rejection = state.VolumeExpansion(id, cmd.GetRequiredBytes())
+		return expanded != nil, rejection
 	})
-}
-
-// operationFailure says why the volume's operation of this kind failed, nil when it did
-// not.
-func operationFailure(v *fsm.Volume, kind fsm.OperationKind, what string) error {
-	op := v.OperationOf(kind)
-	switch {
-	case op == nil || op.State == fsm.OpRunning:
-		return nil
-	case op.State == fsm.OpCancelled:
-		return fsm.Reject(fsm.Busy, "%s: it was cancelled; retry", what)
-	}
-	return cluster.OperationError(what, op)
-}
-
-// needsNodeExpansion tells whether the node must expand a filesystem: not where the
-// volume is used raw.
-func needsNodeExpansion(v *fsm.Volume, cmd *fsmpb.ExpandVolume) bool {
-	if cmd.GetCapability() != nil {
-		return !cmd.GetCapability().GetBlock()
-	}
-	return slices.ContainsFunc(v.Capabilities, func(c fsm.Capability) bool { return !c.Block })
+	return expanded, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -20,15 +21,15 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 	}
 	resp := &csi.ControllerGetVolumeResponse{}
 	err := s.state.readState(ctx, func(state *fsm.State) error {
-		v, err := readyVolume(state, id)
-		if err != nil {
-			return err
+		v, rejection := state.KnownVolume(id)
+		if rejection != nil {
+			return rejection
 		}
-		nodes := nodeViewOf(state, v)
-		resp.Volume = nodes.volume(v)
+		view := state.VolumeView(v)
+		resp.Volume = describeVolume(view, v)
 		resp.Status = &csi.ControllerGetVolumeResponse_VolumeStatus{
 			PublishedNodeIds: publishedNodes(v),
-			VolumeCondition:  nodes.condition(v),
+			VolumeCondition:  csiconv.Condition(view.Condition(v)),
 		}
 		return nil
 	})
@@ -36,17 +37,4 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 		return nil, rpcerr.From(err)
 	}
 	return resp, nil
-}
-
-// readyVolume finds a volume that was returned to a caller; one that is being created or
-// deleted is not found.
-func readyVolume(state *fsm.State, id fsm.VolumeID) (*fsm.Volume, error) {
-	v, ok := state.Volume(id)
-	if !ok {
-		return nil, unknownVolume(id)
-	}
-	if _, isReady := v.Phase.(fsm.Ready); !isReady {
-		return nil, unknownVolume(id)
-	}
-	return v, nil
 }

@@ -36,32 +36,18 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	return page.response(), nil
 }
 
-// filteredSnapshots yields what matches the filters, by the cheapest lookup.
+// filteredSnapshots yields what matches the filters, by the cheapest lookup. Kept copies of
+// outdated replicas are found by id only.
 func filteredSnapshots(state *fsm.State, req *csi.ListSnapshotsRequest, after fsm.SnapshotID) iter.Seq[*fsm.Snapshot] {
 	id, source := fsm.SnapshotID(req.GetSnapshotId()), fsm.VolumeID(req.GetSourceVolumeId())
-	switch {
-	case id != "":
+	if id != "" {
 		return func(yield func(*fsm.Snapshot) bool) {
-			if snap, ok := state.Snapshot(id); ok && id > after && (source == "" || snap.Source == source) {
+			if snap, rejection := state.KnownSnapshot(id); rejection == nil && id > after && (source == "" || snap.Source == source) {
 				yield(snap)
 			}
 		}
-	case source != "":
-		return withoutKept(state.SnapshotsOf(source, after))
 	}
-	return withoutKept(state.Snapshots(after))
-}
-
-// withoutKept leaves out the kept copies of outdated replicas: nobody created them. A
-// lookup by id finds them.
-func withoutKept(all iter.Seq[*fsm.Snapshot]) iter.Seq[*fsm.Snapshot] {
-	return func(yield func(*fsm.Snapshot) bool) {
-		for snap := range all {
-			if snap.KeptCopy == nil && !yield(snap) {
-				return
-			}
-		}
-	}
+	return state.KnownSnapshots(source, after)
 }
 
 // snapshotPage is one response being built: collected under the state's lock and
@@ -80,9 +66,6 @@ func (p *snapshotPage) collect(all iter.Seq[*fsm.Snapshot]) {
 		limit = min(limit, p.maxEntries)
 	}
 	for snap := range all {
-		if !csiconv.SnapshotReady(snap) {
-			continue
-		}
 		if len(p.snapshots) == limit {
 			p.more = true
 			break

@@ -6,6 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -44,7 +45,7 @@ type volumePage struct {
 	maxEntries int // entries; 0: no limit
 	bytesLeft  int // of the page
 	volumes    []*fsm.Volume
-	nodes      *nodeView
+	view       *fsm.VolumeView
 	more       bool // volumes follow those collected
 }
 
@@ -56,17 +57,14 @@ func (p *volumePage) collect(state *fsm.State, after fsm.VolumeID) {
 	if p.maxEntries != 0 {
 		limit = min(limit, p.maxEntries)
 	}
-	for v := range state.Volumes(after) {
-		if _, isReady := v.Phase.(fsm.Ready); !isReady {
-			continue
-		}
+	for v := range state.KnownVolumes(after) {
 		if len(p.volumes) == limit {
 			p.more = true
 			break
 		}
 		p.volumes = append(p.volumes, v)
 	}
-	p.nodes = nodeViewOf(state, p.volumes...)
+	p.view = state.VolumeView(p.volumes...)
 }
 
 // response describes the volumes; where it ends before the last one it has a token.
@@ -83,17 +81,17 @@ func (p *volumePage) response() *csi.ListVolumesResponse {
 		resp.Entries = append(resp.Entries, entry)
 	}
 	if p.more {
-		resp.NextToken = volumeTokens.encode(string(p.volumes[len(resp.Entries)-1].ID), p.nodes.incarnation)
+		resp.NextToken = volumeTokens.encode(string(p.volumes[len(resp.Entries)-1].ID), p.view.Incarnation())
 	}
 	return resp
 }
 
 func (p *volumePage) entry(v *fsm.Volume) *csi.ListVolumesResponse_Entry {
 	return &csi.ListVolumesResponse_Entry{
-		Volume: p.nodes.volume(v),
+		Volume: describeVolume(p.view, v),
 		Status: &csi.ListVolumesResponse_VolumeStatus{
 			PublishedNodeIds: publishedNodes(v),
-			VolumeCondition:  p.nodes.condition(v),
+			VolumeCondition:  csiconv.Condition(p.view.Condition(v)),
 		},
 	}
 }

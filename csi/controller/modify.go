@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -40,7 +39,7 @@ func modifyCommand(req *csi.ControllerModifyVolumeRequest) (*fsmpb.ModifyVolume,
 	case len(req.GetMutableParameters()) == 0:
 		return nil, fsm.Reject(fsm.Invalid, "mutable_parameters are required")
 	case !id.Valid():
-		return nil, unknownVolume(id)
+		return nil, fsm.UnknownVolume(id)
 	}
 	var requested limitParameters
 	if err := requested.merge(req.GetMutableParameters()); err != nil {
@@ -51,26 +50,11 @@ func modifyCommand(req *csi.ControllerModifyVolumeRequest) (*fsmpb.ModifyVolume,
 
 func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 	id := fsm.VolumeID(cmd.GetVolumeId())
-	done := func(state *fsm.State) (bool, error) {
-		v, err := readyVolume(state, id)
-		if err != nil || limitsApplied(v) {
-			return err == nil, err
-		}
-		return false, operationFailure(v, fsm.OpModify, "modify volume "+string(id))
-	}
 	if !s.client.AtFeatureLevel(fsm.Level2) {
 		cmd.Claim = nil
 	}
 	if _, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}}); err != nil {
 		return err
 	}
-	return s.progress.await(ctx, id, "modify", done)
-}
-
-// limitsApplied tells whether every host that has the volume staged reported its limits.
-func limitsApplied(v *fsm.Volume) bool {
-	return !slices.ContainsFunc(v.Publications(), func(p fsm.Publication) bool {
-		r := v.Replica(p.Host)
-		return p.Staging != nil && r != nil && r.Limits != v.Limits
-	})
+	return s.progress.await(ctx, id, "modify", func(state *fsm.State) (bool, *fsm.Rejection) { return state.VolumeModification(id) })
 }

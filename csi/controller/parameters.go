@@ -93,7 +93,7 @@ func (p *parameters) parse(key, value string) error {
 
 func (p *parameters) parseFSType(value string) error {
 	switch {
-	case !csiconv.KnownFSType(value):
+	case !fsm.KnownFSType(value):
 		return fsm.Reject(fsm.Invalid, "parameter fsType=%q is not served, only ext4 and xfs", csiconv.Message(value))
 	case p.fsType != "" && p.fsType != value:
 		return fsm.Reject(fsm.Invalid, "parameters %s and %s contradict each other", fsTypeKey, coFSTypeKey)
@@ -102,15 +102,12 @@ func (p *parameters) parseFSType(value string) error {
 	return nil
 }
 
-// defaultFSType is the filesystem of volumes whose creator left it open.
-const defaultFSType = "ext4"
-
 // withFSType gives a capability its filesystem.
 func (p *parameters) withFSType(c fsm.Capability) (fsm.Capability, error) {
 	switch {
 	case c.Block, c.FSType == "" && p.fsType == "" && p.hasSource:
 	case c.FSType == "" && p.fsType == "":
-		c.FSType = defaultFSType
+		c.FSType = fsm.DefaultFSType
 	case c.FSType == "":
 		c.FSType = p.fsType
 	case p.fsType != "" && p.fsType != c.FSType:

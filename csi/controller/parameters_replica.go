@@ -8,17 +8,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// maxReplicas is how many replicas of one volume DRBD 8.4, the module of the mainline
-// kernel, supports.
-const maxReplicas = 2
-
 // parseReplicas reads on how many hosts the volume is kept.
 func (p *parameters) parseReplicas(value string) error {
 	n, err := strconv.ParseUint(value, 10, 16)
 	switch {
 	case err != nil || n == 0 || value[0] == '0':
-		return fsm.Reject(fsm.Invalid, "parameter %s=%q is no number of replicas: a volume has 1 or %d", replicasKey, csiconv.Message(value), maxReplicas)
-	case n > maxReplicas:
+		return fsm.Reject(fsm.Invalid, "parameter %s=%q is no number of replicas: a volume has 1 or %d", replicasKey, csiconv.Message(value), fsm.MaxReplicas)
+	case n > fsm.MaxReplicas:
 		return fsm.Reject(fsm.Invalid, "parameter %s=%d is not served: DRBD 8.4 holds two replicas", replicasKey, n)
 	}
 	p.replicas = uint32(n)

@@ -55,7 +55,7 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 		return nil, err
 	}
 	if !id.Valid() {
-		return nil, unknownVolume(id)
+		return nil, fsm.UnknownVolume(id)
 	}
 	return &fsmpb.PublishVolume{
 		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: csiconv.CapabilityProto(c), ReadOnly: req.GetReadonly(),

@@ -67,5 +67,3 @@ func (s *Server) WithMountPolicy(policy fsm.MountPolicy) *Server {
 func (s *Server) propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	return s.client.ProposeCommand(ctx, cmd)
 }
-
-func unknownVolume(id fsm.VolumeID) *fsm.Rejection { return cluster.UnknownVolume(id) }

@@ -7,7 +7,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/uuid"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -49,7 +48,7 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 		return nil, err
 	}
 	if !source.Valid() {
-		return nil, unknownVolume(source)
+		return nil, fsm.UnknownVolume(source)
 	}
 	id, err := uuid.NewRandom()
 	if err != nil {
@@ -64,30 +63,16 @@ func (s *Server) createSnapshot(ctx context.Context, cmd *fsmpb.CreateSnapshot) 
 	return fsm.SnapshotID(out.GetSnapshotId()), err
 }
 
-func (w *progress) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (created *csi.Snapshot, err error) {
-	err = w.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (bool, error) {
-		snap, ok := state.Snapshot(id)
-		switch failedOp := state.CreateFailure(string(id)); {
-		case failedOp != nil:
-			return false, cluster.OperationError("create snapshot "+string(id), failedOp)
-		case !ok || snap.Phase == fsm.SnapshotDeleting:
-			return false, fsm.Reject(fsm.Busy, "create snapshot %s: it was deleted meanwhile; retry", id)
-		case snap.Phase == fsm.SnapshotFailed:
-			return false, snapshotFailure(snap)
-		}
-		created = csiconv.Snapshot(snap)
-		return csiconv.SnapshotReady(snap), nil
+func (w *progress) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (*csi.Snapshot, error) {
+	var created *fsm.Snapshot
+	err := w.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (_ bool, rejection *fsm.Rejection) {
+		created, rejection = state.SnapshotCreation(id)
+		return created != nil, rejection
 	})
-	return created, err
-}
-
-// snapshotFailure says why; the next call with the name takes it anew.
-func snapshotFailure(snap *fsm.Snapshot) error {
-	what := fmt.Sprintf("create snapshot %q", snap.Name)
-	if snap.Operation != nil && snap.Operation.State == fsm.OpFailed {
-		return cluster.OperationError(what, snap.Operation)
+	if err != nil {
+		return nil, err
 	}
-	return fsm.Reject(fsm.Busy, "%s: %s; retry", what, snap.Error)
+	return csiconv.Snapshot(created), nil
 }
 
 // DeleteSnapshot returns once the snapshot's host removed it; on an unreachable one the
@@ -106,7 +91,7 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	cmd := &fsmpb.DeleteSnapshot{SnapshotId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: cmd}})
 	if err == nil {
-		err = s.progress.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, error) { return cluster.SnapshotRemoved(state, id) })
+		err = s.progress.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, *fsm.Rejection) { return state.SnapshotRemoval(id) })
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -125,9 +110,9 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	}
 	resp := &csi.GetSnapshotResponse{}
 	err := s.state.readState(ctx, func(state *fsm.State) error {
-		snap, ok := state.Snapshot(id)
-		if !ok || !csiconv.SnapshotReady(snap) {
-			return cluster.UnknownSnapshot(id)
+		snap, rejection := state.KnownSnapshot(id)
+		if rejection != nil {
+			return rejection
 		}
 		resp.Snapshot = csiconv.Snapshot(snap)
 		return nil

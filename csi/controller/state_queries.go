@@ -10,11 +10,15 @@ import (
 // stateQueries reads a state that is not stale.
 type stateQueries struct{ client *cluster.Client }
 
-// readReadyVolume is a volume that was returned to a caller.
-func (q *stateQueries) readReadyVolume(ctx context.Context, id fsm.VolumeID) (v *fsm.Volume, err error) {
+// readKnownVolume is a volume that was returned to a caller.
+func (q *stateQueries) readKnownVolume(ctx context.Context, id fsm.VolumeID) (v *fsm.Volume, err error) {
 	err = q.readState(ctx, func(state *fsm.State) error {
-		v, err = readyVolume(state, id)
-		return err
+		known, rejection := state.KnownVolume(id)
+		if rejection != nil {
+			return rejection
+		}
+		v = known
+		return nil
 	})
 	return v, err
 }
@@ -24,12 +28,11 @@ func (q *stateQueries) readState(ctx context.Context, fn func(*fsm.State) error)
 	return q.client.ReadState(ctx, fn)
 }
 
-// stillPublished tells whether the volume is published there still: its host was requested to
-// tear it down, and has not reported that it did.
-func (q *stateQueries) stillPublished(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) (published bool, err error) {
+// publicationsHeld are the volume's on that node, or all when node is empty.
+func (q *stateQueries) publicationsHeld(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) (held []fsm.Publication, err error) {
 	err = q.readState(ctx, func(state *fsm.State) error {
-		published = len(publicationsOn(state, id, node)) > 0
+		held = state.UnpublishProgress(id, node).Held
 		return nil
 	})
-	return published, err
+	return held, err
 }

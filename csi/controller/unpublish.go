@@ -35,11 +35,7 @@ func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 }
 
 func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
-	var publications []fsm.Publication
-	err := s.state.readState(ctx, func(state *fsm.State) error {
-		publications = publicationsOn(state, id, node)
-		return nil
-	})
+	publications, err := s.state.publicationsHeld(ctx, id, node)
 	if err != nil {
 		return err
 	}
@@ -50,11 +46,11 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 	if err := s.proposeUnpublish(ctx, id, node, publications); err != nil {
 		return err
 	}
-	stillPublished, err := s.state.stillPublished(ctx, id, node)
+	left, err := s.state.publicationsHeld(ctx, id, node)
 	if err != nil {
 		return err
 	}
-	if stillPublished { // its host was requested to unstage it
+	if len(left) > 0 { // its host was requested to unstage it
 		s.progress.awaitHostTeardown(ctx, id, node)
 		if err := s.proposeUnpublish(ctx, id, node, publications); err != nil {
 			return err
@@ -74,74 +70,34 @@ func (s *Server) proposeUnpublish(ctx context.Context, id fsm.VolumeID, node fsm
 	return err
 }
 
-// publicationsOn are the volume's on that node, or all when node is empty.
-func publicationsOn(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) []fsm.Publication {
-	v, ok := state.Volume(id)
-	if !ok {
-		return nil
-	}
-	var publications []fsm.Publication
-	for _, p := range v.Publications() {
-		if node == "" || p.Node == node {
-			publications = append(publications, p)
-		}
-	}
-	return publications
-}
-
 // awaitUnstaged waits briefly for a report that is still under way; whether it came is
 // decided by fsm.
 func (w *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
-		for _, p := range publicationsOn(state, id, node) {
-			if p.Staging != nil && !p.Ending && reachable(state, p.Node, p.Host) {
-				return false
-			}
-		}
-		return true
-	})
+	w.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Unstaging })
 }
 
 // awaitHostTeardown gives a host that was requested to unstage the volume time to do so,
 // or to report what uses it.
 func (w *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
-		for _, p := range publicationsOn(state, id, node) {
-			if p.Staging != nil && p.UsedBy == "" && reachable(state, p.Node, p.Host) {
-				return false
-			}
-		}
-		return true
-	})
+	w.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Ending })
 }
 
 // awaitPendingTeardowns gives the host of a single replica time for its teardown: the
 // volume is unpublished already, and while it is in use the teardown stays pending (S31).
 func (w *progress) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
-		v, ok := state.Volume(id)
-		if !ok || v.Replicated() {
-			return true
-		}
-		for _, t := range v.Teardowns {
-			if (node == "" || t.Node == node) && reachable(state, t.Node, t.Host) && !stepFailed(v.OperationOf(fsm.OpTeardown)) {
-				return false
-			}
-		}
-		return true
-	})
+	w.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.TearingDown })
 }
 
-// stepFailed tells whether a step of the operation failed.
-func stepFailed(op *fsm.Operation) bool { return op != nil && op.LastError != "" }
-
-// awaitBriefly waits until something is so, no longer than the caller can spare.
-func (w *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, done func(*fsm.State) bool) {
+// awaitBriefly waits while something is under way, no longer than the caller can spare.
+func (w *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, underWay func(*fsm.UnpublishProgress) bool) {
 	timeout := w.unstageTimeout
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
 		timeout = min(timeout, time.Until(deadline)/2) // the proposal needs the rest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_ = w.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) { return done(state), nil })
+	_ = w.await(ctx, id, "unpublish", func(state *fsm.State) (bool, *fsm.Rejection) {
+		p := state.UnpublishProgress(id, node)
+		return !underWay(&p), nil
+	})
 }

@@ -22,7 +22,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	v, err := s.state.readReadyVolume(ctx, fsm.VolumeID(req.GetVolumeId()))
+	v, err := s.state.readKnownVolume(ctx, fsm.VolumeID(req.GetVolumeId()))
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -81,8 +81,8 @@ func checkMatches(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, req
 		if p.fsType != "" && !c.Block && c.FSType == "" {
 			c.FSType = p.fsType
 		}
-		if !v.Supports(c) {
-			return fsm.Reject(fsm.Precondition, "the volume was not created for %s", c)
+		if rejection := v.CheckSupports(c); rejection != nil {
+			return rejection
 		}
 	}
 	return nil
@@ -91,15 +91,15 @@ func checkMatches(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, req
 // checkReplicationMatches says why the volume is not replicated as the parameters describe it.
 // Those that are not given describe nothing.
 func checkReplicationMatches(v *fsm.Volume, given map[string]string, p *parameters) error {
-	replicas, protocol := uint32(1), fsmpb.Protocol_PROTOCOL_UNKNOWN
-	if v.Replication != nil {
-		replicas, protocol = v.Replication.ReplicaCount, v.Replication.Protocol
+	replicas, protocol := p.replicas, p.protocol
+	if given[replicasKey] == "" {
+		replicas = 0
 	}
-	switch {
-	case given[replicasKey] != "" && p.replicas != replicas:
-		return fsm.Reject(fsm.Precondition, "the volume was created with %d replicas, not %d", replicas, p.replicas)
-	case given[protocolKey] != "" && p.protocol != protocol:
-		return fsm.Reject(fsm.Precondition, "the volume was created with another protocol than %s", given[protocolKey])
+	if given[protocolKey] == "" {
+		protocol = fsmpb.Protocol_PROTOCOL_UNKNOWN
+	}
+	if rejection := v.CheckReplicatedAs(replicas, protocol); rejection != nil {
+		return rejection
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package csiconv
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -10,12 +9,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
-
-// fsTypes are the filesystems that hosts can make.
-var fsTypes = []string{"ext4", "xfs"}
-
-// KnownFSType tells whether hosts can make that filesystem.
-func KnownFSType(fsType string) bool { return slices.Contains(fsTypes, fsType) }
 
 // ParseCapability reads a capability. The rejection is fsm.Invalid when it is missing or
 // malformed, and when its filesystem is not served. FSType stays empty where the caller
@@ -30,10 +23,10 @@ func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 
 // CheckFSType is fsm.Invalid for a filesystem that hosts cannot make.
 func CheckFSType(fsType string) error {
-	if fsType == "" || KnownFSType(fsType) {
+	if fsType == "" || fsm.KnownFSType(fsType) {
 		return nil
 	}
-	return fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", Message(fsType), strings.Join(fsTypes, " and "))
+	return fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", Message(fsType), strings.Join(fsm.FSTypes(), " and "))
 }
 
 // DecodeCapability reads a capability, also one that is not served. The rejection is

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -29,9 +28,9 @@ const maxClaimName = 256
 func Claim(parameters ...map[string]string) *fsmpb.Claim {
 	c := &fsmpb.Claim{}
 	for _, given := range parameters {
-		c.Name = cmp.Or(rpcerr.Truncate(given[claimNameKey], maxClaimName), c.GetName())
-		c.Namespace = cmp.Or(rpcerr.Truncate(given[claimNamespaceKey], maxClaimName), c.GetNamespace())
-		c.Volume = cmp.Or(rpcerr.Truncate(given[volumeNameKey], maxClaimName), c.GetVolume())
+		c.Name = cmp.Or(fsm.Truncate(given[claimNameKey], maxClaimName), c.GetName())
+		c.Namespace = cmp.Or(fsm.Truncate(given[claimNamespaceKey], maxClaimName), c.GetNamespace())
+		c.Volume = cmp.Or(fsm.Truncate(given[volumeNameKey], maxClaimName), c.GetVolume())
 	}
 	if c.GetName() == "" && c.GetNamespace() == "" && c.GetVolume() == "" {
 		return nil

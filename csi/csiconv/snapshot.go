@@ -9,10 +9,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// SnapshotReady tells whether the snapshot may be returned to a caller: it is taken, and
-// so is its group.
-func SnapshotReady(snap *fsm.Snapshot) bool { return snap.Phase == fsm.SnapshotReady }
-
 // Snapshot is a snapshot that is taken, as CSI describes it. It is complete when it is
 // reported, so it is ready to use from then on, as long as its file is there.
 func Snapshot(snap *fsm.Snapshot) *csi.Snapshot {

@@ -9,7 +9,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/uuid"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -61,7 +60,7 @@ func newCreateCommand(name string, sources []string) (*fsmpb.CreateGroupSnapshot
 	cmd := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-" + id.String(), Name: name}
 	for _, source := range sources {
 		if volume := fsm.VolumeID(source); !volume.Valid() {
-			return nil, cluster.UnknownVolume(volume)
+			return nil, fsm.UnknownVolume(volume)
 		}
 		member, idErr := uuid.NewRandom()
 		err = cmp.Or(err, idErr)
@@ -80,30 +79,12 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (fs
 }
 
 func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (created *csi.VolumeGroupSnapshot, err error) {
-	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
-		g, ok := state.GroupSnapshot(id)
-		failedOp := state.CreateFailure(string(id))
-		switch {
-		case !ok && failedOp != nil:
-			return false, cluster.OperationError("create group snapshot "+string(id), &fsm.Operation{Reason: cmp.Or(failedOp.Reason, fsm.Busy), LastError: failedOp.LastError})
-		case !ok || g.Phase == fsm.GroupDeleting:
-			return false, fsm.Reject(fsm.Busy, "create group snapshot %s: it was deleted meanwhile; retry", id)
-		case g.Phase == fsm.GroupAborting:
-			return false, abortError(g)
-		case g.Phase == fsm.GroupReady:
+	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, *fsm.Rejection) {
+		g, rejection := state.GroupCreation(id)
+		if g != nil {
 			created = groupProto(state, g)
 		}
-		return created != nil, nil
+		return g != nil, rejection
 	})
 	return created, err
-}
-
-// abortError says why, with the reason that a host reported, or else ABORTED: the retry
-// begins another attempt.
-func abortError(g *fsm.GroupSnapshot) error {
-	reason := fsm.Busy
-	if g.Operation != nil {
-		reason = cmp.Or(g.Operation.Reason, fsm.Busy)
-	}
-	return fsm.Reject(reason, "create group snapshot %q: %s", g.Name, g.Error)
 }

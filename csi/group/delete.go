@@ -2,11 +2,9 @@ package group
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -33,19 +31,15 @@ func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteV
 	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 }
 
-// membersToDelete are the group's snapshots, none when it is not known. A delete that is
-// under way is joined: its list of snapshots was checked.
+// membersToDelete are the group's snapshots, none when it is not known.
 func (s *Server) membersToDelete(ctx context.Context, id fsm.GroupSnapshotID, given []string) (members []fsm.SnapshotID, err error) {
 	err = s.client.ReadState(ctx, func(state *fsm.State) error {
-		g, ok := state.GroupSnapshot(id)
-		if !ok {
-			return nil
+		all, rejection := state.MembersToDelete(id, snapshotIDs(given))
+		if rejection != nil {
+			return rejection
 		}
-		members = g.Members
-		if g.Phase == fsm.GroupDeleting {
-			return nil
-		}
-		return checkMembers(g, given)
+		members = all
+		return nil
 	})
 	return members, err
 }
@@ -56,27 +50,5 @@ func (s *Server) delete(ctx context.Context, id fsm.GroupSnapshotID, members []f
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return membersRemoved(state, id, members) })
-}
-
-// membersRemoved tells whether no reachable host has a member any more.
-func membersRemoved(state *fsm.State, id fsm.GroupSnapshotID, members []fsm.SnapshotID) (bool, error) {
-	for _, member := range members {
-		if gone, err := cluster.SnapshotRemoved(state, member); err != nil {
-			return false, err
-		} else if !gone {
-			return false, deletionFailure(state, id)
-		}
-	}
-	return true, nil
-}
-
-// deletionFailure says why a deletion failed, nil when it did not: the removal of a
-// member is part of its group's operation.
-func deletionFailure(state *fsm.State, id fsm.GroupSnapshotID) error {
-	g, ok := state.GroupSnapshot(id)
-	if !ok || g.Operation == nil || g.Operation.State != fsm.OpFailed {
-		return nil
-	}
-	return fmt.Errorf("delete group snapshot %s: %s; retry %s once this is mended", id, g.Operation.LastError, g.Operation.ID)
+	return s.await(ctx, id, "delete", func(state *fsm.State) (bool, *fsm.Rejection) { return state.GroupRemoval(id, members) })
 }

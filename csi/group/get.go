@@ -5,7 +5,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -22,12 +21,15 @@ func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeG
 	}
 	resp := &csi.GetVolumeGroupSnapshotResponse{}
 	err := s.client.ReadState(ctx, func(state *fsm.State) error {
-		g, ok := state.GroupSnapshot(id)
-		if !ok || g.Phase != fsm.GroupReady {
-			return cluster.UnknownGroup(id)
+		g, rejection := state.KnownGroupSnapshot(id)
+		if rejection == nil {
+			rejection = g.CheckMembers(snapshotIDs(req.GetSnapshotIds()))
+		}
+		if rejection != nil {
+			return rejection
 		}
 		resp.GroupSnapshot = groupProto(state, g)
-		return checkMembers(g, req.GetSnapshotIds())
+		return nil
 	})
 	if err != nil {
 		return nil, rpcerr.From(err)

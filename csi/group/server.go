@@ -52,10 +52,10 @@ func (s *Server) checkEnabled() error {
 }
 
 // await waits for a group; see cluster.Client.Await.
-func (s *Server) await(ctx context.Context, id fsm.GroupSnapshotID, what string, done func(*fsm.State) (bool, error)) error {
+func (s *Server) await(ctx context.Context, id fsm.GroupSnapshotID, what string, question cluster.Question) error {
 	wake, stop := s.client.WatchGroup(id)
 	defer stop()
-	return s.client.Await(ctx, wake, what+" group snapshot "+string(id), done)
+	return s.client.Await(ctx, wake, what+" group snapshot "+string(id), question)
 }
 
 // groupProto is a group as CSI describes it: it is ready to use when all members are.
@@ -74,18 +74,10 @@ func groupProto(state *fsm.State, g *fsm.GroupSnapshot) *csi.VolumeGroupSnapshot
 	return group
 }
 
-// checkMembers refuses a list of snapshots that is not the group's.
-func checkMembers(g *fsm.GroupSnapshot, given []string) error {
-	if len(given) == 0 {
-		return fsm.Reject(fsm.Invalid, "snapshot_ids are required")
+func snapshotIDs(given []string) []fsm.SnapshotID {
+	ids := make([]fsm.SnapshotID, 0, len(given))
+	for _, id := range given {
+		ids = append(ids, fsm.SnapshotID(id))
 	}
-	requested, own := slices.Sorted(slices.Values(given)), make([]string, 0, len(g.Members))
-	for _, id := range g.Members {
-		own = append(own, string(id))
-	}
-	slices.Sort(own)
-	if !slices.Equal(requested, own) {
-		return fsm.Reject(fsm.Invalid, "snapshot_ids are not the %d snapshots of group snapshot %s", len(own), g.ID)
-	}
-	return nil
+	return ids
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
-	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -121,35 +120,12 @@ func (s *Server) resolve(ctx context.Context, q *mapQuery) error {
 
 // resolve finds the host that keeps all snapshots of the request.
 func (q *mapQuery) resolve(state *fsm.State) error {
-	target, err := readySnapshot(state, q.target)
-	if err != nil {
-		return err
+	target, rejection := state.SnapshotForMap(q.base, q.target)
+	if rejection != nil {
+		return rejection
 	}
 	q.node, q.size = target.Node, target.Size
-	if q.base == "" {
-		return nil
-	}
-	base, err := readySnapshot(state, q.base)
-	switch {
-	case err != nil:
-		return err
-	case base.Source != target.Source:
-		return fsm.Reject(fsm.Invalid, "snapshots %s and %s are of different volumes", base.ID, target.ID)
-	case base.Host != target.Host || base.Pool != target.Pool:
-		return fsm.Reject(fsm.Precondition, "snapshots %s and %s are kept in different pools: their blocks cannot be compared", base.ID, target.ID)
-	}
 	return nil
-}
-
-func readySnapshot(state *fsm.State, id fsm.SnapshotID) (*fsm.Snapshot, error) {
-	snap, ok := state.Snapshot(id)
-	switch {
-	case !ok || !csiconv.SnapshotReady(snap):
-		return nil, cluster.UnknownSnapshot(id)
-	case snap.Missing:
-		return nil, fsm.Reject(fsm.Precondition, "the file of snapshot %s is missing on node %s", snap.ID, snap.Node)
-	}
-	return snap, nil
 }
 
 // stream sends page after page, and returns nil only when nothing was left out. An empty

@@ -76,7 +76,7 @@ func checkPaths(id fsm.VolumeID, path, staging string) error {
 func checkLocation(id fsm.VolumeID, path string) error {
 	switch {
 	case !id.Valid():
-		return unknownVolume(id)
+		return fsm.UnknownVolume(id)
 	case !filepath.IsAbs(path):
 		return fsm.Reject(fsm.NotFound, "volume %s is not at that volume_path", id)
 	}

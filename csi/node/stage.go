@@ -84,14 +84,9 @@ func checkAbsolute(field, path string) error {
 // exceeds what the volume can do.
 func checkUsable(id fsm.VolumeID, c fsm.Capability) error {
 	if !id.Valid() {
-		return unknownVolume(id)
+		return fsm.UnknownVolume(id)
 	}
 	return csiconv.CheckAccessMode(c.Mode, fsm.Precondition)
-}
-
-func unknownVolume(id fsm.VolumeID) error {
-	const maxShown = 64 // bytes
-	return fsm.Reject(fsm.NotFound, "volume %q is not known", rpcerr.Truncate(string(id), maxShown))
 }
 
 func mountFlags(c *csi.VolumeCapability) []string { return c.GetMount().GetMountFlags() }

@@ -106,7 +106,7 @@ func printable(message string) string {
 	if message == "" {
 		return "the call failed without saying why"
 	}
-	return Truncate(message, maxMessage)
+	return fsm.Truncate(message, maxMessage)
 }
 
 // statusText takes the message out of the text of a gRPC status error.
@@ -117,14 +117,4 @@ func statusText(message string) (string, bool) {
 	}
 	_, text, found := strings.Cut(rest, " desc = ")
 	return text, found
-}
-
-// Truncate cuts a text to at most limit bytes, of which there are at least three,
-// without breaking a character.
-func Truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const ellipsis = "..."
-	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 type contextKey struct{}
@@ -78,7 +79,7 @@ func logAttributes(msg, req any) []any {
 	var attrs []any
 	add := func(key, text string) {
 		if text != "" {
-			attrs = append(attrs, key, rpcerr.Truncate(removeSensitive(text, req), csiconv.MaxString))
+			attrs = append(attrs, key, fsm.Truncate(removeSensitive(text, req), csiconv.MaxString))
 		}
 	}
 	if m, ok := msg.(interface{ GetName() string }); ok {
