@@ -12,10 +12,7 @@ import (
 // volumeView converts a volume to the API's form.
 func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 	phase, reason := phaseView(v.Phase)
-	condition := v.Condition
-	if !condition.Abnormal {
-		condition = st.ReplicationCondition(v)
-	}
+	condition, _ := st.StoredCondition(v)
 	return &adminpb.Volume{
 		Id: string(v.ID), Name: v.Name, SizeBytes: v.Size,
 		Phase: phase, Reason: reason,

@@ -109,13 +109,14 @@ func (i *volumeInfo) reason(st *fsm.State, v *fsm.Volume) string {
 }
 
 func troubleOf(st *fsm.State, v *fsm.Volume) string {
-	switch _, failed := v.Phase.(fsm.Failed); {
-	case failed:
+	if _, failed := v.Phase.(fsm.Failed); failed {
 		return "failed"
-	case v.Condition.Abnormal:
-		return "condition"
-	case st.ReplicationCondition(v).Abnormal:
+	}
+	switch condition, ofReplication := st.StoredCondition(v); {
+	case ofReplication:
 		return "replication"
+	case condition.Abnormal:
+		return "condition"
 	}
 	return ""
 }
