@@ -40,7 +40,7 @@ var mayImport = importMap{
 	"csi/cluster":    {"fsm", "fsm/fsmpb", "csi/rpcerr"},
 	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
 	"csi/group":      {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
-	"csi/metadata":   {"fsm", "csi/rpcerr", "csi/cluster"},
+	"csi/metadata":   {"fsm", "executor", "csi/rpcerr", "csi/cluster"},
 	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},

@@ -67,7 +67,7 @@ func (c *controller) openCSI() (err error) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(csiState, disabled.Group...))
 	}
 	if !disabled.HasService(csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE) {
-		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(csiState, blockMaps{c.members}))
+		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(csiState, c.members))
 	}
 	return nil
 }

@@ -14,19 +14,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/csi/metadata"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // blockMaps plays the hosts' block maps: all snapshots have the same.
 type blockMaps struct {
 	mu      sync.Mutex
-	extents []metadata.Extent
+	extents []executor.Extent
 	failAt  int64 // the offset from which on there is no answer; 0: none
 	endless bool  // always says that there is more
 	bases   []fsm.SnapshotID
 }
 
-func (m *blockMaps) Map(_ context.Context, _ fsm.NodeID, base, _ fsm.SnapshotID, from int64, most int) (page metadata.Page, err error) {
+func (m *blockMaps) Map(_ context.Context, _ fsm.NodeID, base, _ fsm.SnapshotID, from int64, most int) (page executor.MapPage, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bases = append(m.bases, base)
@@ -130,9 +131,9 @@ func TestMetadataPages(t *testing.T) {
 	one := w.create(t, "one")
 	base, target := w.createSnapshot(t, "base", one).GetSnapshotId(), w.createSnapshot(t, "target", one).GetSnapshotId()
 	for i := range int64(10) {
-		w.maps.extents = append(w.maps.extents, metadata.Extent{Offset: i * 100 << 20, Length: 10 << 20})
+		w.maps.extents = append(w.maps.extents, executor.Extent{Offset: i * 100 << 20, Length: 10 << 20})
 	}
-	w.maps.extents = append(w.maps.extents, metadata.Extent{Offset: gib - 4096, Length: 8192}) // rounded up by the host
+	w.maps.extents = append(w.maps.extents, executor.Extent{Offset: gib - 4096, Length: 8192}) // rounded up by the host
 	for _, most := range []int32{0, 1, 2, 3, 11, 100} {
 		for _, from := range []int64{0, 1, 100 << 20, 105 << 20, 111 << 20, gib - 1, gib} {
 			all, err := w.allocated(t, &csi.GetMetadataAllocatedRequest{SnapshotId: target, StartingOffset: from, MaxResults: most})
@@ -147,7 +148,7 @@ func TestMetadataPages(t *testing.T) {
 	require.Contains(t, w.maps.bases, fsm.SnapshotID(""))
 }
 
-func requirePages(t *testing.T, pages []volumePage, from int64, most int32, extents []metadata.Extent) {
+func requirePages(t *testing.T, pages []volumePage, from int64, most int32, extents []executor.Extent) {
 	t.Helper()
 	require.NotEmpty(t, pages)
 	want, got, last := int64(0), int64(0), from
@@ -173,15 +174,15 @@ func requirePages(t *testing.T, pages []volumePage, from int64, most int32, exte
 func TestMetadataFailsMidStream(t *testing.T) {
 	w := newEnv(t)
 	id := w.createSnapshot(t, "s", w.create(t, "one")).GetSnapshotId()
-	many := []metadata.Extent{{Offset: 0, Length: 4096}, {Offset: 8192, Length: 4096}, {Offset: 16384, Length: 4096}}
+	many := []executor.Extent{{Offset: 0, Length: 4096}, {Offset: 8192, Length: 4096}, {Offset: 16384, Length: 4096}}
 	for name, tc := range map[string]struct {
 		maps  *blockMaps
 		pages int
 		want  codes.Code
 	}{
 		"the host goes away":        {&blockMaps{extents: many, failAt: 12288}, 2, codes.Unavailable},
-		"ranges overlap":            {&blockMaps{extents: []metadata.Extent{{Offset: 0, Length: 8192}, {Offset: 4096, Length: 8192}}}, 0, codes.Internal},
-		"a range is empty":          {&blockMaps{extents: []metadata.Extent{{Offset: 4096}}}, 0, codes.Internal},
+		"ranges overlap":            {&blockMaps{extents: []executor.Extent{{Offset: 0, Length: 8192}, {Offset: 4096, Length: 8192}}}, 0, codes.Internal},
+		"a range is empty":          {&blockMaps{extents: []executor.Extent{{Offset: 4096}}}, 0, codes.Internal},
 		"more, without saying what": {&blockMaps{endless: true}, 0, codes.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,16 +207,16 @@ func TestMetadataFailsMidStream(t *testing.T) {
 
 // slowMaps plays a host that looks through so many bytes for a page.
 type slowMaps struct {
-	extents   []metadata.Extent
+	extents   []executor.Extent
 	delay     int64
 	requested []int64
 }
 
-func (m *slowMaps) Map(_ context.Context, _ fsm.NodeID, _, _ fsm.SnapshotID, from int64, most int) (page metadata.Page, err error) {
+func (m *slowMaps) Map(_ context.Context, _ fsm.NodeID, _, _ fsm.SnapshotID, from int64, most int) (page executor.MapPage, err error) {
 	m.requested = append(m.requested, from)
-	page = metadata.Page{More: true, Reached: from + m.delay}
+	page = executor.MapPage{More: true, NextOffset: from + m.delay}
 	for _, x := range m.extents {
-		if x.Offset >= page.Reached || x.Offset+x.Length <= from {
+		if x.Offset >= page.NextOffset || x.Offset+x.Length <= from {
 			continue
 		}
 		if len(page.Extents) == most {
@@ -239,7 +240,7 @@ func allocatedOverMaps(t *testing.T, w *env, maps metadata.Maps, req *csi.GetMet
 func TestMetadataStreamOfEmptyMapHasSize(t *testing.T) {
 	w := newEnv(t)
 	id := w.createSnapshot(t, "s", w.create(t, "one")).GetSnapshotId()
-	beyond := &blockMaps{extents: []metadata.Extent{{Offset: gib, Length: 4096}, {Offset: gib + 8192, Length: 4096}}}
+	beyond := &blockMaps{extents: []executor.Extent{{Offset: gib, Length: 4096}, {Offset: gib + 8192, Length: 4096}}}
 	for _, most := range []int32{0, 1} {
 		pages, err := allocatedOverMaps(t, w, beyond, &csi.GetMetadataAllocatedRequest{SnapshotId: id, MaxResults: most})
 		require.NoError(t, err)
@@ -253,8 +254,8 @@ func TestMetadataStreamOfEmptyMapHasSize(t *testing.T) {
 func TestMetadataStreamFollowsReachedOffset(t *testing.T) {
 	w := newEnv(t)
 	id := w.createSnapshot(t, "s", w.create(t, "one")).GetSnapshotId()
-	last := metadata.Extent{Offset: gib - 4096, Length: 4096}
-	host := &slowMaps{extents: []metadata.Extent{last}, delay: 100 << 20}
+	last := executor.Extent{Offset: gib - 4096, Length: 4096}
+	host := &slowMaps{extents: []executor.Extent{last}, delay: 100 << 20}
 	pages, err := allocatedOverMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
 	require.NoError(t, err)
 	require.Len(t, pages, 1)

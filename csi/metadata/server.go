@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -21,26 +22,14 @@ const maxTuples = 20_000
 // resolveTimeout is how long the state may take to be read.
 const resolveTimeout = 30 * time.Second
 
-// Extent is a range of a volume, in bytes.
-type Extent struct{ Offset, Length int64 }
-
 // Maps requests block maps from hosts.
 type Maps interface {
 	// Map is what the target snapshot on a node allocates, or, with a base, what differs
 	// between the two: at most max extents that end after from, in ascending order and
-	// not overlapping. Its errors are a *fsm.Rejection where the host refuses.
-	Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (Page, error)
-}
-
-// Page is a part of a block map.
-type Page struct {
-	Extents []Extent
-	// More tells that the map continues. All extents before Reached were then returned,
-	// perhaps in earlier pages: a host that compares for long returns how far it is
-	// although it found nothing. Reached of zero: all extents before the end of the last
-	// one were.
-	More    bool
-	Reached int64
+	// not overlapping. A host that compares for long returns how far it is although it found
+	// nothing; NextOffset of zero: all extents before the end of the last one were returned. Its
+	// errors are a *fsm.Rejection where the host refuses.
+	Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
 }
 
 // maxEmptyPages is how many pages in a row may have no extents; the host works on each
@@ -144,7 +133,7 @@ func (s *Server) stream(ctx context.Context, q *mapQuery, send func([]*csi.Block
 		if err != nil {
 			return err
 		}
-		end = max(end, min(answer.Reached, q.size))
+		end = max(end, min(answer.NextOffset, q.size))
 		last := !answer.More || end >= q.size
 		if len(blocks) > 0 || last && !sent {
 			if err := send(blocks); err != nil {
@@ -168,7 +157,7 @@ func (s *Server) stream(ctx context.Context, q *mapQuery, send func([]*csi.Block
 // clip limits what a host returned to the volume and to what was not sent yet, and
 // returns where it ends. Extents that are out of order would give a wrong map: that is an
 // error.
-func (q *mapQuery) clip(extents []Extent, from int64, limit int) ([]*csi.BlockMetadata, int64, error) {
+func (q *mapQuery) clip(extents []executor.Extent, from int64, limit int) ([]*csi.BlockMetadata, int64, error) {
 	var blocks []*csi.BlockMetadata
 	last := int64(-1)
 	for _, extent := range extents {
