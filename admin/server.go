@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/types/descriptorpb"
+
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -137,17 +139,16 @@ func NewServer(o Options) *Server {
 // Service is the prefix of the full names of the API's methods.
 const Service = "/" + "holdfast.admin.v1.Admin" + "/"
 
-// ReadMethods are the full names of the methods that change nothing.
-func ReadMethods() []string {
-	return []string{
-		adminpb.Admin_Status_FullMethodName, adminpb.Admin_Volumes_FullMethodName,
-		adminpb.Admin_Nodes_FullMethodName, adminpb.Admin_Operations_FullMethodName,
-		adminpb.Admin_History_FullMethodName, adminpb.Admin_Audit_FullMethodName,
-		adminpb.Admin_State_FullMethodName,
-		adminpb.Admin_Snapshots_FullMethodName, adminpb.Admin_GroupSnapshots_FullMethodName,
-		adminpb.Admin_Plan_FullMethodName, adminpb.Admin_UpgradeStatus_FullMethodName,
-		adminpb.Admin_Members_FullMethodName, adminpb.Admin_PlanMember_FullMethodName,
+// ReadMethods are the full names of the methods that change nothing, as admin.proto marks them.
+func ReadMethods() (names []string) {
+	methods := adminpb.File_admin_adminpb_admin_proto.Services().ByName("Admin").Methods()
+	for i := range methods.Len() {
+		options, _ := methods.Get(i).Options().(*descriptorpb.MethodOptions)
+		if options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+			names = append(names, Service+string(methods.Get(i).Name()))
+		}
 	}
+	return names
 }
 
 // read does a linearizable read.

@@ -5129,28 +5129,28 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xd6\f\n" +
-	"\x05Admin\x12M\n" +
-	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\x12P\n" +
-	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\x12V\n" +
-	"\tSnapshots\x12#.holdfast.admin.v1.SnapshotsRequest\x1a$.holdfast.admin.v1.SnapshotsResponse\x12e\n" +
-	"\x0eGroupSnapshots\x12(.holdfast.admin.v1.GroupSnapshotsRequest\x1a).holdfast.admin.v1.GroupSnapshotsResponse\x12J\n" +
-	"\x05Nodes\x12\x1f.holdfast.admin.v1.NodesRequest\x1a .holdfast.admin.v1.NodesResponse\x12Y\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\x97\r\n" +
+	"\x05Admin\x12R\n" +
+	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
+	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
+	"\tSnapshots\x12#.holdfast.admin.v1.SnapshotsRequest\x1a$.holdfast.admin.v1.SnapshotsResponse\"\x03\x90\x02\x01\x12j\n" +
+	"\x0eGroupSnapshots\x12(.holdfast.admin.v1.GroupSnapshotsRequest\x1a).holdfast.admin.v1.GroupSnapshotsResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\x05Nodes\x12\x1f.holdfast.admin.v1.NodesRequest\x1a .holdfast.admin.v1.NodesResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
-	"Operations\x12$.holdfast.admin.v1.OperationsRequest\x1a%.holdfast.admin.v1.OperationsResponse\x12R\n" +
-	"\aHistory\x12!.holdfast.admin.v1.HistoryRequest\x1a\".holdfast.admin.v1.HistoryResponse0\x01\x12J\n" +
-	"\x05Audit\x12\x1f.holdfast.admin.v1.AuditRequest\x1a .holdfast.admin.v1.AuditResponse\x12L\n" +
-	"\x05State\x12\x1f.holdfast.admin.v1.StateRequest\x1a .holdfast.admin.v1.StateResponse0\x01\x12Y\n" +
+	"Operations\x12$.holdfast.admin.v1.OperationsRequest\x1a%.holdfast.admin.v1.OperationsResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\aHistory\x12!.holdfast.admin.v1.HistoryRequest\x1a\".holdfast.admin.v1.HistoryResponse\"\x03\x90\x02\x010\x01\x12O\n" +
+	"\x05Audit\x12\x1f.holdfast.admin.v1.AuditRequest\x1a .holdfast.admin.v1.AuditResponse\"\x03\x90\x02\x01\x12Q\n" +
+	"\x05State\x12\x1f.holdfast.admin.v1.StateRequest\x1a .holdfast.admin.v1.StateResponse\"\x03\x90\x02\x010\x01\x12Y\n" +
 	"\x0fCancelOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12X\n" +
 	"\x0eRetryOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12S\n" +
-	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12G\n" +
-	"\x04Plan\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12K\n" +
-	"\bCarryOut\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12V\n" +
-	"\rUpgradeStatus\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\x12V\n" +
-	"\rFinishUpgrade\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\x12P\n" +
-	"\aMembers\x12!.holdfast.admin.v1.MembersRequest\x1a\".holdfast.admin.v1.MembersResponse\x12Y\n" +
+	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12L\n" +
+	"\x04Plan\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\"\x03\x90\x02\x01\x12K\n" +
+	"\bCarryOut\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12[\n" +
+	"\rUpgradeStatus\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\"\x03\x90\x02\x01\x12V\n" +
+	"\rFinishUpgrade\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\x12U\n" +
+	"\aMembers\x12!.holdfast.admin.v1.MembersRequest\x1a\".holdfast.admin.v1.MembersResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
-	"PlanMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\x12[\n" +
+	"PlanMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
