@@ -15,7 +15,8 @@
 //	report.go   what hosts observed, handed to the entity that it is about
 //	placement_  which hosts and pools a volume gets
 //
-// Of an entity, _desired is what the state wants of a host for it (the types are in
+// Of an entity, _progress tells callers how far hosts are with what was decided, _known what
+// there is for them, and _desired is what the state wants of a host for it (the types are in
 // desired.go), _check its invariants (of volumes and the rest: state_check.go).
 //
 // The machine:
