@@ -17,6 +17,12 @@ func FSTypes() []string { return []string{"ext4", "xfs"} }
 // KnownFSType tells whether hosts can make that filesystem.
 func KnownFSType(name string) bool { return slices.Contains(FSTypes(), name) }
 
+// ReadOnlyMode tells whether an access mode by itself allows no writing.
+func ReadOnlyMode(mode fsmpb.AccessMode) bool {
+	return mode == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY ||
+		mode == fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_READER_ONLY
+}
+
 // AccessModeServed tells whether one host can serve the access mode.
 func AccessModeServed(mode fsmpb.AccessMode) bool {
 	switch mode {
@@ -27,12 +33,6 @@ func AccessModeServed(mode fsmpb.AccessMode) bool {
 		return true
 	}
 	return false
-}
-
-// ReadOnlyMode tells whether an access mode by itself allows no writing.
-func ReadOnlyMode(mode fsmpb.AccessMode) bool {
-	return mode == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY ||
-		mode == fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_READER_ONLY
 }
 
 // CapabilityFrom reads a capability. Its flags are their fingerprint in hexadecimal.

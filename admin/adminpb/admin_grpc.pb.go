@@ -73,7 +73,7 @@ type AdminClient interface {
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
 	// command line of a build of feature level 1 calls it; later ones carry out the plan "adopt".
 	AdoptNode(ctx context.Context, in *AdoptNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
-	// Plan says what a verb would come to now, and changes nothing.
+	// Plan says what a verb would do now, and changes nothing.
 	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 	// CarryOut does what can be done of the plan now, and answers what is left. What is
 	// done is in the state, so a repeated call continues, also after an interruption.
@@ -86,7 +86,7 @@ type AdminClient interface {
 	FinishUpgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 	// Members lists the controllers that are in the configuration, voters or not.
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error)
-	// PlanMember says what a change of the members would come to now, and changes nothing.
+	// PlanMember says what a change of the members would do now, and changes nothing.
 	PlanMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
@@ -338,7 +338,7 @@ type AdminServer interface {
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
 	// command line of a build of feature level 1 calls it; later ones carry out the plan "adopt".
 	AdoptNode(context.Context, *AdoptNodeRequest) (*ChangeResponse, error)
-	// Plan says what a verb would come to now, and changes nothing.
+	// Plan says what a verb would do now, and changes nothing.
 	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
 	// CarryOut does what can be done of the plan now, and answers what is left. What is
 	// done is in the state, so a repeated call continues, also after an interruption.
@@ -351,7 +351,7 @@ type AdminServer interface {
 	FinishUpgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	// Members lists the controllers that are in the configuration, voters or not.
 	Members(context.Context, *MembersRequest) (*MembersResponse, error)
-	// PlanMember says what a change of the members would come to now, and changes nothing.
+	// PlanMember says what a change of the members would do now, and changes nothing.
 	PlanMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
