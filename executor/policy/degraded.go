@@ -79,7 +79,7 @@ func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
 		}
 		remaining++
 		switch {
-		case !hostReachable(state, r.Node, replica.Host):
+		case !state.HostReachable(r.Node, replica.Host):
 			absent = replica
 		case replica.UpToDate && r.State == fsm.ReplicaPresent:
 			healthy = replica
@@ -93,12 +93,6 @@ func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
 	}
 	node := v.Replica(absent.Host).Node
 	return degradedVolume{volume: v.ID, node: node, host: absent.Host, writeRisk: writeRisk(v, node, absent, healthy)}, true
-}
-
-// hostReachable tells whether the node is still that host, and recorded as reachable.
-func hostReachable(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
-	n, ok := state.Node(node)
-	return ok && n.Host == host && n.State == fsm.NodeReachable
 }
 
 // writeRisk is why the unreachable host may still write, empty when nothing suggests
