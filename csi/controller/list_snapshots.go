@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
@@ -21,19 +20,20 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	if req.GetMaxEntries() < 0 {
 		return nil, rpcerr.Invalid("max_entries is negative")
 	}
-	page := &snapshotPage{maxEntries: int(req.GetMaxEntries()), bytesLeft: maxPageSize}
+	listed := &page[*fsm.Snapshot]{}
+	var incarnation uint64
 	err := s.state.readState(ctx, func(state *fsm.State) error {
-		page.incarnation = state.Cluster().Incarnation
-		after, err := snapshotTokens.decode(req.GetStartingToken(), page.incarnation)
+		incarnation = state.Cluster().Incarnation
+		after, err := snapshotTokens.decode(req.GetStartingToken(), incarnation)
 		if err == nil {
-			page.collect(filteredSnapshots(state, req, fsm.SnapshotID(after)))
+			listed.collect(filteredSnapshots(state, req, fsm.SnapshotID(after)), req.GetMaxEntries())
 		}
 		return err
 	})
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return page.response(), nil
+	return snapshotsResponse(listed, incarnation), nil
 }
 
 // filteredSnapshots yields what matches the filters, by the cheapest lookup. Kept copies of
@@ -50,44 +50,13 @@ func filteredSnapshots(state *fsm.State, req *csi.ListSnapshotsRequest, after fs
 	return state.KnownSnapshots(source, after)
 }
 
-// snapshotPage is one response being built: collected under the state's lock and
-// described without it.
-type snapshotPage struct {
-	maxEntries  int // entries; 0: no limit
-	bytesLeft   int // of the page
-	snapshots   []*fsm.Snapshot
-	incarnation uint64
-	more        bool
-}
-
-func (p *snapshotPage) collect(all iter.Seq[*fsm.Snapshot]) {
-	limit := maxPageSize / minEntrySize
-	if p.maxEntries != 0 {
-		limit = min(limit, p.maxEntries)
-	}
-	for snap := range all {
-		if len(p.snapshots) == limit {
-			p.more = true
-			break
-		}
-		p.snapshots = append(p.snapshots, snap)
-	}
-}
-
-func (p *snapshotPage) response() *csi.ListSnapshotsResponse {
+func snapshotsResponse(listed *page[*fsm.Snapshot], incarnation uint64) *csi.ListSnapshotsResponse {
 	resp := &csi.ListSnapshotsResponse{}
-	for _, snap := range p.snapshots {
-		entry := &csi.ListSnapshotsResponse_Entry{Snapshot: csiconv.Snapshot(snap)}
-		const framing = 8 // at most, of one entry in the list
-		p.bytesLeft -= proto.Size(entry) + framing
-		if p.bytesLeft < 0 && len(resp.Entries) > 0 {
-			p.more = true
-			break
-		}
-		resp.Entries = append(resp.Entries, entry)
-	}
-	if p.more {
-		resp.NextToken = snapshotTokens.encode(string(p.snapshots[len(resp.Entries)-1].ID), p.incarnation)
+	resp.Entries = describePage(listed, func(snap *fsm.Snapshot) *csi.ListSnapshotsResponse_Entry {
+		return &csi.ListSnapshotsResponse_Entry{Snapshot: csiconv.Snapshot(snap)}
+	})
+	if listed.more {
+		resp.NextToken = snapshotTokens.encode(string(listed.items[len(resp.Entries)-1].ID), incarnation)
 	}
 	return resp
 }
