@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,7 +66,11 @@ func remount(t *testing.T, d disk) {
 func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		h := freezeBriefly(t, f, id, d)
+		var h *activeFreeze
+		whileFrozen(t, func(lasts time.Duration) bool {
+			h = freezeBriefly(t, f, id, d, lasts)
+			return h != nil
+		})
 		writer := d.write("data")
 		requireWritten(t, writer)
 		require.LessOrEqual(t, h.lease.remaining(), time.Duration(0), "not before the deadline")
@@ -82,20 +85,17 @@ func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledUnderTheFreeze(t *testing.T) {
 	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		for lasts := 6 * time.Second; ; lasts *= 2 { // until it is enough to look at it before it is over
-			node := startFreezerProcess(t, f, id, d, lasts)
+		whileFrozen(t, func(lasts time.Duration) bool {
+			node, froze := tryFreezerProcess(t, f, id, d, lasts)
 			writer := d.write("data")
-			require.NoError(t, node.Process.Signal(syscall.SIGKILL))
+			require.NoError(t, node.Process.Kill())
 			_ = node.Wait()
-			wrote := ends(writer, 100*time.Millisecond)
-			frozen := f.Frozen(id)
+			wrote := ends(writer, blockedFor)
+			still := d.frozen() // looked at after the writer: it was frozen all the time before
 			requireWritten(t, writer)
-			if frozen || lasts > testTimeout {
-				require.True(t, frozen)
-				require.False(t, wrote, "a writer passed a frozen filesystem")
-				break
-			}
-		}
+			require.False(t, still && wrote, "a writer passed a frozen filesystem")
+			return froze && still
+		})
 		require.Eventually(t, func() bool { return !f.Frozen(id) }, testTimeout, 5*time.Millisecond, "its record is removed")
 	})
 }
@@ -103,15 +103,22 @@ func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledUnderTheFreeze(t *testin
 func TestS19_AHangingRunDoesNotKeepTheFilesystemFrozen(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	h := freezeBriefly(t, f, id, d)
-	writer := d.write("data")
-	err := h.Run(t.Context(), func(ctx context.Context) error {
-		<-ctx.Done()
-		requireWritten(t, writer) // thawed without the lock, after the grace
-		return nil                // and the cut believes that it was done
+	whileFrozen(t, func(lasts time.Duration) (ran bool) {
+		h := freezeBriefly(t, f, id, d, lasts)
+		if h == nil {
+			return false
+		}
+		writer := d.write("data")
+		err := h.Run(t.Context(), func(ctx context.Context) error {
+			ran = true
+			<-ctx.Done()
+			requireWritten(t, writer) // thawed without the lock, after the grace
+			return nil                // and the cut believes that it was done
+		})
+		requireRejected(t, fsm.Busy, err)
+		<-h.exited
+		return ran
 	})
-	requireRejected(t, fsm.Busy, err)
-	<-h.exited
 	require.False(t, f.Frozen(id))
 }
 
@@ -160,7 +167,7 @@ func TestS19_WithoutItsProcessAFreezeEndsAtOnce(t *testing.T) {
 func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
 	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := startFreezerProcess(t, f, id, d, testFreeze)
+		node := startFreezerProcess(t, f, id, d)
 		thaws := thawProcessOf(t, f, id)
 		writer := d.write("data")
 		require.NoError(t, node.Process.Kill())
@@ -179,7 +186,7 @@ func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
 func TestS19_RecoverThawsWhatIsMountedNowhere(t *testing.T) {
 	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := startFreezerProcess(t, f, id, d, testFreeze)
+		node := startFreezerProcess(t, f, id, d)
 		thaws := thawProcessOf(t, f, id)
 		require.ErrorIs(t, unix.Unmount(d.path, 0), unix.EBUSY, "the process that thaws holds the mount")
 		require.NoError(t, node.Process.Kill())
@@ -228,7 +235,7 @@ func TestRecoverOfAnEarlierBootOrAnotherDiskOnlyRemovesTheRecord(t *testing.T) {
 func TestADamagedRecordIsAnErrorAndDoesNotBlockOtherThaws(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	node := startFreezerProcess(t, f, id, d, testFreeze)
+	node := startFreezerProcess(t, f, id, d)
 	thaws := thawProcessOf(t, f, id)
 	require.NoError(t, node.Process.Kill())
 	require.NoError(t, thaws.Kill())

@@ -52,6 +52,7 @@ func freezeAndHang(dir string, id fsm.VolumeID, path, lasts string) error {
 	if err != nil {
 		return err
 	}
+	f.startTimeout = testTimeout
 	h, err := f.Freeze(context.Background(), id, path, time.Now().Add(d))
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (d disk) write(name string) <-chan struct{} {
 
 func requireBlocked(t *testing.T, done <-chan struct{}) {
 	t.Helper()
-	require.False(t, ends(done, 100*time.Millisecond), "a writer passed a frozen filesystem")
+	require.False(t, ends(done, blockedFor), "a writer passed a frozen filesystem")
 }
 
 // ends tells whether a writer is done within a while.
@@ -145,38 +146,45 @@ func ends(done <-chan struct{}, within time.Duration) bool {
 
 func requireWritten(t *testing.T, done <-chan struct{}) {
 	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(testTimeout):
-		t.Fatal("a writer is still blocked")
-	}
+	require.True(t, ends(done, 2*testTimeout), "a writer is still blocked")
 }
 
 const (
-	// testTimeout is for what takes milliseconds where nobody else uses the machine.
+	// testTimeout is for what takes milliseconds where nobody else uses the machine; no freeze that
+	// ends by its deadline lasts longer.
 	testTimeout = time.Minute
+	// blockedFor is how long a writer is watched that must not pass.
+	blockedFor = 100 * time.Millisecond
 	// testFreeze is a freeze that does not end by its deadline in a test.
 	testFreeze = 5 * time.Minute
 )
 
-// freezeBriefly freezes until a deadline that is soon, but is not over before all is frozen.
-func freezeBriefly(t *testing.T, f *Freezer, id fsm.VolumeID, d disk) *activeFreeze {
+// whileFrozen calls test with deadlines that are ever later, until one was not over before test had
+// looked at what it is about.
+func whileFrozen(t *testing.T, test func(lasts time.Duration) (inTime bool)) {
 	t.Helper()
-	for lasts := time.Second; ; lasts *= 2 {
-		got, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(lasts))
-		if err != nil && lasts < testTimeout {
-			continue
-		}
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = got.Thaw(context.Background()) })
-		return got.(*activeFreeze)
+	for lasts := time.Second / 2; !test(lasts); lasts *= 2 {
+		require.Less(t, lasts, testTimeout, "a freeze always ends before it can be looked at")
 	}
+}
+
+// freezeBriefly freezes until a deadline that is soon; nil: it was over before all was frozen.
+func freezeBriefly(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *activeFreeze {
+	t.Helper()
+	got, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(lasts))
+	if err != nil {
+		requireRejected(t, fsm.Busy, err)
+		return nil
+	}
+	t.Cleanup(func() { _ = got.Thaw(context.Background()) })
+	return got.(*activeFreeze)
 }
 
 func newFreezer(t *testing.T) *Freezer {
 	t.Helper()
 	f, err := New(Config{Dir: filepath.Join(t.TempDir(), "freezes"), Program: program()})
 	require.NoError(t, err)
+	f.startTimeout = testTimeout
 	return f
 }
 
@@ -193,17 +201,23 @@ func freeze(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Durati
 }
 
 // startFreezerProcess starts another node process, which is taking a snapshot.
-func startFreezerProcess(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *exec.Cmd {
+func startFreezerProcess(t *testing.T, f *Freezer, id fsm.VolumeID, d disk) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", "freeze", f.dir, string(id), d.path, lasts.String())
+	cmd, froze := tryFreezerProcess(t, f, id, d, testFreeze)
+	require.True(t, froze)
+	return cmd
+}
+
+// tryFreezerProcess also tells whether the process had frozen before the deadline.
+func tryFreezerProcess(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) (cmd *exec.Cmd, froze bool) {
+	t.Helper()
+	cmd = exec.Command("/proc/self/exe", "freeze", f.dir, string(id), d.path, lasts.String())
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "frozen\n", line)
-	return cmd
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	return cmd, line == "frozen\n"
 }
 
 // thawProcessOf is the process that thaws for the starter, found by its record.

@@ -1,8 +1,6 @@
 package throttle
 
 import (
-	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +18,8 @@ import (
 
 // TestMain makes this program also the writer whose rate is measured.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "write" {
-		if err := write(os.Args[2]); err != nil {
+	if len(os.Args) == 4 && os.Args[1] == "write" {
+		if err := write(os.Args[2], os.Args[3]); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -31,9 +29,12 @@ func TestMain(m *testing.M) {
 
 const block = 64 << 10
 
-// write writes directly to a device until it is killed; it says how many bytes
-// went through on its standard output, one line for each block.
-func write(device string) error {
+// write writes so many blocks directly to a device, once it is told to begin.
+func write(device, blocks string) error {
+	n, err := strconv.Atoi(blocks)
+	if err != nil {
+		return err
+	}
 	var go1 [1]byte
 	if _, err := os.Stdin.Read(go1[:]); err != nil { // until then it is put into its group
 		return err
@@ -46,14 +47,12 @@ func write(device string) error {
 	if err != nil {
 		return err
 	}
-	for i := int64(0); ; i++ {
-		if _, err := unix.Pwrite(fd, buf, i%64*block); err != nil {
-			return err
-		}
-		if _, err := os.Stdout.WriteString("\n"); err != nil {
+	for i := range int64(n) {
+		if _, err := unix.Pwrite(fd, buf, i*block); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // newGroup creates a control group that is removed when the test ends.
@@ -62,14 +61,17 @@ func newGroup(t *testing.T) (*Throttle, string) {
 	if os.Geteuid() != 0 {
 		t.Skip("control groups need root")
 	}
-	name := "holdfast-test-" + strconv.Itoa(os.Getpid())
-	th, err := New(Config{Group: name})
+	th, err := New(Config{})
 	if err != nil {
 		t.Skipf("nothing bounds I/O on this machine: %v", err)
 	}
-	if err := os.Mkdir(filepath.Join(th.root, th.group), 0o755); err != nil {
+	dir, err := os.MkdirTemp(th.root, "holdfast-test-")
+	if err != nil {
 		t.Skipf("no control group can be made on this machine: %v", err)
 	}
+	name := filepath.Base(dir)
+	th, err = New(Config{Group: name})
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.Eventually(t, func() bool { return os.Remove(filepath.Join(th.root, th.group)) == nil }, time.Minute, 10*time.Millisecond)
 	})
@@ -157,60 +159,53 @@ func TestLimitLinesOfBothVersions(t *testing.T) {
 	}, v1(fsm.Limits{ReadIOPS: 1, ReadBPS: 3, WriteBPS: 4}))
 }
 
-// requireRate waits until a writer gets so many bytes a second through, which others on the
-// machine may keep it from for a while.
-func requireRate(t *testing.T, th *Throttle, d executor.Device, least float64) float64 {
+// requireFaster waits until a writer gets its blocks through at more than a rate, which others on
+// the machine may keep it from for a while.
+func requireFaster(t *testing.T, th *Throttle, d executor.Device, blocks int, rate float64) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
-		got := rate(t, th, d, 300*time.Millisecond)
-		if got > least {
-			return got
-		}
-		require.True(t, time.Now().Before(end), "%.1f MiB/s, not %.1f", got/(1<<20), least/(1<<20))
+	for end := time.Now().Add(time.Minute); writeTime(t, th, d, blocks) >= timeAt(blocks, rate); {
+		require.True(t, time.Now().Before(end), "a writer never gets %.1f MiB/s", rate/(1<<20))
 	}
 }
 
-// rate is how many bytes a second a writer in the group gets through.
-func rate(t *testing.T, th *Throttle, d executor.Device, measured time.Duration) float64 {
+// timeAt is how long blocks take at a rate in bytes a second.
+func timeAt(blocks int, rate float64) time.Duration {
+	return time.Duration(float64(blocks*block) / rate * float64(time.Second))
+}
+
+// writeTime is how long a writer in the group takes for its blocks.
+func writeTime(t *testing.T, th *Throttle, d executor.Device, blocks int) time.Duration {
 	t.Helper()
-	writer := exec.Command("/proc/self/exe", "write", d.Path)
+	writer := exec.Command("/proc/self/exe", "write", d.Path, strconv.Itoa(blocks))
 	in, err := writer.StdinPipe()
 	require.NoError(t, err)
-	var out bytes.Buffer
-	writer.Stdout = &out
 	require.NoError(t, writer.Start())
 	t.Cleanup(func() { _ = writer.Process.Kill() })
-	require.NoError(t, os.WriteFile(filepath.Join(filepath.Join(th.root, th.group), "cgroup.procs"), []byte(strconv.Itoa(writer.Process.Pid)), 0))
+	require.NoError(t, os.WriteFile(filepath.Join(th.root, th.group, "cgroup.procs"), []byte(strconv.Itoa(writer.Process.Pid)), 0))
 	began := time.Now()
-	timer := time.AfterFunc(measured, func() { _ = writer.Process.Kill() })
-	defer timer.Stop()
 	_, err = in.Write([]byte{1})
 	require.NoError(t, err)
-	var killed *exec.ExitError
-	require.True(t, errors.As(writer.Wait(), &killed))
-	return float64(out.Len()*block) / time.Since(began).Seconds()
+	require.NoError(t, writer.Wait())
+	return time.Since(began)
 }
 
 func TestALimitBoundsAWriter(t *testing.T) {
 	th, _ := newGroup(t)
 	d := newDevice(t)
-	const bytesLimit, operationsLimit = 4 << 20, 32 // the second is 2 MiB a second
-	free := requireRate(t, th, d, 2*bytesLimit)     // else this machine is too slow for the measurement
 	for name, tc := range map[string]struct {
 		limits fsm.Limits
-		want   float64
+		rate   float64 // bytes a second
 	}{
-		"bytes a second":      {fsm.Limits{WriteBPS: bytesLimit}, bytesLimit},
-		"operations a second": {fsm.Limits{WriteIOPS: operationsLimit}, operationsLimit * block},
+		"bytes a second":      {fsm.Limits{WriteBPS: 4 << 20}, 4 << 20},
+		"operations a second": {fsm.Limits{WriteIOPS: 32}, 32 * block},
 	} {
 		t.Run(name, func(t *testing.T) {
+			blocks := int(tc.rate / block) // for a second
+			requireFaster(t, th, d, blocks, 1.5*tc.rate)
 			require.NoError(t, th.Apply(t.Context(), d, tc.limits))
-			got := rate(t, th, d, 2*time.Second)
-			t.Logf("%.1f MiB/s under a limit of %.1f, %.1f without", got/(1<<20), tc.want/(1<<20), free/(1<<20))
-			require.Less(t, got, 1.5*tc.want)
-			requireRate(t, th, d, 0.2*tc.want) // it is bounded, not stopped
+			require.Greater(t, writeTime(t, th, d, blocks), timeAt(blocks, 1.5*tc.rate), "it is bounded, and not stopped")
 			require.NoError(t, th.Apply(t.Context(), d, fsm.Limits{}))
-			requireRate(t, th, d, 1.5*tc.want) // and free again
+			requireFaster(t, th, d, blocks, 1.5*tc.rate)
 		})
 	}
 }
