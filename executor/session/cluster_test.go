@@ -16,7 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
@@ -26,10 +28,10 @@ import (
 )
 
 // testTiming has short intervals and long timeouts, so that tests are fast and no session is dropped
-// on a busy machine. Tests of silence set shortPeerTimeout.
+// on a busy machine. Tests of silence set shortPeerTimeout, and those of what hangs a shorter hedgeDelay.
 var testTiming = timing{
 	heartbeat: 20 * time.Millisecond, peerTimeout: time.Minute, helloTimeout: time.Minute,
-	catchUpTimeout: 100 * time.Millisecond, registerTimeout: time.Minute, connectTimeout: time.Minute, hedgeDelay: 100 * time.Millisecond,
+	catchUpTimeout: 100 * time.Millisecond, registerTimeout: time.Minute, connectTimeout: time.Minute, hedgeDelay: time.Minute,
 }
 
 const shortPeerTimeout = 200 * time.Millisecond
@@ -115,16 +117,24 @@ func (l *testCluster) credentials(role pki.Role, name string) *pki.Credentials {
 
 func (m *testMember) serve() {
 	own := m.cluster.credentials(pki.Controller, m.name)
-	m.api = m.cluster.listen(own.Server(pki.Controller, pki.Node, pki.Admin, pki.Viewer), func(s *grpc.Server) {
-		sessionpb.RegisterSessionServer(s, m.server)
-	})
-	m.peers = m.cluster.listen(own.Server(pki.Controller, pki.Node), func(s *grpc.Server) { m.server.RegisterPeers(s) })
+	m.api = m.cluster.listen(own.Server(pki.Controller, pki.Node, pki.Admin, pki.Viewer), m.registerSession, patientKeepalive)
+	m.peers = m.cluster.listen(own.Server(pki.Controller, pki.Node), func(s *grpc.Server) { m.server.RegisterPeers(s) }, patientKeepalive)
 }
 
-func (l *testCluster) listen(config *tls.Config, register func(*grpc.Server)) *listener {
+func (m *testMember) registerSession(s *grpc.Server) { sessionpb.RegisterSessionServer(s, m.server) }
+
+// patientKeepalive drops nobody who does not run for a while, and patientDial waits for whom it
+// connects to.
+var (
+	patientKeepalive = grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: time.Minute})
+	patientDial      = grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Minute})
+)
+
+func (l *testCluster) listen(config *tls.Config, register func(*grpc.Server), options ...grpc.ServerOption) *listener {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(l.t, err)
-	server := grpc.NewServer(append(ServerOptions(), grpc.Creds(credentials.NewTLS(config)))...)
+	options = append(ServerOptions(), options...)
+	server := grpc.NewServer(append(options, grpc.Creds(credentials.NewTLS(config)))...)
 	register(server)
 	go func() { _ = server.Serve(socket) }()
 	l.t.Cleanup(server.Stop)
@@ -133,7 +143,7 @@ func (l *testCluster) listen(config *tls.Config, register func(*grpc.Server)) *l
 
 func (l *testCluster) dial(addr string, as *pki.Credentials) *grpc.ClientConn {
 	l.t.Helper()
-	conn, err := grpc.NewClient(addr, append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(as.Client(pki.Controller))))...)
+	conn, err := grpc.NewClient(addr, append(DialOptions(), patientDial, grpc.WithTransportCredentials(credentials.NewTLS(as.Client(pki.Controller))))...)
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { require.NoError(l.t, conn.Close()) })
 	return conn

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // pausableProxy is a proxy that can stop forwarding without either end noticing.
@@ -63,17 +65,19 @@ func (c *pausableProxy) copyBytes(from, to net.Conn) {
 func TestBothEndsNoticeWithinSecondsThatTheOtherIsGone(t *testing.T) {
 	t.Parallel()
 	l := newTestCluster(t, 1)
-	l.members[0].server.timing = defaultTiming
-	proxy := newPausableProxy(t, l.members[0].api.addr)
+	m := l.members[0]
+	m.server.timing = defaultTiming
+	api := l.listen(l.credentials(pki.Controller, m.name).Server(pki.Node), m.registerSession) // with ServerOptions alone
+	proxy := newPausableProxy(t, api.addr)
 	n := l.newHost("n1", proxy.listener.Addr().String())
 	n.client.timing = defaultTiming
 	n.run(t)
-	eventually(t, "the session is up", func() bool { return n.client.Connected() && l.members[0].server.Sessions() == 1 })
+	eventually(t, "the session is up", func() bool { return n.client.Connected() && m.server.Sessions() == 1 })
 	proxy.mu.Lock()
 	resume := sync.OnceFunc(proxy.mu.Unlock)
 	defer resume()
 	pausedAt := time.Now()
-	eventually(t, "both ends noticed", func() bool { return !n.client.Connected() && l.members[0].server.Sessions() == 0 })
+	eventually(t, "both ends noticed", func() bool { return !n.client.Connected() && m.server.Sessions() == 0 })
 	require.Less(t, time.Since(pausedAt), PeerTimeout+time.Minute)
 	resume()
 	eventually(t, "the session is up again", n.client.Connected)
