@@ -28,6 +28,10 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	// restartAfter is the delay before a child that died is restarted.
 	restartAfter time.Duration
+	// minLifetime is the lifetime below which a child counts as unable to start.
+	minLifetime time.Duration
+	// deathTimeout is how long the end of a child that is to be started again is waited for.
+	deathTimeout time.Duration
 	// argv replaces the command lines of children in tests.
 	argv func(id string) []string
 }

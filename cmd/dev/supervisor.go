@@ -2,6 +2,7 @@ package dev
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,10 @@ import (
 const (
 	// stopTimeout is how long a child may take to stop before it is killed.
 	stopTimeout = 20 * time.Second
-	// deathTimeout is how long a start waits for a child that was just killed to exit.
-	deathTimeout = 2 * time.Second
+	// defaultDeathTimeout is how long a start waits for a child that was just killed to exit.
+	defaultDeathTimeout = 2 * time.Second
+	// defaultMinLifetime is the lifetime below which a child counts as unable to start.
+	defaultMinLifetime = 5 * time.Second
 )
 
 // supervisor starts, watches and stops the children. All its state belongs to the goroutine of run.
@@ -46,9 +49,9 @@ type request struct {
 }
 
 func newSupervisor(o Options, l layout, s *settings) *supervisor {
-	if o.restartAfter == 0 {
-		o.restartAfter = time.Second
-	}
+	o.restartAfter = cmp.Or(o.restartAfter, time.Second)
+	o.minLifetime = cmp.Or(o.minLifetime, defaultMinLifetime)
+	o.deathTimeout = cmp.Or(o.deathTimeout, defaultDeathTimeout)
 	return &supervisor{
 		opts: o, layout: l, settings: s, spawner: newSpawner(),
 		order:   append(ids("c", s.Controllers), ids("n", s.Nodes)...),
@@ -173,15 +176,12 @@ func (s *supervisor) onExit(p *process) {
 // maxSuppressed is how many repetitions of a child's exit are suppressed before one is reported again.
 const maxSuppressed = 30
 
-// minLifetime is the lifetime below which a child counts as unable to start.
-const minLifetime = 5 * time.Second
-
 // reportEnd reports how a child exited and what happens next. Repeated exits of the same kind are
 // rate-limited.
 func (s *supervisor) reportEnd(p *process, next string) {
 	text := fmt.Sprintf("%s; %s%s", exitText(p.err), next, s.lastLogLine(p))
 	last := s.endNotices[p.id]
-	if last.text == text && last.repeats < maxSuppressed && time.Since(p.started) < minLifetime {
+	if last.text == text && last.repeats < maxSuppressed && time.Since(p.started) < s.opts.minLifetime {
 		last.repeats++
 	} else {
 		last = endNotice{text: text}
@@ -260,7 +260,7 @@ func (s *supervisor) handleStart(r request) {
 		select {
 		case <-p.done:
 			delete(s.running, r.id)
-		case <-time.After(deathTimeout):
+		case <-time.After(s.opts.deathTimeout):
 			r.answer <- fmt.Errorf("%s runs already, with pid %d", r.id, p.cmd.Process.Pid)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,7 +55,7 @@ func newTestSupervisor(t *testing.T, supervise bool, script string) *testSupervi
 	l, err := newLayout(t.TempDir())
 	require.NoError(t, err)
 	b := &testSupervisor{t: t, l: l, out: &buffer{}, err: &buffer{}}
-	b.opts = Options{Dir: l.dir, Controllers: 2, Nodes: 1, Supervise: supervise, Stdout: b.out, Stderr: b.err, restartAfter: 20 * time.Millisecond,
+	b.opts = Options{Dir: l.dir, Controllers: 2, Nodes: 1, Supervise: supervise, Stdout: b.out, Stderr: b.err, restartAfter: 20 * time.Millisecond, minLifetime: time.Hour, deathTimeout: time.Minute,
 		argv: func(id string) []string { return []string{"/bin/sh", "-c", script, id} }}
 	return b
 }
@@ -156,11 +157,13 @@ func TestASupervisedChildComesBack(t *testing.T) {
 }
 
 func TestFailingChildIsReportedOnce(t *testing.T) {
-	b := newTestSupervisor(t, true, `echo "no such disk" >&2; exit 3`)
+	const failures = 6
+	count := fmt.Sprintf("%s/$0", t.TempDir())
+	b := newTestSupervisor(t, true, fmt.Sprintf(`echo >>%s; if [ $(wc -l <%[1]s) -gt %d ]; then %s; fi; echo "no such disk" >&2; exit 3`, count, failures, forever))
 	b.start(func(ctx context.Context) error { <-ctx.Done(); return nil })
-	b.eventually("several starts", func() bool {
+	b.eventually("a start that goes well", func() bool {
 		text, _ := os.ReadFile(b.l.log("c1"))
-		return strings.Count(string(text), "no such disk") > 5
+		return strings.Count(string(text), "no such disk") == failures && strings.Contains(string(text), "c1 began")
 	})
 	b.stop()
 	require.NoError(t, b.awaitEnd())
@@ -186,6 +189,7 @@ func TestAChildThatIsNotSupervisedStaysDeadUntilItIsStarted(t *testing.T) {
 
 func TestStartOneRefuses(t *testing.T) {
 	b := newTestSupervisor(t, false, forever)
+	b.opts.deathTimeout = time.Millisecond
 	require.Equal(t, exit.Unavailable, exit.Code(StartOne(context.Background(), b.l.dir, "c1")), "nobody runs there")
 	b.start(isReady)
 	b.eventually("three processes", func() bool { return len(b.pids()) == 3 })
