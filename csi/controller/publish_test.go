@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -255,15 +256,18 @@ func TestS31_Unpublish(t *testing.T) {
 		}
 	})
 	t.Run("a report on its way is waited for", func(t *testing.T) {
-		w, id, epoch := stagedWorld(t)
-		done := make(chan error, 1)
-		go func() {
-			_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "n1"})
-			done <- err
-		}()
-		require.Eventually(t, func() bool { return w.cluster.watcherCount() == 1 }, time.Minute, time.Millisecond)
-		w.host.reportUnstaged(fsm.VolumeID(id), epoch)
-		require.NoError(t, <-done)
+		synctest.Test(t, func(t *testing.T) {
+			w, id, epoch := stagedWorld(t)
+			done := make(chan error, 1)
+			go func() {
+				_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "n1"})
+				done <- err
+			}()
+			synctest.Wait()
+			require.Equal(t, 1, w.cluster.watcherCount())
+			w.host.reportUnstaged(fsm.VolumeID(id), epoch)
+			require.NoError(t, <-done)
+		})
 	})
 	t.Run("unreachable: revoked, and the host owes the end", func(t *testing.T) {
 		w, id, _ := stagedWorld(t)
