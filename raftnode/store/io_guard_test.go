@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -177,19 +178,19 @@ func TestS27_AHungCallIsReported(t *testing.T) {
 		"Set":       func(h *guardedStores) error { return h.votes.SetUint64([]byte(keyTerm), 8) },
 	} {
 		t.Run(call, func(t *testing.T) {
-			h := newGuardedStores(t, 20*time.Millisecond)
-			leave, ended := make(chan struct{}), make(chan struct{})
-			h.store.setFault(call, func() error { <-leave; return nil })
-			go func() { defer close(ended); _ = run(h) }()
-			select {
-			case what := <-h.hung:
-				require.NotEmpty(t, what)
-			case <-time.After(time.Minute):
-				t.Fatal("nobody was told")
-			}
-			close(leave)
-			<-ended
-			require.Empty(t, h.hung, "told once")
+			synctest.Test(t, func(t *testing.T) {
+				h := newGuardedStores(t, time.Minute)
+				leave, ended := make(chan struct{}), make(chan struct{})
+				h.store.setFault(call, func() error { <-leave; return nil })
+				began := time.Now()
+				go func() { defer close(ended); _ = run(h) }()
+				require.NotEmpty(t, <-h.hung)
+				require.Greater(t, time.Since(began), time.Minute)
+				time.Sleep(time.Hour)
+				close(leave)
+				<-ended
+				require.Empty(t, h.hung, "told once")
+			})
 		})
 	}
 }
