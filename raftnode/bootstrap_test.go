@@ -18,7 +18,7 @@ func newUnstartedMembers(t *testing.T, kind string) *testCluster {
 	var addrs []string
 	for i := range 3 {
 		n := c.prepare(fmt.Sprintf("c%d", i+1), func(cfg *Config) { cfg.Bootstrap = i == 0 })
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := net.Listen("tcp", freeAddr())
 		require.NoError(t, err)
 		n.listener, n.addr = listener, listener.Addr().String()
 		addrs = append(addrs, n.addr)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -91,7 +92,7 @@ func (c *testCluster) prepare(name string, configure func(*Config)) *testMember 
 	c.t.Helper()
 	files, err := pki.Issue(c.ca, filepath.Join(c.root, name+"-pki"), pki.Identity{Role: pki.Controller, Name: name}, time.Hour)
 	require.NoError(c.t, err)
-	n := &testMember{files: files, addr: "127.0.0.1:0", cfg: Config{
+	n := &testMember{files: files, addr: freeAddr(), cfg: Config{
 		Dir: filepath.Join(c.root, name), Name: name, Bootstrap: len(c.members) == 0,
 		HeartbeatTimeout: testHeartbeat, DiskHang: testTimeout, DiskReserve: 1 << 20, DiskGuard: 1 << 20,
 		Metrics: prometheus.NewRegistry(), SegmentSize: 1 << 20, CheckpointEvery: 16,
@@ -107,6 +108,12 @@ func (c *testCluster) prepare(name string, configure func(*Config)) *testMember 
 	c.members = append(c.members, n)
 	c.t.Cleanup(func() { require.NoError(c.t, n.stop()) })
 	return n
+}
+
+// freeAddr is an address with any port that nobody else listens at or connects from: while a member is
+// down no other process, nor another test, is given its port.
+func freeAddr() string {
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+rand.N(254), rand.N(256), 1+rand.N(254))
 }
 
 // start opens the member's data directory again, on the same port.
@@ -266,14 +273,19 @@ func retryUnavailable(t testing.TB, try func() error) {
 // requireRefused tries a membership change until it is answered, and requires a refusal.
 func requireRefused(t testing.TB, try func() error) {
 	t.Helper()
-	var err error
+	require.ErrorIs(t, untilAnswered(t, try), ErrRefused)
+}
+
+// untilAnswered tries until there is an answer, which may be a refusal.
+func untilAnswered(t testing.TB, try func() error) (err error) {
+	t.Helper()
 	eventually(t, func() error {
 		if err = try(); IsUnavailable(err) {
 			return err
 		}
 		return nil
 	})
-	require.ErrorIs(t, err, ErrRefused)
+	return err
 }
 
 // requireSameHash waits until all members have the same hash at the same index.

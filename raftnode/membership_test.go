@@ -81,7 +81,7 @@ func TestAMemberOnAnotherPortUpdatesItsAddress(t *testing.T) {
 	c := newThreeMembers(t, nil)
 	moved := c.followers()[0]
 	moved.crash(t)
-	moved.addr = "127.0.0.1:0"
+	moved.addr = freeAddr()
 	require.NoError(t, c.start(moved))
 	c.waitReady(3)
 	moved.mustPropose(t, "from-the-new-port")
