@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,7 @@ func newHost(t testing.TB) *testHost {
 	dir := t.TempDir()
 	m, err := New(Config{Roots: []string{dir}, Runner: run.New()})
 	require.NoError(t, err)
+	m.shutdownTimeout = time.Minute
 	h := &testHost{Mounter: m, dir: m.roots[0].real, t: t}
 	t.Cleanup(func() {
 		require.NoError(t, m.Close())

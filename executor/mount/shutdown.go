@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// shutdownTimeout is how long shutting down a filesystem may take, on a device that does not
+// defaultShutdownTimeout is how long shutting down a filesystem may take, on a device that does not
 // answer.
-const shutdownTimeout = 5 * time.Second
+const defaultShutdownTimeout = 5 * time.Second
 
 // Shutdown shuts the device's filesystem down at once, without writing. A process that waits for a
 // sync gets an error, even if the device later reports that write as done. I/O of the device may
@@ -78,7 +78,7 @@ func (c *mountCount) get(device uint64) uint64 {
 func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) error {
 	m.shutdownMu.Lock()
 	defer m.shutdownMu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.shutdownTimeout)
 	defer cancel()
 	mountCount := m.mountCounts.get(device)
 	pending, started := m.shutdowns[device]

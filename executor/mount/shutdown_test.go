@@ -80,6 +80,7 @@ func TestAShutdownOfAnEarlierMountIsNotJoined(t *testing.T) {
 	m, err := New(Config{Roots: []string{t.TempDir()}, Program: []string{"/bin/false"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	m.shutdownTimeout = time.Minute
 	result := make(chan string, 1)
 	result <- shutdownDone
 	m.shutdowns[7] = pendingShutdown{result: result}
