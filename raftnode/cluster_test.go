@@ -160,6 +160,9 @@ func (c *testCluster) waitReady(voters int) {
 			if err := n.Ready(); err != nil {
 				return fmt.Errorf("%s: %w", n.cfg.Name, err)
 			}
+			if n.machine.cluster().ID == "" {
+				return fmt.Errorf("%s: the cluster is not made yet", n.cfg.Name)
+			}
 			if got := len(n.voters()); got != voters {
 				return fmt.Errorf("%s knows %d voters", n.cfg.Name, got)
 			}
