@@ -23,8 +23,8 @@ import (
 
 var _ executor.Freezer = (*Freezer)(nil)
 
-// defaultStartTimeout is how long the thaw process may take until it is ready.
-const defaultStartTimeout = 5 * time.Second
+// startTimeout is how long the thaw process may take until it is ready; tests set another value.
+var startTimeout = 5 * time.Second
 
 // Config says where records are kept and which program thaws.
 type Config struct {
@@ -38,9 +38,8 @@ type Config struct {
 
 // Freezer implements executor.Freezer.
 type Freezer struct {
-	dir          string
-	program      []string
-	startTimeout time.Duration // of the thaw process
+	dir     string
+	program []string
 
 	mu     sync.Mutex
 	active map[fsm.VolumeID]bool // being frozen by this process
@@ -58,7 +57,7 @@ func New(cfg Config) (*Freezer, error) {
 	if len(cfg.Program) == 0 {
 		return nil, errors.New("no thaw program is configured")
 	}
-	return &Freezer{dir: dir, program: cfg.Program, startTimeout: defaultStartTimeout, active: map[fsm.VolumeID]bool{}}, nil
+	return &Freezer{dir: dir, program: cfg.Program, active: map[fsm.VolumeID]bool{}}, nil
 }
 
 // Frozen reports whether the volume's filesystem is, or may be, frozen now. It must not be
@@ -196,7 +195,7 @@ func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, er
 	if err != nil {
 		return nil, fmt.Errorf("start the thaw process: %w", err)
 	}
-	if err := f.awaitReady(ctx, r, l.record); err != nil {
+	if err := awaitReady(ctx, r, l.record); err != nil {
 		_ = child.Process.Kill()
 		_ = child.Wait()
 		return nil, err
@@ -204,8 +203,8 @@ func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, er
 	return child, nil
 }
 
-func (f *Freezer) awaitReady(ctx context.Context, r *os.File, of record) error {
-	if err := r.SetReadDeadline(time.Now().Add(f.startTimeout)); err != nil {
+func awaitReady(ctx context.Context, r *os.File, of record) error {
+	if err := r.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
 		return fmt.Errorf("wait for the thaw process: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })

@@ -24,6 +24,7 @@ import (
 // TestMain makes this program also the one that thaws, and a node process that
 // freezes and can be killed.
 func TestMain(m *testing.M) {
+	startTimeout = testTimeout
 	if len(os.Args) == 3 && os.Args[1] == "thaw" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		err := Thaw(ctx, os.Args[2], os.Stdout)
@@ -52,7 +53,6 @@ func freezeAndHang(dir string, id fsm.VolumeID, path, lasts string) error {
 	if err != nil {
 		return err
 	}
-	f.startTimeout = testTimeout
 	h, err := f.Freeze(context.Background(), id, path, time.Now().Add(d))
 	if err != nil {
 		return err
@@ -184,7 +184,6 @@ func newFreezer(t *testing.T) *Freezer {
 	t.Helper()
 	f, err := New(Config{Dir: filepath.Join(t.TempDir(), "freezes"), Program: program()})
 	require.NoError(t, err)
-	f.startTimeout = testTimeout
 	return f
 }
 
