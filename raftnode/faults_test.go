@@ -114,6 +114,9 @@ func readUntil(t *testing.T, n *testMember, name string, stop <-chan struct{}, a
 		if err == nil && must && !found {
 			return errors.New("a stale read")
 		}
+		if err != nil {
+			sleep(t.Context(), time.Millisecond) // it fails at once: do not keep the others from electing a leader
+		}
 		select {
 		case <-stop:
 			return nil
