@@ -57,7 +57,7 @@ if [ -e /run/lab/holdfast ]; then # of the guest's own root, for the kernel's he
 fi
 cat >/etc/lvm/lvm.conf <<'L'
 global { use_lvmpolld=0 }
-activation { udev_sync=0 udev_rules=0 monitoring=0 verify_udev_operations=0 }
+activation { reserved_stack=0 reserved_memory=0 udev_sync=0 udev_rules=0 monitoring=0 verify_udev_operations=0 }
 devices { use_devicesfile=0 scan=["/dev"] obtain_device_list_from_udev=0 global_filter=["a|/dev/ubd.*|","r|.*|"] }
 L
 mkdir -m 700 /run/holdfast
