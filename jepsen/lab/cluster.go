@@ -48,6 +48,8 @@ type Cluster struct {
 	mu     sync.Mutex
 	jobs   map[string]*Job
 	conns  map[string]*grpc.ClientConn
+	// forwards are where this host reaches the controllers' API through a guest.
+	forwards *forwards
 }
 
 // NewCluster issues the certificates and copies them into the guests, which must run. It starts no
@@ -59,7 +61,7 @@ func (l *Lab) NewCluster(ctx context.Context, config ClusterConfig) (*Cluster, e
 	if config.Nodes == 0 {
 		config.Nodes = len(l.guests)
 	}
-	c := &Cluster{Lab: l, config: config, jobs: map[string]*Job{}, conns: map[string]*grpc.ClientConn{}}
+	c := &Cluster{Lab: l, config: config, jobs: map[string]*Job{}, conns: map[string]*grpc.ClientConn{}, forwards: newForwards()}
 	if err := c.certificates(ctx); err != nil {
 		return nil, fmt.Errorf("make certificates for lab %d: %w", l.Number, err)
 	}
@@ -242,6 +244,7 @@ func (c *Cluster) dialCSI(i int, path string) (*grpc.ClientConn, error) {
 
 // Close closes the connections, which the end of the lab does too. The processes continue.
 func (c *Cluster) Close() {
+	c.forwards.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, conn := range c.conns {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -14,38 +15,59 @@ import (
 // Unavailable is the exit code of a command of holdfast that reached no controller or found no leader.
 const Unavailable = 3
 
-// AdminIn runs an operator's command of holdfast in a guest, such as "volumes", "-o", "json". It returns
-// the standard output, and with an exit code other than 0 also the standard error.
-func (c *Cluster) AdminIn(ctx context.Context, i int, args ...string) (out string, code int, err error) {
-	argv := append([]string{"/usr/sbin/holdfast"}, args...)
-	argv = append(argv, "--endpoints", strings.Join(c.Endpoints(), ","))
-	argv = append(argv, certificate(adminRole)...)
-	return c.Lab.Guest(i).Exec(ctx, quote(argv)+` 2>/run/admin.$$; code=$?; [ $code = 0 ] || cat /run/admin.$$; rm -f /run/admin.$$; exit $code`)
+// adminFrom runs an operator's command of holdfast on this host, such as "volumes", "-o", "json", with its
+// connections from a guest. It returns the standard output, and with an exit code other than 0 also the
+// standard error.
+func (c *Cluster) adminFrom(ctx context.Context, g *Guest, args ...string) (out string, code int, err error) {
+	argv, err := c.adminArgs(g, args)
+	if err != nil {
+		return "", -1, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, execTimeout)
+	defer cancel()
+	var said, failed strings.Builder
+	cmd := exec.CommandContext(ctx, c.Lab.Holdfast(), argv...)
+	cmd.Stdout, cmd.Stderr = &said, &failed
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return said.String(), 0, nil
+	case ctx.Err() == nil && errors.As(err, &exit):
+		return said.String() + failed.String(), exit.ExitCode(), nil
+	}
+	return said.String(), -1, fmt.Errorf("holdfast %s: %w", strings.Join(args, " "), errors.Join(ctx.Err(), err))
 }
 
-// Admin runs AdminIn in a guest that reaches the cluster. It tries the last guest first, because tests
-// isolate and crash the first ones most.
+// adminArgs adds to an operator's command the controllers, as the guest reaches them, and the certificate.
+func (c *Cluster) adminArgs(g *Guest, args []string) ([]string, error) {
+	var endpoints []string
+	for _, endpoint := range c.Endpoints() {
+		address, err := c.forwards.address(g, endpoint)
+		if err != nil {
+			return nil, fmt.Errorf("forward to %s from %s: %w", endpoint, g.Name(), err)
+		}
+		endpoints = append(endpoints, address)
+	}
+	argv := append(slices.Clone(args), "--endpoints", strings.Join(endpoints, ","))
+	return append(argv, certificateIn(c.path("pki", g.Name()), adminRole)...), nil
+}
+
+// Admin runs an operator's command of holdfast, such as "volumes", "-o", "json", from a guest that reaches the
+// cluster. It returns the standard output, and with an exit code other than 0 also the standard error. It
+// tries the last guest first, because tests isolate and crash the first ones most.
 func (c *Cluster) Admin(ctx context.Context, args ...string) (out string, code int, err error) {
 	err = ErrDown
 	for _, g := range slices.Backward(c.Lab.guests) {
 		if !g.Running() {
 			continue
 		}
-		out, code, err = c.AdminIn(ctx, g.Index, args...)
+		out, code, err = c.adminFrom(ctx, g, args...)
 		if err == nil && code != Unavailable || ctx.Err() != nil {
 			break
 		}
 	}
 	return out, code, err
-}
-
-// quote writes a command line for a shell.
-func quote(argv []string) string {
-	var words []string
-	for _, word := range argv {
-		words = append(words, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
-	}
-	return strings.Join(words, " ")
 }
 
 // Ask runs an operator's command that answers JSON, and reads that into a value.

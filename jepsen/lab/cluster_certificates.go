@@ -20,8 +20,11 @@ const (
 const pkiDir = "/var/lib/holdfast/pki"
 
 // certificate are the flags that name a guest's certificate of a role.
-func certificate(role string) []string {
-	in := func(name string) string { return filepath.Join(pkiDir, role, name) }
+func certificate(role string) []string { return certificateIn(pkiDir, role) }
+
+// certificateIn are the flags that name the certificate of a role in a directory with one for each role.
+func certificateIn(dir, role string) []string {
+	in := func(name string) string { return filepath.Join(dir, role, name) }
 	return []string{"--cert", in("crt"), "--key", in("key"), "--ca", in("ca")}
 }
 

@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// forwardDialTimeout bounds how long a guest may take to connect to an address.
+const forwardDialTimeout = 10 * time.Second
+
+// forwards are addresses of this host that stand for addresses that a guest reaches. What a program of the
+// host sends there leaves from that guest: a program that runs in the guest itself costs ten times as much,
+// because the kernel of a guest maps each page of a process with calls to the host's.
+type forwards struct {
+	mu        sync.Mutex
+	listeners map[forward]net.Listener
+}
+
+type forward struct {
+	guest int
+	to    string
+}
+
+func newForwards() *forwards { return &forwards{listeners: map[forward]net.Listener{}} }
+
+// address is the one of this host that stands for one that the guest reaches.
+func (f *forwards) address(g *Guest, to string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := f.listeners[forward{g.Index, to}]
+	if held == nil {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		go acceptFrom(listener, g, to)
+		f.listeners[forward{g.Index, to}], held = listener, listener
+	}
+	return held.Addr().String(), nil
+}
+
+func (f *forwards) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, listener := range f.listeners {
+		_ = listener.Close() // nothing more is asked
+		delete(f.listeners, key)
+	}
+}
+
+func acceptFrom(listener net.Listener, g *Guest, to string) {
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			return // it is closed
+		}
+		go relay(near, g, to)
+	}
+}
+
+// relay copies in both directions until one side ends. Who connected to what the guest does not reach sees
+// the end of the connection.
+func relay(near net.Conn, g *Guest, to string) {
+	defer func() { _ = near.Close() }() // both ends are done
+	ctx, cancel := context.WithTimeout(context.Background(), forwardDialTimeout)
+	defer cancel()
+	far, err := g.Dial(ctx, "tcp", to)
+	if err != nil {
+		return
+	}
+	defer func() { _ = far.Close() }() // both ends are done
+	ended := make(chan struct{}, 2)
+	pipe := func(to io.Writer, from io.Reader) {
+		_, _ = io.Copy(to, from) // its end is the end of the connection
+		ended <- struct{}{}
+	}
+	go pipe(far, near)
+	go pipe(near, far)
+	<-ended
+}
