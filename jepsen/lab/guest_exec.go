@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -91,7 +92,7 @@ func (g *Guest) Put(ctx context.Context, path string, content []byte, mode os.Fi
 	return resp.Body.Close()
 }
 
-// Get reads a file of the guest.
+// Get reads a file of the guest. The error of one that does not exist is fs.ErrNotExist.
 func (g *Guest) Get(ctx context.Context, path string) ([]byte, error) {
 	resp, err := g.call(ctx, http.MethodGet, "/file?"+url.Values{"path": {path}}.Encode(), nil)
 	if err != nil {
@@ -137,6 +138,11 @@ type agentError struct {
 }
 
 func (r *agentError) Error() string { return r.message }
+
+// Is makes what the guest does not have fs.ErrNotExist.
+func (r *agentError) Is(target error) bool {
+	return target == fs.ErrNotExist && r.code == http.StatusNotFound
+}
 
 func (g *Guest) agentAddress() string { return net.JoinHostPort(g.IP(Management), wire.Port) }
 

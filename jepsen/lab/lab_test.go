@@ -3,6 +3,7 @@ package lab_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -136,6 +137,7 @@ func testFiles(t *testing.T, l *lab.Lab) {
 	require.Equal(t, "640 700\n", g.MustExec(t, "echo $(stat -c %a /root/made/file /root/made)"))
 	_, err := g.Get(t.Context(), "/root/none")
 	require.ErrorContains(t, err, "no such file")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	g.MustExec(t, "echo from the guest >/lab/note")
 	note, err := os.ReadFile(g.Shared() + "/note")
 	require.NoError(t, err)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -86,6 +88,10 @@ func writeFile(path string, mode os.FileMode, r *http.Request) error {
 
 func getFile(w http.ResponseWriter, r *http.Request) {
 	text, err := os.ReadFile(r.URL.Query().Get("path"))
+	if errors.Is(err, fs.ErrNotExist) {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
 	if err != nil {
 		writeError(w, err)
 		return

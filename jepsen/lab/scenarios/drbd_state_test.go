@@ -2,8 +2,11 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,20 +17,47 @@ type drbdState struct {
 	suspended                                  bool
 }
 
-var stateLine = regexp.MustCompile(`cs:(\S+) ro:(\S+)/(\S+) ds:(\S+)/(\S+) \S+ (\S)`)
+var (
+	stateLine = regexp.MustCompile(`cs:(\S+) ro:(\S+)/(\S+) ds:(\S+)/(\S+) \S+ (\S)`)
+	minorLine = regexp.MustCompile(`minor (\d+)`)
+)
 
-// kernel reads it; the zero value when the kernel does not have it.
+// kernel reads it; the zero value when the kernel does not have it. It reads files, because to start a
+// program in a guest takes many times longer, and scenarios ask repeatedly.
 func (w *env) kernel(ctx context.Context, v *volume, node string) (drbdState, error) {
-	out, code, err := w.guest(node).Exec(ctx, fmt.Sprintf(
-		`minor=$(sed -n 's/.*minor \([0-9]*\).*/\1/p' /etc/drbd.d/*%s*.res | head -1); [ -n "$minor" ] && grep "^ *$minor: " /proc/drbd`, v.id))
-	if err != nil || code != 0 {
+	minor, err := w.configuredMinor(ctx, v, node)
+	if err != nil || minor == "" {
 		return drbdState{}, err
 	}
-	m := stateLine.FindStringSubmatch(out)
-	if m == nil {
-		return drbdState{}, nil
+	all, err := w.guest(node).Get(ctx, "/proc/drbd")
+	if errors.Is(err, fs.ErrNotExist) {
+		return drbdState{}, nil // the module is not loaded
 	}
-	return drbdState{connection: m[1], role: m[2], peerRole: m[3], disk: m[4], peerDisk: m[5], suspended: m[6] == "s"}, nil
+	if err != nil {
+		return drbdState{}, err
+	}
+	for line := range strings.Lines(string(all)) {
+		if m := stateLine.FindStringSubmatch(line); m != nil && strings.HasPrefix(strings.TrimLeft(line, " "), minor+": ") {
+			return drbdState{connection: m[1], role: m[2], peerRole: m[3], disk: m[4], peerDisk: m[5], suspended: m[6] == "s"}, nil
+		}
+	}
+	return drbdState{}, nil
+}
+
+// configuredMinor is the volume's minor on a host, empty where DRBD is not configured for it.
+func (w *env) configuredMinor(ctx context.Context, v *volume, node string) (string, error) {
+	text, err := w.guest(node).Get(ctx, "/etc/drbd.d/holdfast-"+v.id+".res")
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	m := minorLine.FindStringSubmatch(string(text))
+	if m == nil {
+		return "", fmt.Errorf("the configuration of %s on %s names no minor", v.id, node)
+	}
+	return m[1], nil
 }
 
 // awaitKernel waits until the kernel's state is as asked.

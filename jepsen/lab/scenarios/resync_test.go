@@ -101,7 +101,9 @@ func TestAFreedNameIsANewVolume(t *testing.T) {
 
 func (w *env) minor(t *testing.T, v *volume, node string) string {
 	t.Helper()
-	return strings.TrimSpace(w.mustExec(t, node, fmt.Sprintf(`sed -n 's/.*minor \([0-9]*\).*/\1/p' /etc/drbd.d/*%s*.res | head -1`, v.id)))
+	minor, err := w.configuredMinor(t.Context(), v, node)
+	require.NoError(t, err)
+	return minor
 }
 
 // TestS7_S10_AFlappingLink: the link flaps while a writer works. Each loss has a promotion check of its own, and
