@@ -23,6 +23,13 @@ type ackFile struct {
 	Error       string        `json:"error"`
 }
 
+// A workload writes without a pause at first, so that whatever a scenario breaks finds writes in flight. While the
+// scenario waits for guests to boot and to synchronise it goes on more slowly, and leaves them the processors.
+const (
+	eagerBlocks = 1000
+	writePause  = 20 * time.Millisecond
+)
+
 // writer is a workload that writes numbered blocks.
 type writer struct {
 	w    *env
@@ -37,7 +44,8 @@ func (w *env) write(t *testing.T, v *volume, node string, from uint64) *writer {
 	t.Helper()
 	w.count++
 	x := &writer{w: w, v: v, node: node, name: fmt.Sprintf("writer-%d", w.count)}
-	argv := []string{"/run/lab/writer", "write", "--path", v.path(), "--acks", "/lab/" + x.name, "--stamp", fmt.Sprintf("%d %s", w.count, node), "--from", fmt.Sprint(from)}
+	argv := []string{"/run/lab/writer", "write", "--path", v.path(), "--acks", "/lab/" + x.name, "--stamp", fmt.Sprintf("%d %s", w.count, node), "--from", fmt.Sprint(from),
+		"--eager", fmt.Sprint(eagerBlocks), "--pause", writePause.String()}
 	if v.block {
 		argv = append(argv, "--direct")
 	}

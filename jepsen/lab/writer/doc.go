@@ -2,6 +2,6 @@
 // host which of them were acknowledged; it also checks such a ring. With it a scenario knows whether a volume
 // lost an acknowledged write, and for how long its writes were suspended.
 //
-//	writer write --path P --acks F [--direct] [--from N] [--stamp TEXT] [--blocks N]
+//	writer write --path P --acks F [--direct] [--from N] [--stamp TEXT] [--blocks N] [--eager N --pause D]
 //	writer check --path P --acked N [--direct] [--blocks N]
 package main

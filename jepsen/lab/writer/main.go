@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 )
 
 func main() {
@@ -22,6 +23,8 @@ type options struct {
 	path, acks, stamp   string
 	direct              bool
 	from, acked, blocks uint64
+	eager               uint64
+	pause               time.Duration
 }
 
 func run(args []string) error {
@@ -35,6 +38,8 @@ func run(args []string) error {
 	flags.StringVar(&o.stamp, "stamp", "", "who writes")
 	flags.BoolVar(&o.direct, "direct", false, "past the page cache")
 	flags.Uint64Var(&o.from, "from", 1, "first number to write")
+	flags.Uint64Var(&o.eager, "eager", 0, "how many blocks to write before the first pause")
+	flags.DurationVar(&o.pause, "pause", 0, "between two blocks")
 	flags.Uint64Var(&o.acked, "acked", 0, "last number that was acknowledged")
 	flags.Uint64Var(&o.blocks, "blocks", 1024, "length of the ring")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -66,6 +71,9 @@ func (o *options) write() error {
 		}
 		if err := said.acknowledged(number); err != nil {
 			return err
+		}
+		if number-o.from >= o.eager {
+			time.Sleep(o.pause)
 		}
 	}
 }
