@@ -121,11 +121,37 @@ func (r drbdPair) until(n int, what string, ok func(drbdState) bool) drbdState {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 4*time.Minute)
 	defer cancel()
 	for {
+		before := r.kernelState(n)
 		if m := r.observe(n); ok(m) {
 			return m
 		}
-		require.NoError(r.t, ctx.Err(), "n%d was never %s:\n%s", n, what, r.exec(n, "cat /proc/drbd; dmesg | tail -20"))
+		if ctx.Err() != nil {
+			require.NoError(r.t, ctx.Err(), "n%d was never %s:\n%s", n, what, r.exec(n, "cat /proc/drbd; dmesg | tail -20"))
+		}
+		r.awaitChange(n, before)
 	}
+}
+
+// maxQuiet bounds the time between two observations, for what the kernel's state does not show.
+const maxQuiet = time.Second
+
+// awaitChange waits until the kernel's state differs, because an observation costs many times what reading a
+// file does: it starts programs in the guest.
+func (r drbdPair) awaitChange(n int, before string) {
+	r.t.Helper()
+	for end := time.Now().Add(maxQuiet); time.Now().Before(end) && r.kernelState(n) == before; {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+var stateLine = regexp.MustCompile(`(?m)^ *\d+: cs:.*$`)
+
+// kernelState is the state of connection, roles and disks, without what counts their work.
+func (r drbdPair) kernelState(n int) string {
+	r.t.Helper()
+	text, err := r.l.Guest(n).Get(r.t.Context(), "/proc/drbd")
+	require.NoError(r.t, err)
+	return stateLine.FindString(string(text))
 }
 
 func (r drbdPair) verdict(n int, verdict string) {
