@@ -70,7 +70,7 @@ func TestACloneHasItsSourcesContentAndAUUIDOfItsOwn(t *testing.T) {
 			w.onEffect("create-from", func() { frozen = w.freezer.isFrozen(stagingPath) })
 			clone := w.clone(source, id, 2*testSize, mountCap)
 			require.Equal(t, !ofSnapshot, frozen, "S19: what is mounted is frozen for the copy")
-			require.True(t, bytes.Contains(w.pool.Read(clone), []byte("content")))
+			require.True(t, w.pool.Content(clone).Contains("content"))
 			require.Zero(t, w.pool.Effects("create", clone))
 
 			epoch := w.publishVolume(clone, mountCap)

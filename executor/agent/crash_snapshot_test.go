@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"testing"
@@ -64,8 +63,8 @@ func (o *orchestrator) snapshotLife(w *testHost, capability fsm.Capability) {
 	})
 	ofSnapshot := o.clone(w, fsm.Source{Snapshot: snapshot}, id, capability)
 	ofVolume := o.clone(w, fsm.Source{Volume: id}, id, capability)
-	require.True(t, bytes.Contains(w.pool.Read(ofSnapshot), []byte("before the cut")))
-	require.True(t, bytes.Contains(w.pool.Read(ofVolume), []byte("after  the cut")))
+	require.True(t, w.pool.Content(ofSnapshot).Contains("before the cut"))
+	require.True(t, w.pool.Content(ofVolume).Contains("after  the cut"))
 	epochOfClone := w.publishVolume(ofSnapshot, capability)
 	o.stageAt(ofSnapshot, epochOfClone, clonePath, capability)
 
@@ -84,7 +83,7 @@ func (o *orchestrator) snapshotLife(w *testHost, capability fsm.Capability) {
 	w.requireWholeGroup(g)
 	o.await("nothing is frozen", func() bool { return w.freezer.count() == 0 })
 	require.Equal(t, taken, w.snapshot(snapshot).TakenAt, "the cut's time is constant")
-	require.True(t, bytes.Contains(w.pool.ReadSnapshot(snapshot), []byte("before the cut")), "and so is its content")
+	require.True(t, w.snapshotContains(snapshot, "before the cut"), "and so is its content")
 	if !capability.Block {
 		o.unstageAt(w, id, stagingPath)
 		o.unstageAt(w, ofSnapshot, clonePath)
@@ -131,7 +130,7 @@ func (o *orchestrator) clone(w *testHost, source fsm.Source, content fsm.VolumeI
 func (w *testHost) requireWholeGroup(g *group) {
 	w.t.Helper()
 	for source, id := range g.members {
-		require.NotNil(w.t, w.pool.ReadSnapshot(id), "the snapshot of %s", source)
+		require.True(w.t, w.hasSnapshot(id), "the snapshot of %s", source)
 		require.Equal(w.t, fsm.SnapshotReady, w.snapshot(id).Phase)
 	}
 }

@@ -203,7 +203,7 @@ func newStoppedHost(t testing.TB) *testHost {
 	pool := backendtest.NewFakeBackend()
 	return &testHost{
 		resync:      time.Hour, // an event must cause everything that has to happen
-		testCluster: newTestCluster(t), dir: t.TempDir() + "/data", pool: pool, mounter: newFakeMounter(pool),
+		testCluster: newTestCluster(t), dir: memoryDir(t) + "/data", pool: pool, mounter: newFakeMounter(pool),
 		freezer: newFakeFreezer(), throttle: newFakeThrottle(),
 	}
 }

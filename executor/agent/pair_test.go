@@ -81,7 +81,7 @@ func newStoppedPairAt(t testing.TB, level uint32) *pair {
 	}}})
 	for i := range p.hosts {
 		pool := backendtest.NewFakeBackend()
-		m := &member{pair: p, i: i, node: fsm.NodeID(fmt.Sprint("n", i+1)), dir: t.TempDir() + "/data", pool: pool, mounter: newFakeMounter(pool), freezer: newFakeFreezer(), replicator: p.link.Side(i)}
+		m := &member{pair: p, i: i, node: fsm.NodeID(fmt.Sprint("n", i+1)), dir: memoryDir(t) + "/data", pool: pool, mounter: newFakeMounter(pool), freezer: newFakeFreezer(), replicator: p.link.Side(i)}
 		m.mounter.replicas = m.replicator
 		p.hosts[i] = m
 	}

@@ -200,6 +200,7 @@ func TestS73_AcknowledgedCallsStayTrue(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
 			w := newTestHost(t)
 			late := &randomDelay{random: rand.New(rand.NewPCG(seed, 73))}
 			w.withholdTouched(late.delays)

@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -51,18 +50,19 @@ func (p *pair) copyOf(source fsm.Source, size int64, replicas uint32) fsm.Volume
 
 // requireContentOnly: on each host that has it, the volume has its source's content, and zeros
 // behind it.
-func (p *pair) requireContentOnly(id fsm.VolumeID, size int) {
+func (p *pair) requireContentOnly(id fsm.VolumeID, size int64) {
 	p.t.Helper()
+	const length = int64(len(contentText))
 	found := 0
 	for _, m := range p.hosts {
-		got := m.pool.Read(id)
-		if !bytes.Contains(got, []byte(contentText)) {
+		got := m.pool.Content(id)
+		if !got.Contains(contentText) {
 			continue // the fake kernel's copy to the other replica is not in its pool
 		}
 		found++
-		require.GreaterOrEqual(p.t, len(got), size)
-		require.Equal(p.t, contentText, string(got[testSize-len(contentText):testSize]))
-		require.True(p.t, bytes.Equal(make([]byte, len(got)-testSize), got[testSize:]), "nothing is behind the content")
+		require.GreaterOrEqual(p.t, got.Size, size)
+		require.Equal(p.t, contentText, string(got.ReadAt(testSize-length, length)))
+		require.True(p.t, got.ZeroFrom(testSize), "nothing is behind the content")
 	}
 	require.Positive(p.t, found)
 }
@@ -130,9 +130,9 @@ func TestALocalVolumeIsAsLargeAsTheReplicatedOneThatItIsMadeOf(t *testing.T) {
 	p.stopUsing(id, p.hosts[1])
 	kept := p.keptCopies()[0].ID
 	p.checkLocalCopies(id, kept)
-	for _, size := range []int{testSize, 2 * testSize} {
+	for _, size := range []int64{testSize, 2 * testSize} {
 		for _, source := range []fsm.Source{{Snapshot: kept}, {Volume: id}} {
-			replicated := p.copyOf(source, int64(size), 2)
+			replicated := p.copyOf(source, size, 2)
 			p.requireContentOnly(replicated, size)
 			p.removeCopies(replicated)
 		}

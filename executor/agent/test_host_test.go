@@ -39,6 +39,19 @@ type testHost struct {
 	configure                 func(*agent.Config)
 }
 
+// memoryDir is a new folder in memory, where there is one: the fake hosts lose processes, never
+// what they wrote, so that their records prove nothing about a disk. The tests of real hosts and
+// of package records are about that.
+func memoryDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func newTestHost(t testing.TB) *testHost {
 	w := newStoppedHost(t)
 	w.start(nil)
@@ -126,6 +139,17 @@ func (w *testHost) staged(capability fsm.Capability) (fsm.VolumeID, fsm.Epoch) {
 	epoch := w.publishVolume(id, capability)
 	require.NoError(w.t, w.e.Stage(w.t.Context(), w.stageRequest(id, epoch, capability)))
 	return id, epoch
+}
+
+// hasSnapshot reports whether the pool has the snapshot.
+func (w *testHost) hasSnapshot(id fsm.SnapshotID) bool {
+	_, exists := w.pool.SnapshotContent(id)
+	return exists
+}
+
+func (w *testHost) snapshotContains(id fsm.SnapshotID, text string) bool {
+	content, _ := w.pool.SnapshotContent(id)
+	return content.Contains(text)
 }
 
 // requireNothingLeft: no image, no device, no mount, no path that was made, no record.

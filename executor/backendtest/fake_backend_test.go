@@ -42,12 +42,15 @@ func harness(f *backendtest.FakeBackend) backendtest.SnapshotHarness {
 			SetAbsent:        func(_ *testing.T, absent bool) { f.SetAbsent(absent) },
 			RequireUntouched: func(*testing.T) {},
 		},
-		Snapshots:         f,
-		ReopenSnapshots:   func() executor.SnapshotBackend { return f },
-		Write:             func(_ *testing.T, id fsm.VolumeID, at int64, data []byte) { f.Write(id, at, data) },
-		Discard:           func(_ *testing.T, id fsm.VolumeID, at, length int64) { f.Write(id, at, make([]byte, length)) },
-		Read:              func(_ *testing.T, id fsm.VolumeID) []byte { return f.Read(id) },
-		ReadSnapshot:      func(_ *testing.T, id fsm.SnapshotID) []byte { return f.ReadSnapshot(id) },
+		Snapshots:       f,
+		ReopenSnapshots: func() executor.SnapshotBackend { return f },
+		Write:           func(_ *testing.T, id fsm.VolumeID, at int64, data []byte) { f.Write(id, at, data) },
+		Discard:         func(_ *testing.T, id fsm.VolumeID, at, length int64) { f.Write(id, at, make([]byte, length)) },
+		Read:            func(_ *testing.T, id fsm.VolumeID) []byte { return f.Content(id).Bytes() },
+		ReadSnapshot: func(_ *testing.T, id fsm.SnapshotID) []byte {
+			content, _ := f.SnapshotContent(id)
+			return content.Bytes()
+		},
 		InterruptSnapshot: func(_ *testing.T, id fsm.SnapshotID) { f.InterruptSnapshot(id) },
 	}
 }

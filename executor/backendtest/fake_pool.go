@@ -127,20 +127,3 @@ func (f *FakePool) Write(id fsm.VolumeID, at int64, data []byte) {
 	}
 }
 
-// Read returns a volume's complete content.
-func (f *FakePool) Read(id fsm.VolumeID) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.content[id].bytes(f.images[id])
-}
-
-// ReadSnapshot returns a snapshot's complete content; nil when it does not exist.
-func (f *FakePool) ReadSnapshot(id fsm.SnapshotID) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, ok := f.snapshots[id]
-	if !ok {
-		return nil
-	}
-	return s.content.bytes(s.size)
-}

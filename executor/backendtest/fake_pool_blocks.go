@@ -16,16 +16,6 @@ const BlockBytes = 4096
 // changed, so copies of the map share them.
 type blocks map[int64]*[BlockBytes]byte
 
-func (b blocks) bytes(size int64) []byte {
-	all := make([]byte, size)
-	for number, block := range b {
-		if at := number * BlockBytes; at < size {
-			copy(all[at:], block[:])
-		}
-	}
-	return all
-}
-
 // truncated is the content up to a size; the rest is dropped.
 func (b blocks) truncated(size int64) blocks {
 	kept := blocks{}
