@@ -58,6 +58,7 @@ func checkGoldenHashes(t *testing.T, base string) {
 // TestReplayEqualsDumpAndRestAtEveryIndex: a member that joined by a snapshot
 // decides as one that applied the whole log.
 func TestReplayEqualsDumpAndRestAtEveryIndex(t *testing.T) {
+	skipUnderRace(t)
 	for _, base := range []string{goldenLog, goldenReplicatedLog} {
 		t.Run(base, func(t *testing.T) { checkReplay(t, readGolden(t, base)) })
 	}

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand"
+	"sync"
 	"testing"
 	"testing/iotest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -61,6 +64,28 @@ func TestAForkIsWrittenWhileApplyGoesOn(t *testing.T) {
 	}
 	require.Equal(t, hash, (<-done).Hash())
 	require.NotEqual(t, hash, w.s.Hash())
+}
+
+// In any life a Raft snapshot is written, and a fork is applied to, while Apply goes on.
+func TestForksOfARandomLifeAreUsedWhileApplyGoesOn(t *testing.T) {
+	p := newPlayer(t, &seededDice{r: rand.New(rand.NewSource(500)), left: 300})
+	p.w = newReplicated(t, protocolC)
+	p.at, p.created = p.w.index, 1
+	var users sync.WaitGroup
+	for p.more() {
+		e := p.next()
+		if p.roll(5) > 0 {
+			actor, body := p.realisticStep()
+			e.cmd = envelope(actor, fmt.Sprintf("life %d", e.index), e.index-1, body)
+		}
+		written, applied, hash := p.w.s.Fork(), p.w.s.Fork(), p.w.s.Hash()
+		users.Go(func() { assert.NoError(t, written.WriteDump(io.Discard, 1)); assert.Equal(t, hash, written.Hash()) })
+		cmd := proto.CloneOf(e.cmd)
+		users.Go(func() { applied.Apply(e.index, cmd) })
+		p.w.s.Apply(e.index, e.cmd)
+	}
+	users.Wait()
+	require.NoError(t, p.w.s.Check())
 }
 
 func (w *world) next() uint64 { w.index++; return w.index }

@@ -212,7 +212,7 @@ func TestRandomReplicaHistoriesKeepEveryInvariant(t *testing.T) {
 	few := lastPort
 	lastPort = firstPort + 3
 	t.Cleanup(func() { lastPort = few })
-	for seed := range 8 {
+	for seed := range seeds(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			p := newPlayer(t, &seededDice{r: rand.New(rand.NewSource(int64(seed))), left: 800})
 			level := uint32(MaxFeatureLevel)

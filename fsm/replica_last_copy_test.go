@@ -213,7 +213,7 @@ func TestS71_ALastCopyOfLevel1IsRestoredByForcing(t *testing.T) {
 // had one were lost; and the volume is never published smaller than it was promised
 // (S117).
 func TestS71_NoOrderOfEventsRemovesTheLastCopy(t *testing.T) {
-	for seed := range 150 {
+	for seed := range seeds(150) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playCopies(t, rand.New(rand.NewSource(int64(seed)))) })
 	}
 }

@@ -148,7 +148,7 @@ func TestS152_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
 func TestS152_PortsUnderRandomCommands(t *testing.T) {
 	limitPorts(t, 3)
 	var all portFlood
-	for seed := range 12 {
+	for seed := range seeds(12) {
 		x := portFlood{r: rand.New(rand.NewSource(int64(seed))), w: newHosts(t, Level2, 6)}
 		for range 250 {
 			x.step()

@@ -17,7 +17,7 @@ import (
 // TestAForkKeepsItsReplicaSyncs: volumes share their ReplicaSyncs with those of forks, so
 // what one of the states applies must not be seen in the other.
 func TestAForkKeepsItsReplicaSyncs(t *testing.T) {
-	for seed := range 6 {
+	for seed := range seeds(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			p := newPlayer(t, &seededDice{r: rand.New(rand.NewSource(int64(300 + seed))), left: 300})
 			p.w = newReplicatedAt(t, Level1+uint32(seed%2), protocolC)

@@ -92,6 +92,7 @@ func (x *sim) forge(change func(*Volume)) {
 }
 
 func TestPlantedBugsAreFound(t *testing.T) {
+	skipUnderRace(t)
 	if checkAlways {
 		t.Skip("what is forged breaks invariants, which are checked at once in this build")
 	}

@@ -17,7 +17,7 @@ import (
 // S70: nobody can ask for what ends every member. After each entry of a random log any
 // command, with any content that its fields can hold, is decided, and every invariant holds.
 func TestAnyCommandIsDecidedInAnyState(t *testing.T) {
-	for seed := range 16 {
+	for seed := range seeds(16) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewSource(int64(1000 + seed)))

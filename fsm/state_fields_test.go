@@ -13,6 +13,7 @@ import (
 // S23 and S24: every field of every record is in the hash, and comes back from the dump. What
 // is left out is named with its reason, and is in it no longer than that holds.
 func TestEveryFieldOfARecordIsHashedAndDumped(t *testing.T) {
+	skipUnderRace(t)
 	for name, forgotten := range map[string]func() []string{
 		"cluster":                 clusterEntity().forgotten,
 		"cluster without sweeps":  clusterWithoutSweeps().forgotten,
@@ -220,6 +221,7 @@ func plantedIn[T any](k entity[T], hashed, dumped bool) entity[planted[T]] {
 
 // TestAFieldThatADescriptionForgetsIsFound is the test of the test above.
 func TestAFieldThatADescriptionForgetsIsFound(t *testing.T) {
+	skipUnderRace(t)
 	require.Contains(t, plantedIn(nodeEntity(), false, true).forgotten(), "hash: Planted")
 	require.Contains(t, plantedIn(nodeEntity(), true, false).forgotten(), "dump: Planted")
 	require.Equal(t, []string{"hash: Planted"}, plantedIn(volumeEntity(Ready{}, "Volume"), false, true).forgotten())

@@ -55,7 +55,7 @@ func applyAgain(t testing.TB, p *player, e entry, first Result) {
 
 // S101 to S119: whatever is proposed, State.Check finds nothing, and hosts are told.
 func TestRandomCommandsKeepEveryInvariant(t *testing.T) {
-	for seed := range 12 {
+	for seed := range seeds(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			w := playCommands(t, &seededDice{r: rand.New(rand.NewSource(int64(seed))), left: 400})

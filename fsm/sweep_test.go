@@ -184,7 +184,7 @@ func (x *twins) play() {
 // force from its entry on, however much of it is in their records: every decision that
 // follows, and in the end every record, is what it is when all are written at once.
 func TestS118_ASweepInBatchesEqualsOneAtOnce(t *testing.T) {
-	for seed := range 24 {
+	for seed := range seeds(24) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			newTwins(t, &seededDice{r: rand.New(rand.NewSource(int64(seed))), left: 300}).play()

@@ -1,0 +1,6 @@
+//go:build !race
+
+package fsm
+
+// raceEnabled: the race detector does not watch.
+const raceEnabled = false

@@ -1,0 +1,6 @@
+//go:build race
+
+package fsm
+
+// raceEnabled: the race detector watches.
+const raceEnabled = true
