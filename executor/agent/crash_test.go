@@ -159,13 +159,22 @@ func (o *orchestrator) volumeLife(capability fsm.Capability) {
 	o.requireNothingLeft()
 }
 
-// Killed between every two steps, nothing is done twice and nothing leaks.
+// inShort is how much is explored: less in the short form.
+func inShort(short, whole int) int {
+	if testing.Short() {
+		return short
+	}
+	return whole
+}
+
+// Killed between every two steps, nothing is done twice and nothing leaks. The short form kills
+// when a point is passed for the first time only.
 func TestACrashAtEveryPoint(t *testing.T) {
 	for _, point := range volumePoints() {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			for _, capability := range []fsm.Capability{mountCap, blockCap} {
-				for skip := range 3 {
+				for skip := range inShort(1, 3) {
 					w := newStoppedHost(t)
 					f := stopAt(point, skip)
 					o := &orchestrator{crashHost: w, t: t, f: f}

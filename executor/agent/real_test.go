@@ -177,8 +177,12 @@ func (h *realHost) requireNothingLeft() {
 	}
 }
 
-// TestACrashAtEveryPoint with real devices, filesystems and mounts.
+// TestACrashAtEveryPoint with real devices, filesystems and mounts. The short form has the fake
+// host's only.
 func TestACrashAtEveryPointOnARealHost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("killing a host with real filesystems at every point takes most of a minute")
+	}
 	for _, point := range volumePoints() {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

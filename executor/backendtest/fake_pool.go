@@ -126,4 +126,3 @@ func (f *FakePool) Write(id fsm.VolumeID, at int64, data []byte) {
 		at, data = at+int64(n), data[n:]
 	}
 }
-
