@@ -2,7 +2,6 @@ package admin
 
 import (
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -115,7 +114,7 @@ func entryView(e Entry) *adminpb.HistoryEntry {
 	}
 	view := &adminpb.HistoryEntry{
 		Index: e.Index, Term: e.Term, Actor: e.Command.GetActor(), Kind: commandKind(e.Command),
-		At:      timeView(time.Unix(0, e.Command.GetProposedAt())),
+		At:      timeView(fsm.TimeOf(e.Command.GetProposedAt())),
 		Command: e.Command, Outcome: e.Outcome,
 	}
 	collectSubjects(e.Command.ProtoReflect(), view)

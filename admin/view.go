@@ -125,11 +125,9 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 	return &adminpb.Node{
 		Id: string(n.ID), HostId: string(n.Host), BootId: n.Boot, State: states[n.State],
 		Site: n.Site, Version: n.Version, MaxVolumes: n.MaxVolumes,
-		Adopted: n.Incarnation == st.Cluster().Incarnation,
-		Pools:   mapSlice(n.Pools, func(p fsm.Pool) *adminpb.Pool { return poolView(st, p) }),
-		Labels: mapSlice(n.Labels, func(l fsm.Label) *fsmpb.Label {
-			return &fsmpb.Label{Key: l.Key, Value: l.Value}
-		}),
+		Adopted:  n.Incarnation == st.Cluster().Incarnation,
+		Pools:    mapSlice(n.Pools, func(p fsm.Pool) *adminpb.Pool { return poolView(st, p) }),
+		Labels:   fsm.Topology(n.Labels).Proto(),
 		Cordoned: n.Cordoned, NoNewReplicas: n.NoNewReplicas, ReplicationAddress: n.Replication.Address,
 		ReplicationVersion: n.Replication.Version, MaxReplicas: n.Replication.MaxReplicas,
 	}

@@ -128,7 +128,7 @@ func (x *dumpDecoder) clusterRecord(r *fsmpb.ClusterRecord) error {
 	x.cluster = true
 	x.s.cluster = Cluster{
 		ID: r.GetClusterId(), Incarnation: r.GetIncarnation(), IncarnationID: r.GetIncarnationId(),
-		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: timeOf(r.GetTime()),
+		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: TimeOf(r.GetTime()),
 		Checkpoint: Checkpoint{Index: r.GetCheckpoint().GetIndex(), Hash: r.GetCheckpoint().GetHash()},
 	}
 	for _, k := range r.GetSkipped() {
@@ -143,7 +143,7 @@ func (x *dumpDecoder) clusterRecord(r *fsmpb.ClusterRecord) error {
 func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 	n := Node{
 		ID: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Boot: r.GetBootId(), Site: r.GetSite(), MaxVolumes: r.GetMaxVolumes(),
-		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: epochFrom(r.GetRegistered()),
+		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: EpochFrom(r.GetRegistered()),
 		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
 		NoNewReplicas: r.GetNoNewReplicas(),
 	}

@@ -30,7 +30,7 @@ func clusterRecord(c *Cluster) *fsmpb.ClusterRecord {
 func nodeRecord(n *Node) *fsmpb.NodeRecord {
 	r := &fsmpb.NodeRecord{
 		NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Site: n.Site, MaxVolumes: n.MaxVolumes,
-		Version: n.Version, FeatureLevel: n.FeatureLevel, State: uint32(n.State), Incarnation: n.Incarnation, Registered: n.Registered.proto(),
+		Version: n.Version, FeatureLevel: n.FeatureLevel, State: uint32(n.State), Incarnation: n.Incarnation, Registered: n.Registered.Proto(),
 		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
 		NoNewReplicas: n.NoNewReplicas,
 	}
@@ -74,7 +74,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	w.phase(v.Phase)
 	r.Teardowns = nil
 	for _, t := range v.Teardowns {
-		r.Teardowns = append(r.Teardowns, &fsmpb.TeardownRecord{NodeRef: w.d.ref(string(t.Node)), HostRef: w.d.ref(string(t.Host)), Epoch: t.Epoch.proto()})
+		r.Teardowns = append(r.Teardowns, &fsmpb.TeardownRecord{NodeRef: w.d.ref(string(t.Node)), HostRef: w.d.ref(string(t.Host)), Epoch: t.Epoch.Proto()})
 	}
 	r.Operation, r.Beside, r.Condition = operationRecord(v.Operation), nil, nil
 	for i := range v.OtherOperations {
@@ -84,7 +84,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}
 	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.replicationRecord()
-	r.LimitsAsked, r.Claim = initialLimitsRecord(v.InitialLimits), v.Claim.proto()
+	r.LimitsAsked, r.Claim = v.InitialLimits.setProto(), v.Claim.Proto()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -111,7 +111,7 @@ func (w *volumeRecordWriter) phase(p Phase) {
 			r.Publications = append(r.Publications, w.d.publication(&p.Publications[i]))
 		}
 	case Deleting:
-		r.Phase, r.DeletingSince = phaseDeleting, p.Since.proto()
+		r.Phase, r.DeletingSince = phaseDeleting, p.Since.Proto()
 	case Failed:
 		r.Phase, r.FailedReason, r.FailedNoSpace = phaseFailed, p.Reason, p.NoSpace
 	}
@@ -137,14 +137,14 @@ func (d *dictionary) format(r *fsmpb.FormatRecord, f *Format) {
 	}
 	r.Cloned = f.Cloned
 	if !f.Epoch.IsZero() {
-		r.Epoch = f.Epoch.proto()
+		r.Epoch = f.Epoch.Proto()
 	}
 }
 
 func (d *dictionary) publication(p *Publication) *fsmpb.PublicationRecord {
 	r := &fsmpb.PublicationRecord{
 		NodeRef: d.ref(string(p.Node)), HostRef: d.ref(string(p.Host)), Capability: d.capability(&fsmpb.CapabilityRecord{}, &p.Capability),
-		ReadOnly: p.ReadOnly, Epoch: p.Epoch.proto(), Ending: p.Ending, UsedBy: p.UsedBy,
+		ReadOnly: p.ReadOnly, Epoch: p.Epoch.Proto(), Ending: p.Ending, UsedBy: p.UsedBy,
 	}
 	if s := p.Staging; s != nil {
 		r.Staging = &fsmpb.StagingRecord{

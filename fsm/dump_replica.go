@@ -12,7 +12,7 @@ func (v *Volume) replicationRecord() *fsmpb.ReplicationRecord {
 		Born: r.InitialSyncIndex, Generation: r.Generation, Granted: r.LastGrantIndex,
 	}
 	if p := r.Primary; p != nil {
-		out.Primary = &fsmpb.PrimaryRecord{NodeId: string(p.Node), HostId: string(p.Host), BootId: p.Boot, Epoch: p.Epoch.proto(), Index: p.Index, Done: p.Done}
+		out.Primary = &fsmpb.PrimaryRecord{NodeId: string(p.Node), HostId: string(p.Host), BootId: p.Boot, Epoch: p.Epoch.Proto(), Index: p.Index, Done: p.Done}
 	}
 	if f := r.Forced; f != nil {
 		out.Forced = &fsmpb.ForcedRecord{HostId: string(f.Host), Index: f.Index, GivenUpGeneration: f.GivenUpGeneration, Reason: f.Reason, PeerDead: f.PeerDead}
@@ -50,7 +50,7 @@ func replicationFromRecord(r *fsmpb.ReplicationRecord) *Replication {
 	}
 	if p := r.GetPrimary(); p != nil {
 		replication.Primary = &PrimaryGrant{
-			Node: NodeID(p.GetNodeId()), Host: HostID(p.GetHostId()), Boot: p.GetBootId(), Epoch: epochFrom(p.GetEpoch()), Index: p.GetIndex(), Done: p.GetDone(),
+			Node: NodeID(p.GetNodeId()), Host: HostID(p.GetHostId()), Boot: p.GetBootId(), Epoch: EpochFrom(p.GetEpoch()), Index: p.GetIndex(), Done: p.GetDone(),
 		}
 	}
 	if f := r.GetForced(); f != nil {

@@ -16,13 +16,14 @@ func snapshotRecord(n *Snapshot) *fsmpb.SnapshotRecord {
 	r := &fsmpb.SnapshotRecord{
 		SnapshotId: packedAfter(snapshotPrefix, string(n.ID)), Name: n.Name, Fingerprint: n.Fingerprint,
 		Source: packedAfter(volumePrefix, string(n.Source)), Group: packedAfter(groupSnapshotPrefix, string(n.Group)),
-		NodeId: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), Size: n.Size, Format: n.Format.proto(),
+		NodeId: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), Size: n.Size, Format: n.Format.Proto(),
 		Phase: uint32(n.Phase), Cut: nanosOf(n.TakenAt), Frozen: n.Frozen, Missing: n.Missing, Gone: n.Gone, FailedReason: n.Error,
-		Sequence: n.Sequence, Operation: operationRecord(n.Operation), Created: n.Created.proto(), ModifiedAfter: n.Modified - n.Created.Index,
+		Sequence: n.Sequence, Operation: operationRecord(n.Operation), Created: n.Created.Proto(), ModifiedAfter: n.Modified - n.Created.Index,
 		Kept: n.KeptCopy.record(),
 	}
 	for i := range n.Capabilities {
-		r.Capabilities = append(r.Capabilities, n.Capabilities[i].proto())
+		c, _ := n.Capabilities[i].Proto() // its flags are what CapabilityFrom made of bytes
+		r.Capabilities = append(r.Capabilities, c)
 	}
 	return r
 }
@@ -31,7 +32,7 @@ func groupRecord(g *GroupSnapshot) *fsmpb.GroupRecord {
 	r := &fsmpb.GroupRecord{
 		GroupId: packedAfter(groupSnapshotPrefix, string(g.ID)), Name: g.Name, Fingerprint: g.Fingerprint, Phase: uint32(g.Phase),
 		Attempt: g.Attempt, Cut: nanosOf(g.TakenAt), Error: g.Error, Operation: operationRecord(g.Operation),
-		Created: g.Created.proto(), ModifiedAfter: g.Modified - g.Created.Index,
+		Created: g.Created.Proto(), ModifiedAfter: g.Modified - g.Created.Index,
 	}
 	for _, id := range g.Members {
 		r.Members = append(r.Members, packedAfter(snapshotPrefix, string(id)))
@@ -55,10 +56,10 @@ func (x *dumpDecoder) snapshot(r *fsmpb.SnapshotRecord) (err error) {
 	n := Snapshot{
 		ID: SnapshotID(idFrom(snapshotPrefix, r.GetSnapshotId(), false, &err)), Name: r.GetName(), Fingerprint: r.GetFingerprint(),
 		Source: VolumeID(idFrom(volumePrefix, r.GetSource(), false, &err)), Group: GroupSnapshotID(idFrom(groupSnapshotPrefix, r.GetGroup(), true, &err)),
-		Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Pool: PoolID(r.GetPoolId()), Size: r.GetSize(), Format: formatFrom(r.GetFormat()),
-		Phase: SnapshotPhase(enumFrom(r.GetPhase(), uint32(SnapshotFailed), &err)), TakenAt: timeOf(r.GetCut()), Frozen: r.GetFrozen(),
+		Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Pool: PoolID(r.GetPoolId()), Size: r.GetSize(), Format: FormatFrom(r.GetFormat()),
+		Phase: SnapshotPhase(enumFrom(r.GetPhase(), uint32(SnapshotFailed), &err)), TakenAt: TimeOf(r.GetCut()), Frozen: r.GetFrozen(),
 		Missing: r.GetMissing(), Gone: r.GetGone(), Error: r.GetFailedReason(), Sequence: r.GetSequence(),
-		Operation: operationFrom(r.GetOperation(), &err), Created: epochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
+		Operation: operationFrom(r.GetOperation(), &err), Created: EpochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
 		KeptCopy: keptCopyFrom(r.GetKept()),
 	}
 	for _, c := range r.GetCapabilities() {
@@ -95,8 +96,8 @@ func (x *dumpDecoder) checkSnapshotUnique(n *Snapshot) error {
 func (x *dumpDecoder) group(r *fsmpb.GroupRecord) (err error) {
 	g := GroupSnapshot{
 		ID: GroupSnapshotID(idFrom(groupSnapshotPrefix, r.GetGroupId(), false, &err)), Name: r.GetName(), Fingerprint: r.GetFingerprint(),
-		Phase: GroupPhase(enumFrom(r.GetPhase(), uint32(GroupDeleting), &err)), Attempt: r.GetAttempt(), TakenAt: timeOf(r.GetCut()), Error: r.GetError(),
-		Operation: operationFrom(r.GetOperation(), &err), Created: epochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
+		Phase: GroupPhase(enumFrom(r.GetPhase(), uint32(GroupDeleting), &err)), Attempt: r.GetAttempt(), TakenAt: TimeOf(r.GetCut()), Error: r.GetError(),
+		Operation: operationFrom(r.GetOperation(), &err), Created: EpochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
 	}
 	for _, id := range r.GetMembers() {
 		g.Members = append(g.Members, SnapshotID(idFrom(snapshotPrefix, id, false, &err)))

@@ -12,7 +12,7 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 		Created:       Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
 		Modified:      r.GetCreatedIndex() + r.GetModifiedAfter(),
 		Replication:   replicationFromRecord(r.GetReplication()),
-		InitialLimits: initialLimitsFrom(r.GetLimitsAsked()), Claim: claimFrom(r.GetClaim()),
+		InitialLimits: initialLimitsFrom(r.GetLimitsAsked()), Claim: ClaimFrom(r.GetClaim()),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))
@@ -30,7 +30,7 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 	}
 	for _, t := range r.GetTeardowns() {
 		v.Teardowns = append(v.Teardowns, Teardown{
-			Node: NodeID(x.textAt(t.GetNodeRef(), &err)), Host: HostID(x.textAt(t.GetHostRef(), &err)), Epoch: epochFrom(t.GetEpoch()),
+			Node: NodeID(x.textAt(t.GetNodeRef(), &err)), Host: HostID(x.textAt(t.GetHostRef(), &err)), Epoch: EpochFrom(t.GetEpoch()),
 		})
 	}
 	v.Phase = x.phase(r, &err)
@@ -98,7 +98,7 @@ func (x *dumpDecoder) phase(r *fsmpb.VolumeRecord, err *error) Phase {
 		}
 		return ready
 	case phaseDeleting:
-		return Deleting{Since: epochFrom(r.GetDeletingSince())}
+		return Deleting{Since: EpochFrom(r.GetDeletingSince())}
 	case phaseFailed:
 		return Failed{Reason: r.GetFailedReason(), NoSpace: r.GetFailedNoSpace()}
 	}
@@ -111,7 +111,7 @@ func (x *dumpDecoder) capability(c *fsmpb.CapabilityRecord, err *error) Capabili
 }
 
 func (x *dumpDecoder) format(f *fsmpb.FormatRecord, err *error) Format {
-	format := Format{Phase: f.GetPhase(), FSType: x.textAt(f.GetFsTypeRef(), err), FSUUID: f.GetFsUuidText(), Epoch: epochFrom(f.GetEpoch()), Cloned: f.GetCloned()}
+	format := Format{Phase: f.GetPhase(), FSType: x.textAt(f.GetFsTypeRef(), err), FSUUID: f.GetFsUuidText(), Epoch: EpochFrom(f.GetEpoch()), Cloned: f.GetCloned()}
 	if packed := f.GetFsUuid(); len(packed) != 0 {
 		u, ok := unpackUUID(packed)
 		if !ok {
@@ -125,7 +125,7 @@ func (x *dumpDecoder) format(f *fsmpb.FormatRecord, err *error) Format {
 func (x *dumpDecoder) publication(r *fsmpb.PublicationRecord, err *error) Publication {
 	p := Publication{
 		Node: NodeID(x.textAt(r.GetNodeRef(), err)), Host: HostID(x.textAt(r.GetHostRef(), err)),
-		Capability: x.capability(r.GetCapability(), err), ReadOnly: r.GetReadOnly(), Epoch: epochFrom(r.GetEpoch()),
+		Capability: x.capability(r.GetCapability(), err), ReadOnly: r.GetReadOnly(), Epoch: EpochFrom(r.GetEpoch()),
 		Ending: r.GetEnding(), UsedBy: r.GetUsedBy(),
 	}
 	if s := r.GetStaging(); s != nil {
@@ -147,7 +147,7 @@ func operationFrom(o *fsmpb.OperationRecord, err *error) *Operation {
 	return &Operation{
 		ID: OperationID(o.GetId()), Kind: OperationKind(enumFrom(o.GetKind(), uint32(OpReplicaChange), err)), State: OperationState(enumFrom(o.GetState(), uint32(OpCancelled), err)), Step: o.GetStep(),
 		Attempts: o.GetAttempts(), Retries: o.GetRetries(), LastError: o.GetLastError(),
-		Started: timeOf(o.GetStarted()), Deadline: timeOf(o.GetDeadline()),
+		Started: TimeOf(o.GetStarted()), Deadline: TimeOf(o.GetDeadline()),
 		Reason: Reason(o.GetReason()), DoneBytes: o.GetDone(), TotalBytes: o.GetTotal(),
 	}
 }

@@ -62,7 +62,7 @@ func (s *State) abortGroup(g *GroupSnapshot, reason Reason, why string) {
 	for _, n := range s.members(g) {
 		member := *n
 		member.Phase, member.Error = SnapshotFailed, updated.Error
-		member.Frozen, member.TakenAt = false, timeOf(0)
+		member.Frozen, member.TakenAt = false, TimeOf(0)
 		s.putSnapshot(member)
 	}
 	s.putGroup(updated)

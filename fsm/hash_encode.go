@@ -136,7 +136,7 @@ func (e *encoder) answer(a *answer) sum256 {
 	return e.sum()
 }
 
-func (e *encoder) pbEpoch(p *fsmpb.Epoch) { e.epoch(epochFrom(p)) }
+func (e *encoder) pbEpoch(p *fsmpb.Epoch) { e.epoch(EpochFrom(p)) }
 
 func (e *encoder) grant(g *fsmpb.Grant) {
 	e.bool(g != nil)
@@ -145,5 +145,5 @@ func (e *encoder) grant(g *fsmpb.Grant) {
 	}
 	e.pbEpoch(g.GetEpoch())
 	e.bool(g.GetReadOnly())
-	e.format(formatFrom(g.GetFormat()))
+	e.format(FormatFrom(g.GetFormat()))
 }

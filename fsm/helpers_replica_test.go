@@ -144,7 +144,7 @@ func (w *world) setPrimary(n int, node string, observed ReplicaObservation) *fsm
 		VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Seen: w.currentObservation(n, node, observed).Proto(),
 	}
 	if p := w.volume(n).Publication(NodeID(node)); p != nil {
-		c.Epoch = p.Epoch.proto()
+		c.Epoch = p.Epoch.Proto()
 	}
 	return c
 }
@@ -193,7 +193,7 @@ func (w *world) unstaged(n int, node string, epoch Epoch) {
 	w.t.Helper()
 	sequence := w.volume(n).Replica(HostID("host-"+node)).Sequence + 1
 	w.ok("node/"+node, &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Observations: []*fsmpb.Observation{
-		{VolumeId: volumeID(n), Epoch: epoch.proto(), Sequence: sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}},
+		{VolumeId: volumeID(n), Epoch: epoch.Proto(), Sequence: sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}},
 	}})
 }
 

@@ -76,7 +76,7 @@ func story(t testing.TB) *world {
 	w.report("n1", frozenReport(200, 1), snapshotObservation(201, &fsmpb.Thawed{Attempt: 1}))
 	w.staged(2, "n1", 1)
 	w.ok("node/n1", &fsmpb.PublishTarget{
-		VolumeId: volumeID(2), NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Epoch: w.volume(2).Publications()[0].Epoch.proto(),
+		VolumeId: volumeID(2), NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Epoch: w.volume(2).Publications()[0].Epoch.Proto(),
 		TargetPath: "/target", Capability: mount(writer), Sequence: 2,
 	})
 	w.ok(controller, modifyVolume(2, 0, &fsmpb.Limits{ReadIops: 7}))

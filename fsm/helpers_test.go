@@ -220,7 +220,7 @@ func (w *world) stage(n int, node string, sequence uint64) *fsmpb.StageVolume {
 	p := w.volume(n).Publication(NodeID(node))
 	require.NotNil(w.t, p)
 	return &fsmpb.StageVolume{
-		VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: "boot-1", Epoch: p.Epoch.proto(),
+		VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: "boot-1", Epoch: p.Epoch.Proto(),
 		StagingPath: "/staging", Capability: mount(writer), FsUuid: "uuid-1", Sequence: sequence,
 	}
 }
@@ -230,7 +230,7 @@ func (w *world) staged(n int, node string, sequence uint64) *Publication {
 	w.t.Helper()
 	w.ok("controller/c1", publish(n, node))
 	w.ok("node/"+node, w.stage(n, node, sequence))
-	epoch := w.volume(n).Publication(NodeID(node)).Epoch.proto()
+	epoch := w.volume(n).Publication(NodeID(node)).Epoch.Proto()
 	w.report(node,
 		&fsmpb.Observation{VolumeId: volumeID(n), Epoch: epoch, Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: ext4, FsUuid: "uuid-1"}}},
 		&fsmpb.Observation{VolumeId: volumeID(n), Epoch: epoch, Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: "/staging"}}})

@@ -50,7 +50,7 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
 		s.wakeWaiters(n.ID) // a new session gets all of the host's desired state anyway
 	}
-	return &fsmpb.Outcome{Epoch: m.Epoch.proto()}, nil
+	return &fsmpb.Outcome{Epoch: m.Epoch.Proto()}, nil
 }
 
 // keepKnownReplication keeps the address and key of a host that registers without replication,

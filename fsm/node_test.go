@@ -139,7 +139,7 @@ func TestS1_AdoptionModeEndsByAnOperatorOnly(t *testing.T) {
 	w.twice(admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})
 	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.Incarnation = 1 })) // it has not heard of it yet
 	w.ok("node/n1", stage)
-	require.Equal(t, uint64(2), epochFrom(w.ok(controller, publish(3, "n1")).GetEpoch()).Incarnation)
+	require.Equal(t, uint64(2), EpochFrom(w.ok(controller, publish(3, "n1")).GetEpoch()).Incarnation)
 	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
 	require.Equal(t, GoalRemove, wish.Goal)
 }

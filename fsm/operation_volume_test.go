@@ -80,7 +80,7 @@ func TestWhatLevel1DeferredGoesOnAtLevel2(t *testing.T) {
 	require.Equal(t, []OperationKind{OpTeardown}, kindsOf(w.volume(1)))
 	w.ok(admin, &fsmpb.SetFeatureLevel{Level: Level2})
 	w.ok("node/n1", register("n1"))
-	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
+	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.Proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 	require.Equal(t, []any{OpExpand, op}, []any{w.volume(1).Operation.Kind, uint64(w.volume(1).Operation.ID)})
 }
 

@@ -100,7 +100,7 @@ func (p *player) endTeardown(n *Node, v *Volume, t *Teardown) (string, proto.Mes
 	_, body := p.report1(n, v, &fsmpb.Observation_ReplicaSeen{ReplicaSeen: down.Proto()})
 	r := body.(*fsmpb.Report)
 	r.Observations = append(r.Observations, &fsmpb.Observation{
-		VolumeId: string(v.ID), Epoch: t.Epoch.proto(), Sequence: v.Replica(n.Host).Sequence + 1, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}},
+		VolumeId: string(v.ID), Epoch: t.Epoch.Proto(), Sequence: v.Replica(n.Host).Sequence + 1, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}},
 	})
 	return "node/" + string(n.ID), r
 }
@@ -141,7 +141,7 @@ func (p *player) useVolume(v *Volume) (string, proto.Message) {
 		if ok && len(pub) > 0 && pub[0].Node == n.ID {
 			observed := p.currentObservation(v, n)
 			observed.Primary = false
-			return "node/" + string(n.ID), &fsmpb.SetPrimary{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub[0].Epoch.proto(), Seen: observed.Proto()}
+			return "node/" + string(n.ID), &fsmpb.SetPrimary{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub[0].Epoch.Proto(), Seen: observed.Proto()}
 		}
 	}
 	return "", nil

@@ -46,7 +46,7 @@ func (p *player) chooseReplica() (string, proto.Message) {
 	case 1, 2, 3:
 		c := &fsmpb.SetPrimary{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Seen: p.replicaObservation(&v, &l, &n).Proto()}
 		if pub := v.Publication(n.ID); pub != nil {
-			c.Epoch = pub.Epoch.proto()
+			c.Epoch = pub.Epoch.Proto()
 		}
 		return host, c
 	case 4, 5:
@@ -102,9 +102,9 @@ func (p *player) replicaReport(v *Volume, l *Replica, n *Node) *fsmpb.Report {
 	if t := v.Teardown(n.Host); t != nil || p.roll(6) == 0 {
 		o := &fsmpb.Observation{VolumeId: string(v.ID), Sequence: p.sequence(v), Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}}
 		if t != nil {
-			o.Epoch = t.Epoch.proto()
+			o.Epoch = t.Epoch.Proto()
 		} else if pub := v.Publication(n.ID); pub != nil {
-			o.Epoch = pub.Epoch.proto()
+			o.Epoch = pub.Epoch.Proto()
 		}
 		r.Observations = append(r.Observations, o)
 	}

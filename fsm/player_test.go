@@ -275,7 +275,7 @@ func (p *player) sequence(v *Volume) uint64 {
 func (p *player) stage() *fsmpb.StageVolume {
 	v, pub, n := p.held()
 	return &fsmpb.StageVolume{
-		VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub.Epoch.proto(),
+		VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub.Epoch.Proto(),
 		StagingPath: fmt.Sprintf("/staging/%d", p.roll(8)/7), Capability: pub.Capability.pb(), FsUuid: fmt.Sprintf("uuid-%d", p.roll(3)), Sequence: p.sequence(&v),
 	}
 }
@@ -283,7 +283,7 @@ func (p *player) stage() *fsmpb.StageVolume {
 func (p *player) publishTarget() *fsmpb.PublishTarget {
 	v, pub, n := p.held()
 	return &fsmpb.PublishTarget{
-		VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub.Epoch.proto(),
+		VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub.Epoch.Proto(),
 		TargetPath: fmt.Sprintf("/target/%d", p.roll(3)), ReadOnly: p.roll(4) == 0, Capability: pub.Capability.pb(),
 		Fingerprint: bytesOf(fmt.Sprint(p.roll(2)), 32), Sequence: p.sequence(&v),
 	}
@@ -293,9 +293,9 @@ func (p *player) report() *fsmpb.Report {
 	v, pub, n := p.held()
 	r := &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot}
 	for range 1 + p.roll(3) {
-		o := &fsmpb.Observation{VolumeId: string(v.ID), Epoch: pub.Epoch.proto()}
+		o := &fsmpb.Observation{VolumeId: string(v.ID), Epoch: pub.Epoch.Proto()}
 		if owed := v.Teardown(n.Host); owed != nil && p.roll(2) == 0 {
-			o.Epoch = owed.Epoch.proto()
+			o.Epoch = owed.Epoch.Proto()
 		}
 		p.observe(o, &v, &pub)
 		r.Observations = append(r.Observations, o)

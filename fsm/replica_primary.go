@@ -12,7 +12,7 @@ func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Re
 		return nil, rej
 	}
 	observed := ReplicaObservationFrom(c.GetSeen())
-	if rej := s.checkPromotionRequest(v, n, epochFrom(c.GetEpoch()), observed); rej != nil {
+	if rej := s.checkPromotionRequest(v, n, EpochFrom(c.GetEpoch()), observed); rej != nil {
 		return nil, rej
 	}
 	updated, counts := s.withObservation(v, n, observed)
@@ -25,7 +25,7 @@ func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Re
 		return nil, rej
 	}
 	if !a.alreadyGranted(solo) {
-		a.grant(m, solo, forced, epochFrom(c.GetEpoch()))
+		a.grant(m, solo, forced, EpochFrom(c.GetEpoch()))
 	}
 	if !updated.sameReplication(v) {
 		s.putVolume(updated)

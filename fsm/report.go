@@ -43,7 +43,7 @@ func (s *State) isOvertaken(n *Node, o *fsmpb.Observation) bool {
 	if !ok {
 		return true
 	}
-	p := reportContext{host: n, epoch: epochFrom(o.GetEpoch())}.publication(v)
+	p := reportContext{host: n, epoch: EpochFrom(o.GetEpoch())}.publication(v)
 	if p == nil || p.Staging == nil {
 		return true
 	}
@@ -67,7 +67,7 @@ func (s *State) applyObservation(n *Node, o *fsmpb.Observation) {
 	if replica == nil || o.GetSequence() != 0 && o.GetSequence() <= replica.Sequence {
 		return
 	}
-	ctx := reportContext{state: s, host: n, replica: *replica, epoch: epochFrom(o.GetEpoch()), sequence: o.GetSequence()}
+	ctx := reportContext{state: s, host: n, replica: *replica, epoch: EpochFrom(o.GetEpoch()), sequence: o.GetSequence()}
 	updated, changed := ctx.applyFact(v, o)
 	if !changed {
 		return

@@ -129,7 +129,7 @@ func (h *simHost) report(unstaged bool, epoch Epoch) {
 	if unstaged {
 		h.sequence++
 		r.Observations = append(r.Observations, &fsmpb.Observation{
-			VolumeId: string(h.sim.id), Epoch: epoch.proto(), Sequence: h.sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}},
+			VolumeId: string(h.sim.id), Epoch: epoch.Proto(), Sequence: h.sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}},
 		})
 	}
 	h.send(h.command(r), nil)
@@ -234,7 +234,7 @@ func (h *simHost) askForPrimary() {
 	p := h.desired.Publication
 	attach, unstages := h.kernelAttachment, h.unstages
 	h.send(h.command(&fsmpb.SetPrimary{
-		VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Epoch: p.Epoch.proto(), Seen: h.observe().Proto(),
+		VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Epoch: p.Epoch.Proto(), Seen: h.observe().Proto(),
 	}), func(o *fsmpb.Outcome) {
 		h.generation = max(h.generation, o.GetGeneration())
 		h.grant = &simGrant{epoch: p.Epoch, attachment: attach, unstages: unstages}

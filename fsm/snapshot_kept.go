@@ -153,7 +153,7 @@ func (s *State) snapshotKept(n *Node, o *fsmpb.Observation, f *fsmpb.SnapshotKep
 		updated = newKeptCopy(v, n, id, PoolID(f.GetPoolId()))
 		updated.Created, updated.KeptCopy = s.epoch(), &KeptCopy{Reason: "found on its host", Attachment: f.GetAttach()}
 	}
-	updated.Phase, updated.TakenAt = SnapshotReady, timeOf(max(1, f.GetCutUnixNano()))
+	updated.Phase, updated.TakenAt = SnapshotReady, TimeOf(max(1, f.GetCutUnixNano()))
 	v, exists := s.Volume(updated.Source)
 	if exists && v.allInSync() {
 		updated.KeptCopy = updated.KeptCopy.withSuperseded(s.cluster.Time)
@@ -252,7 +252,7 @@ func (s *State) supersedeKeptCopies(id VolumeID) {
 
 func (k *KeptCopy) withSuperseded(at time.Time) *KeptCopy {
 	updated := *k
-	updated.Superseded = timeOf(max(1, nanosOf(at)))
+	updated.Superseded = TimeOf(max(1, nanosOf(at)))
 	return &updated
 }
 
@@ -292,5 +292,5 @@ func keptCopyFrom(r *fsmpb.KeptRecord) *KeptCopy {
 	if r == nil {
 		return nil
 	}
-	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: timeOf(r.GetSuperseded())}
+	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded())}
 }

@@ -67,7 +67,7 @@ func (s *State) snapshotTaken(n Snapshot, f *fsmpb.SnapshotCut) Snapshot {
 }
 
 // takenAt is never the zero time, which stands for not taken.
-func takenAt(f *fsmpb.SnapshotCut) time.Time { return timeOf(max(1, f.GetCutUnixNano())) }
+func takenAt(f *fsmpb.SnapshotCut) time.Time { return TimeOf(max(1, f.GetCutUnixNano())) }
 
 // withFailedSnapshotStep counts the attempt; a final failure ends the operation (see withFailedStep).
 func (s *State) withFailedSnapshotStep(n Snapshot, f *fsmpb.StepFailed) Snapshot {

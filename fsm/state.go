@@ -103,7 +103,7 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 		panic(fmt.Sprintf("apply log index %d: the state is at index %d already", index, s.cluster.Index))
 	}
 	s.cluster.Index = index
-	if now := timeOf(cmd.GetProposedAt()); now.After(s.cluster.Time) {
+	if now := TimeOf(cmd.GetProposedAt()); now.After(s.cluster.Time) {
 		s.cluster.Time = now
 	}
 	s.ensureLookups()
@@ -147,19 +147,3 @@ func (s *State) Hash() [32]byte {
 
 // Cluster is what the state knows of itself.
 func (s *State) Cluster() Cluster { return s.cluster }
-
-// timeOf reads Unix nanoseconds; zero is the zero time.
-func timeOf(nanos int64) time.Time {
-	if nanos == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, nanos).UTC()
-}
-
-// nanosOf is the inverse of timeOf.
-func nanosOf(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}

@@ -22,7 +22,7 @@ func (w *world) stagedOn(b *testing.B, n *Node) {
 		w.s.Apply(w.next(), envelope(controller, fmt.Sprint("publish ", i), w.index, &fsmpb.PublishVolume{VolumeId: string(v.ID), NodeId: string(n.ID), Capability: mount(writer)}))
 		updated, _ := w.s.Volume(v.ID)
 		out := w.s.Apply(w.next(), envelope("node/"+string(n.ID), fmt.Sprint("stage ", i), w.index, &fsmpb.StageVolume{
-			VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: updated.Publication(n.ID).Epoch.proto(),
+			VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: updated.Publication(n.ID).Epoch.Proto(),
 			StagingPath: "/staging/" + string(v.ID), Capability: mount(writer), FsUuid: uuidOf(i), Sequence: 1,
 		})).Outcome
 		if err := Err(out); err != nil {

@@ -24,12 +24,12 @@ func (e *encoder) sweeps(c *Cluster) {
 
 func (w *Sweep) record() *fsmpb.SweepRecord {
 	return &fsmpb.SweepRecord{
-		Kind: uint32(w.Kind), Epoch: w.Epoch.proto(), NodeId: string(w.Node), HostId: string(w.Host), Reason: w.Reason, Cursor: w.Cursor,
+		Kind: uint32(w.Kind), Epoch: w.Epoch.Proto(), NodeId: string(w.Node), HostId: string(w.Host), Reason: w.Reason, Cursor: w.Cursor,
 	}
 }
 
 func sweepFrom(r *fsmpb.SweepRecord) Sweep {
-	w := Sweep{Epoch: epochFrom(r.GetEpoch()), Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Reason: r.GetReason(), Cursor: r.GetCursor()}
+	w := Sweep{Epoch: EpochFrom(r.GetEpoch()), Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Reason: r.GetReason(), Cursor: r.GetCursor()}
 	if k := r.GetKind(); k <= uint32(lastSweepKind) {
 		w.Kind = SweepKind(k)
 	}

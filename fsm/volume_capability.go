@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"encoding/hex"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -33,11 +32,6 @@ func AccessModeServed(mode fsmpb.AccessMode) bool {
 		return true
 	}
 	return false
-}
-
-// CapabilityFrom reads a capability. Its flags are their fingerprint in hexadecimal.
-func CapabilityFrom(c *fsmpb.Capability) Capability {
-	return Capability{Mode: c.GetMode(), Block: c.GetBlock(), FSType: sharedFSType(c.GetFsType()), Flags: hex.EncodeToString(c.GetFlagsFingerprint())}
 }
 
 // sharedFSType interns the common names.

@@ -2,20 +2,6 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-func claimFrom(p *fsmpb.Claim) *Claim {
-	if p == nil {
-		return nil
-	}
-	return &Claim{Name: p.GetName(), Namespace: p.GetNamespace(), Volume: p.GetVolume()}
-}
-
-func (c *Claim) proto() *fsmpb.Claim {
-	if c == nil {
-		return nil
-	}
-	return &fsmpb.Claim{Name: c.Name, Namespace: c.Namespace, Volume: c.Volume}
-}
-
 // check bounds what enters the state.
 func (c *Claim) check() *Rejection {
 	if c != nil && max(len(c.Name), len(c.Namespace), len(c.Volume)) > maxIDBytes {
@@ -26,7 +12,7 @@ func (c *Claim) check() *Rejection {
 
 // updateClaim records what the orchestrator calls the volume now; unset or equal: unchanged.
 func (v *Volume) updateClaim(p *fsmpb.Claim) *Rejection {
-	updated := claimFrom(p)
+	updated := ClaimFrom(p)
 	if updated == nil || v.Claim != nil && *v.Claim == *updated {
 		return nil
 	}
@@ -40,14 +26,6 @@ func (v *Volume) initialLimits() Limits {
 		return *v.InitialLimits
 	}
 	return v.Limits
-}
-
-// initialLimitsRecord is not nil for zero limits: they were requested.
-func initialLimitsRecord(l *Limits) *fsmpb.Limits {
-	if l == nil {
-		return nil
-	}
-	return &fsmpb.Limits{ReadIops: l.ReadIOPS, WriteIops: l.WriteIOPS, ReadBytesPerSecond: l.ReadBPS, WriteBytesPerSecond: l.WriteBPS}
 }
 
 func initialLimitsFrom(p *fsmpb.Limits) *Limits {

@@ -65,7 +65,7 @@ func (s *State) requestedVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 
 // readCreateVolume does what requestedVolume does, and only reads the state.
 func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
-	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: claimFrom(c.GetClaim())}
+	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: ClaimFrom(c.GetClaim())}
 	if !v.ID.Valid() {
 		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
 	}

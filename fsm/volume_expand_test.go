@@ -116,7 +116,7 @@ func TestAnExpansionWaitsForATeardown(t *testing.T) {
 	v := w.volume(1)
 	require.Equal(t, []any{OpTeardown, op}, []any{v.Operation.Kind, uint64(v.Operation.ID)})
 	w.ok("node/n1", register("n1"))
-	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
+	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.Proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 	v = w.volume(1)
 	require.Equal(t, []any{OpExpand, OpRunning, op}, []any{v.Operation.Kind, v.Operation.State, uint64(v.Operation.ID)})
 	w.report("n1", grownObservation(1, 2*gib))
@@ -165,7 +165,7 @@ func TestModifyOfAStagedVolumeIsDoneWhenItsHostReportsIt(t *testing.T) {
 	w.twice(controller, modifyVolume(1, 0, &fsmpb.Limits{ReadIops: 8}))
 
 	w.ok(controller, modifyVolume(1, 0, &fsmpb.Limits{ReadIops: 9}))
-	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
+	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.Proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 	require.Nil(t, w.volume(1).Operation, "it is not staged any more")
 	require.Zero(t, w.volume(1).Replicas[0].Limits)
 }

@@ -106,7 +106,7 @@ func (s *State) checkPublish(v *Volume, n *Node, requested Capability) *Rejectio
 }
 
 func publishOutcome(v *Volume, p Publication) *fsmpb.Outcome {
-	return &fsmpb.Outcome{VolumeId: string(v.ID), Epoch: p.Epoch.proto()}
+	return &fsmpb.Outcome{VolumeId: string(v.ID), Epoch: p.Epoch.Proto()}
 }
 
 // String names the capability for people.

@@ -58,9 +58,9 @@ func TestPublishVolume(t *testing.T) {
 			existing := w.volume(1).Publication("n1")
 			out := w.twice(controller, c)
 			if existing == nil {
-				require.Equal(t, Epoch{1, w.index - 1}, epochFrom(out.GetEpoch()))
+				require.Equal(t, Epoch{1, w.index - 1}, EpochFrom(out.GetEpoch()))
 			} else {
-				require.Equal(t, existing.Epoch, epochFrom(out.GetEpoch()))
+				require.Equal(t, existing.Epoch, EpochFrom(out.GetEpoch()))
 			}
 		})
 	}
@@ -79,13 +79,13 @@ func fillN1(w *world) {
 func TestS3_OnePublicationWithAnEpochThatGrows(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))
-	first := epochFrom(w.ok(controller, publish(1, "n1")).GetEpoch())
+	first := EpochFrom(w.ok(controller, publish(1, "n1")).GetEpoch())
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
-	second := epochFrom(w.ok(controller, publish(1, "n1")).GetEpoch())
+	second := EpochFrom(w.ok(controller, publish(1, "n1")).GetEpoch())
 	require.Positive(t, second.Compare(first))
 
 	stale := w.stage(1, "n1", 1)
-	stale.Epoch = first.proto()
+	stale.Epoch = first.Proto()
 	w.rejected(StaleEpoch, "node/n1", stale)
 	w.ok("node/n1", w.stage(1, "n1", 1))
 }
@@ -100,7 +100,7 @@ func TestS3_ATeardownComesBeforeTheNextStage(t *testing.T) {
 }
 
 func unstaged(n int, epoch Epoch, sequence uint64) *fsmpb.Observation {
-	return &fsmpb.Observation{VolumeId: volumeID(n), Epoch: epoch.proto(), Sequence: sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}}
+	return &fsmpb.Observation{VolumeId: volumeID(n), Epoch: epoch.Proto(), Sequence: sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}}
 }
 
 // newRevokedWhileUnreachable is a world where volume 1 was staged on n1, unpublished while n1
@@ -128,8 +128,8 @@ func TestUnpublishVolume(t *testing.T) {
 		"from an unknown node (-07)":     {&fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n9"}, false},
 		"of an unknown volume (-07)":     {&fsmpb.UnpublishVolume{VolumeId: volumeID(9), NodeId: "n1"}, false},
 		"of an id that is none (-07)":    {&fsmpb.UnpublishVolume{VolumeId: "x", NodeId: "n1"}, false},
-		"S4: of an epoch that is over":   {&fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1", Epoch: Epoch{1, 1}.proto()}, false},
-		"S4: of the epoch that it is at": {&fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1", Epoch: Epoch{1, 6}.proto()}, true},
+		"S4: of an epoch that is over":   {&fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1", Epoch: Epoch{1, 1}.Proto()}, false},
+		"S4: of the epoch that it is at": {&fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1", Epoch: Epoch{1, 6}.Proto()}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -14,7 +14,7 @@ func (w *world) formatted() {
 	w.ready(1, create(1))
 	w.staged(1, "n1", 1)
 	p := w.volume(1).Publications()[0]
-	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
+	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.Proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 }
 
@@ -111,7 +111,7 @@ func TestS15_AVolumeOfASourceHasItsFormatAndIsNeverFormatted(t *testing.T) {
 	again.FsUuid = "uuid-3"
 	require.Equal(t, "uuid-2", w.ok("node/n1", again).GetGrant().GetFormat().GetFsUuid(), "the first identity stays")
 
-	epoch := w.volume(2).Publications()[0].Epoch.proto()
+	epoch := w.volume(2).Publications()[0].Epoch.Proto()
 	is := func(uuid string) *fsmpb.Observation {
 		return &fsmpb.Observation{VolumeId: volumeID(2), Epoch: epoch, Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: ext4, FsUuid: uuid}}}
 	}

@@ -55,7 +55,7 @@ func (s *State) grantedPublication(c hostCommand) (*Volume, *Publication, *Rejec
 		return nil, nil, rej
 	}
 	p, replica := v.Publication(n.ID), v.Replica(n.Host)
-	switch epoch := epochFrom(c.GetEpoch()); {
+	switch epoch := EpochFrom(c.GetEpoch()); {
 	case n.Incarnation != s.cluster.Incarnation:
 		return nil, nil, Reject(Precondition, "volume %s: node %s is in adoption mode until an operator adopts it", v.ID, n.ID)
 	case p == nil || p.Host != n.Host:
@@ -144,7 +144,7 @@ func grantOutcome(v *Volume, p *Publication, f Format) *fsmpb.Outcome {
 	readOnly := p.ReadOnly || ReadOnlyMode(p.Capability.Mode)
 	return &fsmpb.Outcome{
 		VolumeId: string(v.ID),
-		Epoch:    p.Epoch.proto(),
-		Grant:    &fsmpb.Grant{Epoch: p.Epoch.proto(), ReadOnly: readOnly, Format: f.proto()},
+		Epoch:    p.Epoch.Proto(),
+		Grant:    &fsmpb.Grant{Epoch: p.Epoch.Proto(), ReadOnly: readOnly, Format: f.Proto()},
 	}
 }

@@ -60,7 +60,7 @@ func TestStageVolume(t *testing.T) {
 			}
 			for range 2 {
 				out := w.ok("node/n1", c)
-				require.Equal(t, w.volume(1).Publication("n1").Epoch, epochFrom(out.GetGrant().GetEpoch()))
+				require.Equal(t, w.volume(1).Publication("n1").Epoch, EpochFrom(out.GetGrant().GetEpoch()))
 				require.Equal(t, "uuid-1", out.GetGrant().GetFormat().GetFsUuid())
 				require.Equal(t, fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING, out.GetGrant().GetFormat().GetPhase())
 				c.Sequence++
@@ -95,7 +95,7 @@ func TestAGrantSaysReadOnly(t *testing.T) {
 // S15: unformatted, formatting with the first uuid, formatted; or raw for ever.
 func TestS15_AVolumeIsFormattedOnce(t *testing.T) {
 	formatted := func(w *world, uuid string) {
-		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: w.volume(1).Publication("n1").Epoch.proto(),
+		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: w.volume(1).Publication("n1").Epoch.Proto(),
 			Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: ext4, FsUuid: uuid}}})
 	}
 	again := func(w *world, uuid string, sequence uint64) *fsmpb.Format {
@@ -125,7 +125,7 @@ func TestS15_AVolumeIsFormattedOnce(t *testing.T) {
 	t.Run("a mount is not staged before it is formatted", func(t *testing.T) {
 		w := published1(t, mount(writer))
 		again(w, "uuid-1", 1)
-		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: w.volume(1).Publication("n1").Epoch.proto(),
+		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: w.volume(1).Publication("n1").Epoch.Proto(),
 			Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: "/staging"}}})
 		require.False(t, w.volume(1).Publication("n1").Staging.Done)
 	})
@@ -156,7 +156,7 @@ func TestS15_AVolumeIsFormattedOnce(t *testing.T) {
 func (w *world) bind(sequence uint64, path string, mode fsmpb.AccessMode, fingerprint byte) *fsmpb.PublishTarget {
 	p := w.volume(1).Publication("n1")
 	return &fsmpb.PublishTarget{
-		VolumeId: volumeID(1), NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Epoch: p.Epoch.proto(),
+		VolumeId: volumeID(1), NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Epoch: p.Epoch.Proto(),
 		TargetPath: path, Capability: mount(mode), Fingerprint: []byte{fingerprint}, Sequence: sequence,
 	}
 }
@@ -264,7 +264,7 @@ func TestS16_ALateTeardownRecordEndsNoLaterStaging(t *testing.T) {
 	w := stagedAs(t, multi)
 	epoch := w.volume(1).Publication("n1").Epoch
 	gone := func(sequence uint64) *fsmpb.Observation {
-		return &fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch.proto(), Sequence: sequence, Fact: &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: "/t1"}}}
+		return &fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch.Proto(), Sequence: sequence, Fact: &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: "/t1"}}}
 	}
 	w.ok("node/n1", w.bind(3, "/t1", multi, 1))
 	w.report("n1", unstaged(1, epoch, 2), gone(3), gone(0), unstaged(1, epoch, 0))
@@ -312,7 +312,7 @@ func TestS3_AReportCountsUnderItsEpochOnly(t *testing.T) {
 	epoch := w.volume(1).Publication("n1").Epoch
 	facts := func(epoch Epoch, sequence uint64) []*fsmpb.Observation {
 		of := func(o *fsmpb.Observation) *fsmpb.Observation {
-			o.VolumeId, o.Epoch = volumeID(1), epoch.proto()
+			o.VolumeId, o.Epoch = volumeID(1), epoch.Proto()
 			return o
 		}
 		return []*fsmpb.Observation{

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"encoding/hex"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -18,7 +17,7 @@ func applyPublishTarget(s *State, _ Meta, c *fsmpb.PublishTarget) (*fsmpb.Outcom
 	}
 	requested := Target{
 		Path: c.GetTargetPath(), ReadOnly: c.GetReadOnly(),
-		Capability: v.asUsed(c.GetCapability()), Fingerprint: hex.EncodeToString(c.GetFingerprint()),
+		Capability: v.asUsed(c.GetCapability()), Fingerprint: targetFingerprintFrom(c.GetFingerprint()),
 	}
 	if rej := v.checkTarget(p, &requested); rej != nil {
 		return nil, rej

@@ -67,7 +67,7 @@ func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmp
 // publicationsToEnd are the publications that are meant: the node's, or all when it is
 // empty, and only the one of the epoch when that is set (S4).
 func (v *Volume) publicationsToEnd(c *fsmpb.UnpublishVolume) []Publication {
-	return v.publicationsOn(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
+	return v.publicationsOn(NodeID(c.GetNodeId()), EpochFrom(c.GetEpoch()))
 }
 
 // publicationsOn are the node's, or all when it is empty, and only the one of the epoch when

@@ -135,7 +135,7 @@ func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, re
 	if err != nil {
 		return nil, err
 	}
-	capability, err := capabilityProto(req.Capability)
+	capability, err := req.Capability.Proto()
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, re
 	b.hitFaultPoint("propose-target.before")
 	outcome, err := b.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
 		VolumeId: string(v.id), NodeId: string(b.Node), HostId: string(b.Host.ID), BootId: b.Host.BootID,
-		Epoch: epochProto(req.Epoch), TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capability,
-		Fingerprint: fingerprintBytes(req.Fingerprint), Sequence: number,
+		Epoch: req.Epoch.Proto(), TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capability,
+		Fingerprint: fsm.TargetFingerprint(req.Fingerprint), Sequence: number,
 	}}})
 	b.hitFaultPoint("propose-target.after")
 	if err != nil {

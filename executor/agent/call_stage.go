@@ -126,7 +126,7 @@ func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *exec
 	if err != nil {
 		return nil, err
 	}
-	capability, err := capabilityProto(req.Capability)
+	capability, err := req.Capability.Proto()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *exec
 	s.hitFaultPoint("propose-stage.before")
 	outcome, err := s.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
 		VolumeId: string(v.id), NodeId: string(s.Node), HostId: string(s.Host.ID), BootId: s.Host.BootID,
-		Epoch: epochProto(req.Epoch), StagingPath: req.Path, Capability: capability,
+		Epoch: req.Epoch.Proto(), StagingPath: req.Path, Capability: capability,
 		FsUuid: uuid.NewString(), Sequence: number,
 	}}})
 	s.hitFaultPoint("propose-stage.after")

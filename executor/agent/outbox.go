@@ -11,7 +11,7 @@ import (
 )
 
 func teardownObservation(id fsm.VolumeID, o records.PendingTeardown) *fsmpb.Observation {
-	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: epochProto(o.Epoch), Sequence: o.Sequence}
+	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: o.Epoch.Proto(), Sequence: o.Sequence}
 	if o.Target == "" {
 		ob.Fact = &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}
 	} else {

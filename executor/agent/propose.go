@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"time"
 
@@ -41,8 +40,7 @@ func (p *proposer) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*f
 // nothing when another session has begun since: that may be of another incarnation, whose
 // log never reaches it (S1).
 func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant, fsm.Epoch, error) {
-	g := outcome.GetGrant()
-	format := g.GetFormat()
+	g, format := outcome.GetGrant(), fsm.FormatFrom(outcome.GetGrant().GetFormat())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session.number != session {
@@ -50,38 +48,13 @@ func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant,
 	}
 	return &plan.Grant{
 		Session:    session,
-		Epoch:      epochFrom(g.GetEpoch()),
+		Epoch:      fsm.EpochFrom(g.GetEpoch()),
 		ReadOnly:   g.GetReadOnly(),
-		Block:      format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_RAW,
-		Formatting: format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
-		Cloned:     format.GetCloned(),
-		FS:         executor.Filesystem{Type: format.GetFsType(), UUID: format.GetFsUuid()},
+		Block:      format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_RAW,
+		Formatting: format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
+		Cloned:     format.Cloned,
+		FS:         executor.Filesystem{Type: format.FSType, UUID: format.FSUUID},
 	}, fsm.Epoch{Incarnation: p.session.at.Incarnation, Index: outcome.GetIndex()}, nil
-}
-
-func epochFrom(e *fsmpb.Epoch) fsm.Epoch {
-	return fsm.Epoch{Incarnation: e.GetIncarnation(), Index: e.GetIndex()}
-}
-
-func epochProto(e fsm.Epoch) *fsmpb.Epoch {
-	return &fsmpb.Epoch{Incarnation: e.Incarnation, Index: e.Index}
-}
-
-// capabilityProto converts a capability; its flags are a fingerprint in hexadecimal, never the flags.
-func capabilityProto(c fsm.Capability) (*fsmpb.Capability, error) {
-	flags, err := hex.DecodeString(c.Flags)
-	if err != nil {
-		return nil, fsm.Reject(fsm.Invalid, "the fingerprint of the mount flags is not hexadecimal")
-	}
-	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: flags}, nil
-}
-
-// fingerprintBytes decodes a hexadecimal fingerprint; anything else is taken as it is.
-func fingerprintBytes(s string) []byte {
-	if b, err := hex.DecodeString(s); err == nil {
-		return b
-	}
-	return []byte(s)
 }
 
 // unavailable is an error that can be retried when there is a quorum again (S28).

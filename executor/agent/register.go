@@ -21,9 +21,7 @@ func (e *Agent) Register() *fsmpb.RegisterNode {
 		Site: e.Site, MaxVolumes: e.MaxVolumes, Version: e.Version, FeatureLevel: e.FeatureLevel, Incarnation: at.Incarnation,
 	}
 	r.Replication = e.replicationOffer()
-	for _, l := range e.Labels {
-		r.Labels = append(r.Labels, &fsmpb.Label{Key: l.Key, Value: l.Value})
-	}
+	r.Labels = fsm.Topology(e.Labels).Proto()
 	for _, pool := range e.Pools {
 		facts := pool.Facts(e.ctx)
 		r.Pools = append(r.Pools, &fsmpb.Pool{

@@ -48,7 +48,7 @@ func (rw *replicaWorker) promote(ctx context.Context, v *volume, c *call, epoch 
 	}
 	outcome, err := rw.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_SetPrimary{SetPrimary: &fsmpb.SetPrimary{
 		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID,
-		Epoch: epochProto(epoch), Seen: obs.Proto(),
+		Epoch: epoch.Proto(), Seen: obs.Proto(),
 	}}})
 	if err != nil {
 		return err

@@ -143,7 +143,7 @@ func (r *volumeReporter) reportFactAndWait(ctx context.Context, v *volume, c *ca
 	if err != nil {
 		return err
 	}
-	ob.VolumeId, ob.Epoch, ob.Sequence = string(v.id), epochProto(f.Epoch), number
+	ob.VolumeId, ob.Epoch, ob.Sequence = string(v.id), f.Epoch.Proto(), number
 	at, err := r.reports.reportAndWait(ctx, c, ob)
 	if errors.Is(err, errSuperseded) {
 		return fsm.Reject(fsm.StaleEpoch, "volume %s: its publication to this host at epoch %s was ended meanwhile", v.id, f.Epoch)

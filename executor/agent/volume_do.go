@@ -138,7 +138,7 @@ func (j *job) reportFormatted(ctx context.Context) error {
 	}
 	g := j.want.Grant
 	_, err = j.reports.reportAndWait(ctx, j.call, &fsmpb.Observation{
-		VolumeId: string(j.v.id), Epoch: epochProto(g.Epoch), Sequence: number,
+		VolumeId: string(j.v.id), Epoch: g.Epoch.Proto(), Sequence: number,
 		Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: g.FS.Type, FsUuid: g.FS.UUID}},
 	})
 	if err == nil {

@@ -54,7 +54,7 @@ func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error)
 	}
 	f := plan.Fact{Name: plan.FactStagingInUse, Path: clipText(err.Error()), Epoch: w.Publication.Epoch}
 	if f.Path != w.Publication.UsedBy && !r.isAcked(v, f) {
-		r.sendFact(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.Epoch),
+		r.sendFact(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: f.Epoch.Proto(),
 			Fact: &fsmpb.Observation_StagingInUse{StagingInUse: &fsmpb.StagingInUse{Detail: f.Path}}})
 	}
 }

@@ -21,7 +21,7 @@ func (r *volumeReporter) reportChanges(v *volume, s *plan.VolumeView) error {
 		if r.isAcked(v, f) {
 			continue
 		}
-		ob := &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.Epoch)}
+		ob := &fsmpb.Observation{VolumeId: string(v.id), Epoch: f.Epoch.Proto()}
 		f.FillObservation(ob, s)
 		if !f.Epoch.IsZero() && f.Name != plan.FactLimitsApplied {
 			number, err := r.records.reserveSequence(v)

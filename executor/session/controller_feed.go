@@ -188,7 +188,7 @@ func (f *feed) welcome(n *desiredUpdate) error {
 func (n *desiredUpdate) messages() []*sessionpb.Wishes {
 	var all []*sessionpb.Wishes
 	newMessage := func() *sessionpb.Wishes {
-		m := &sessionpb.Wishes{At: epochToProto(clusterEpoch(n.cluster)), Full: n.full, Adopted: n.adopted, More: true, FeatureLevel: n.cluster.FeatureLevel}
+		m := &sessionpb.Wishes{At: clusterEpoch(n.cluster).Proto(), Full: n.full, Adopted: n.adopted, More: true, FeatureLevel: n.cluster.FeatureLevel}
 		all = append(all, m)
 		return m
 	}

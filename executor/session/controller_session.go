@@ -89,7 +89,7 @@ func (s *Server) admit(ctx context.Context, node fsm.NodeID, hello *sessionpb.He
 	if err := s.member.Ready(); err != nil {
 		return status.Errorf(codes.Unavailable, "this controller does not serve now: %v", err)
 	}
-	if err := s.waitCaughtUp(ctx, epochFromProto(hello.GetSeen())); err != nil {
+	if err := s.waitCaughtUp(ctx, fsm.EpochFrom(hello.GetSeen())); err != nil {
 		return err
 	}
 	return s.register(ctx, node, hello.GetRegister())

@@ -3,7 +3,6 @@ package session
 import (
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // desiredVolumeToProto and desiredVolumeFromProto keep every field: a host decides by all of them.
@@ -13,14 +12,14 @@ func desiredVolumeToProto(w fsm.DesiredVolume) *sessionpb.Wish {
 		PoolId:      string(w.Pool),
 		SizeBytes:   w.Size,
 		Verb:        uint32(w.Goal),
-		Format:      formatToProto(w.Format),
+		Format:      w.Format.Proto(),
 		Publication: publicationToProto(w.Publication),
 		Sequence:    w.Sequence,
 		OperationId: uint64(w.Operation),
 		Attempt:     w.Attempt,
 		Replica:     uint32(w.ReplicaState),
-		Source:      sourceToProto(w.Source),
-		Limits:      limitsToProto(w.Limits),
+		Source:      w.Source.Proto(),
+		Limits:      w.Limits.Proto(),
 
 		SourceSizeBytes: w.SourceSize,
 		Replication:     desiredReplicaToProto(w.Replication),
@@ -29,7 +28,7 @@ func desiredVolumeToProto(w fsm.DesiredVolume) *sessionpb.Wish {
 		ModifyAttempt:     w.ModifyAttempt,
 	}
 	if t := w.Teardown; t != nil {
-		p.TeardownEpoch, p.TeardownNode, p.TeardownHost = epochToProto(t.Epoch), string(t.Node), string(t.Host)
+		p.TeardownEpoch, p.TeardownNode, p.TeardownHost = t.Epoch.Proto(), string(t.Node), string(t.Host)
 	}
 	return p
 }
@@ -40,15 +39,15 @@ func desiredVolumeFromProto(p *sessionpb.Wish) fsm.DesiredVolume {
 		Pool:         fsm.PoolID(p.GetPoolId()),
 		Size:         p.GetSizeBytes(),
 		Goal:         fsm.Goal(uint8OrZero(p.GetVerb())),
-		Format:       formatFromProto(p.GetFormat()),
+		Format:       fsm.FormatFrom(p.GetFormat()),
 		Publication:  publicationFromProto(p.GetPublication()),
 		Sequence:     p.GetSequence(),
 		Operation:    fsm.OperationID(p.GetOperationId()),
 		Attempt:      p.GetAttempt(),
 		ReplicaState: fsm.ReplicaState(uint8OrZero(p.GetReplica())),
-		Source:       sourceFromProto(p.GetSource()),
+		Source:       fsm.SourceFrom(p.GetSource()),
 		SourceSize:   p.GetSourceSizeBytes(),
-		Limits:       limitsFromProto(p.GetLimits()),
+		Limits:       fsm.LimitsFrom(p.GetLimits()),
 		Replication:  desiredReplicaFromProto(p.GetReplication()),
 
 		ModifyOperation: fsm.OperationID(p.GetModifyOperationId()),
@@ -56,7 +55,7 @@ func desiredVolumeFromProto(p *sessionpb.Wish) fsm.DesiredVolume {
 	}
 	if p.TeardownEpoch != nil {
 		w.Teardown = &fsm.Teardown{
-			Node: fsm.NodeID(p.GetTeardownNode()), Host: fsm.HostID(p.GetTeardownHost()), Epoch: epochFromProto(p.GetTeardownEpoch()),
+			Node: fsm.NodeID(p.GetTeardownNode()), Host: fsm.HostID(p.GetTeardownHost()), Epoch: fsm.EpochFrom(p.GetTeardownEpoch()),
 		}
 	}
 	return w
@@ -78,18 +77,18 @@ func publicationToProto(p *fsm.Publication) *sessionpb.Publication {
 	out := &sessionpb.Publication{
 		NodeId:     string(p.Node),
 		HostId:     string(p.Host),
-		Capability: capabilityToProto(p.Capability),
+		Capability: p.Capability.TextProto(),
 		ReadOnly:   p.ReadOnly,
-		Epoch:      epochToProto(p.Epoch),
+		Epoch:      p.Epoch.Proto(),
 		Ending:     p.Ending,
 		UsedBy:     p.UsedBy,
 	}
 	if s := p.Staging; s != nil {
-		out.Staging = &sessionpb.Staging{Path: s.Path, Boot: s.Boot, Capability: capabilityToProto(s.Capability), Done: s.Done}
+		out.Staging = &sessionpb.Staging{Path: s.Path, Boot: s.Boot, Capability: s.Capability.TextProto(), Done: s.Done}
 	}
 	for _, t := range p.Targets {
 		out.Targets = append(out.Targets, &sessionpb.Target{
-			Path: t.Path, ReadOnly: t.ReadOnly, Capability: capabilityToProto(t.Capability),
+			Path: t.Path, ReadOnly: t.ReadOnly, Capability: t.Capability.TextProto(),
 			Fingerprint: []byte(t.Fingerprint), Done: t.Done,
 		})
 	}
@@ -103,44 +102,20 @@ func publicationFromProto(p *sessionpb.Publication) *fsm.Publication {
 	out := &fsm.Publication{
 		Node:       fsm.NodeID(p.GetNodeId()),
 		Host:       fsm.HostID(p.GetHostId()),
-		Capability: capabilityFromProto(p.GetCapability()),
+		Capability: fsm.CapabilityFromText(p.GetCapability()),
 		ReadOnly:   p.GetReadOnly(),
-		Epoch:      epochFromProto(p.GetEpoch()),
+		Epoch:      fsm.EpochFrom(p.GetEpoch()),
 		Ending:     p.GetEnding(),
 		UsedBy:     p.GetUsedBy(),
 	}
 	if s := p.GetStaging(); s != nil {
-		out.Staging = &fsm.Staging{Path: s.GetPath(), Boot: s.GetBoot(), Capability: capabilityFromProto(s.GetCapability()), Done: s.GetDone()}
+		out.Staging = &fsm.Staging{Path: s.GetPath(), Boot: s.GetBoot(), Capability: fsm.CapabilityFromText(s.GetCapability()), Done: s.GetDone()}
 	}
 	for _, t := range p.GetTargets() {
 		out.Targets = append(out.Targets, fsm.Target{
-			Path: t.GetPath(), ReadOnly: t.GetReadOnly(), Capability: capabilityFromProto(t.GetCapability()),
+			Path: t.GetPath(), ReadOnly: t.GetReadOnly(), Capability: fsm.CapabilityFromText(t.GetCapability()),
 			Fingerprint: string(t.GetFingerprint()), Done: t.GetDone(),
 		})
 	}
 	return out
-}
-
-func capabilityToProto(c fsm.Capability) *fsmpb.Capability {
-	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: []byte(c.Flags)}
-}
-
-func capabilityFromProto(c *fsmpb.Capability) fsm.Capability {
-	return fsm.Capability{Mode: c.GetMode(), Block: c.GetBlock(), FSType: c.GetFsType(), Flags: string(c.GetFlagsFingerprint())}
-}
-
-func formatToProto(f fsm.Format) *fsmpb.Format {
-	return &fsmpb.Format{Phase: f.Phase, FsType: f.FSType, FsUuid: f.FSUUID, Epoch: epochToProto(f.Epoch), Cloned: f.Cloned}
-}
-
-func formatFromProto(f *fsmpb.Format) fsm.Format {
-	return fsm.Format{Phase: f.GetPhase(), FSType: f.GetFsType(), FSUUID: f.GetFsUuid(), Epoch: epochFromProto(f.GetEpoch()), Cloned: f.GetCloned()}
-}
-
-func epochToProto(e fsm.Epoch) *fsmpb.Epoch {
-	return &fsmpb.Epoch{Incarnation: e.Incarnation, Index: e.Index}
-}
-
-func epochFromProto(e *fsmpb.Epoch) fsm.Epoch {
-	return fsm.Epoch{Incarnation: e.GetIncarnation(), Index: e.GetIndex()}
 }

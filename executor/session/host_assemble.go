@@ -37,7 +37,7 @@ func (a *updateAssembler) add(m *sessionpb.ToNode) (*executor.Update, error) {
 }
 
 func (a *updateAssembler) addDesired(w *sessionpb.Wishes) (*executor.Update, error) {
-	at := epochFromProto(w.GetAt())
+	at := fsm.EpochFrom(w.GetAt())
 	if err := a.checkEpoch(at, w); err != nil {
 		return nil, err
 	}

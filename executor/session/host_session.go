@@ -115,7 +115,7 @@ func (a *hostSession) sendHello(acted fsm.Epoch) error {
 	fsm.Trim(register, a.registeredLevel)
 	register.Incarnation = acted.Incarnation
 	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
-		Register: register, Seen: epochToProto(acted),
+		Register: register, Seen: acted.Proto(),
 	}}})
 }
 
