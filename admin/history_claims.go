@@ -31,7 +31,7 @@ func (c *claims) claimOf(id string, given *fsmpb.Claim) *adminpb.Claim {
 	v, exists := c.state.Volume(fsm.VolumeID(id))
 	switch {
 	case given != nil:
-		claim := &adminpb.Claim{Name: given.GetName(), Namespace: given.GetNamespace(), Volume: given.GetVolume()}
+		claim := claimView(fsm.ClaimFrom(given))
 		if !exists {
 			c.remember(id, claim)
 		}

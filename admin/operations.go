@@ -117,21 +117,12 @@ func memberNodes(st *fsm.State, g *fsm.GroupSnapshot) iter.Seq[string] {
 	}
 }
 
-var operationKinds = map[fsm.OperationKind]string{
-	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
-	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicaChange: "replicate",
-}
-
-var operationStates = map[fsm.OperationState]string{
-	fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled",
-}
-
 func operationView(op *fsm.Operation) *adminpb.Operation {
 	if op == nil {
 		return nil
 	}
 	return &adminpb.Operation{
-		Id: op.ID.String(), Kind: operationKinds[op.Kind], State: operationStates[op.State],
+		Id: op.ID.String(), Kind: op.Kind.String(), State: op.State.String(),
 		Step: op.Step, Attempts: op.Attempts, LastError: op.LastError, DoneBytes: op.DoneBytes, TotalBytes: op.TotalBytes,
 		Started: timeView(op.Started), Deadline: timeView(op.Deadline),
 	}

@@ -108,15 +108,11 @@ func findGroup(st *fsm.State, idOrName string) *fsm.GroupSnapshot {
 	return nil
 }
 
-var snapshotPhases = map[fsm.SnapshotPhase]string{
-	fsm.SnapshotTaking: "cutting", fsm.SnapshotReady: "ready", fsm.SnapshotDeleting: "deleting", fsm.SnapshotFailed: "failed",
-}
-
 func snapshotView(snap *fsm.Snapshot) *adminpb.Snapshot {
 	return &adminpb.Snapshot{
 		Id: string(snap.ID), Name: snap.Name, Source: string(snap.Source), Group: string(snap.Group),
 		Node: string(snap.Node), HostId: string(snap.Host), PoolId: string(snap.Pool), SizeBytes: snap.Size,
-		Phase: snapshotPhases[snap.Phase], Reason: snap.Error, Cut: timeView(snap.TakenAt), Missing: snap.Missing, FsType: snap.Format.FSType,
+		Phase: snap.Phase.String(), Reason: snap.Error, Cut: timeView(snap.TakenAt), Missing: snap.Missing, FsType: snap.Format.FSType,
 		Operation: snapshotOperation(snap), Created: snap.Created.String(), Modified: snap.Modified, Kept: keptView(snap.KeptCopy),
 	}
 }
@@ -128,15 +124,10 @@ func keptView(k *fsm.KeptCopy) *adminpb.Kept {
 	return &adminpb.Kept{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: timeView(k.Superseded)}
 }
 
-var groupPhases = map[fsm.GroupPhase]string{
-	fsm.GroupFreezing: "freezing", fsm.GroupTaking: "cutting", fsm.GroupReady: "ready",
-	fsm.GroupAborting: "aborting", fsm.GroupDeleting: "deleting",
-}
-
 func groupView(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.GroupSnapshot {
 	return &adminpb.GroupSnapshot{
 		Id: string(g.ID), Name: g.Name, Members: mapSlice(g.Members, func(id fsm.SnapshotID) string { return string(id) }),
-		Phase: groupPhases[g.Phase], Attempt: g.Attempt, Cut: timeView(g.TakenAt), Reason: g.Error,
+		Phase: g.Phase.String(), Attempt: g.Attempt, Cut: timeView(g.TakenAt), Reason: g.Error,
 		Operation: groupOperation(st, g), Created: g.Created.String(), Modified: g.Modified,
 	}
 }

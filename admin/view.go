@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -71,33 +70,22 @@ func publications(v *fsm.Volume) []fsm.Publication {
 }
 
 func phaseView(p fsm.Phase) (phase, reason string) {
-	switch p := p.(type) {
-	case fsm.Creating:
-		return "creating", ""
-	case fsm.Ready:
-		return "ready", ""
-	case fsm.Deleting:
-		return "deleting", ""
-	case fsm.Failed:
-		return "failed", p.Reason
+	if failed, ok := p.(fsm.Failed); ok {
+		reason = failed.Reason
 	}
-	return "", ""
+	return fsm.PhaseName(p), reason
 }
 
 func formatView(p fsmpb.FormatPhase) string {
-	return strings.ToLower(strings.TrimPrefix(p.String(), "FORMAT_PHASE_"))
+	return enumView(p.String(), "FORMAT_PHASE_")
 }
 
 func modeView(m fsmpb.AccessMode) string {
-	return strings.ToLower(strings.TrimPrefix(m.String(), "ACCESS_MODE_"))
+	return enumView(m.String(), "ACCESS_MODE_")
 }
 
 func replicaView(r fsm.Replica) *adminpb.Replica {
-	states := map[fsm.ReplicaState]string{
-		fsm.ReplicaPlanned: "planned", fsm.ReplicaPresent: "present",
-		fsm.ReplicaMissing: "missing", fsm.ReplicaGone: "gone", fsm.ReplicaLeaving: "leaving",
-	}
-	return &adminpb.Replica{Node: string(r.Node), HostId: string(r.Host), PoolId: string(r.Pool), State: states[r.State]}
+	return &adminpb.Replica{Node: string(r.Node), HostId: string(r.Host), PoolId: string(r.Pool), State: r.State.String()}
 }
 
 func publicationView(p fsm.Publication) *adminpb.Publication {
@@ -119,11 +107,8 @@ func teardownView(t fsm.Teardown) *adminpb.Teardown {
 }
 
 func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
-	states := map[fsm.NodeState]string{
-		fsm.NodeReachable: "reachable", fsm.NodeUnreachable: "unreachable", fsm.NodeLost: "lost",
-	}
 	return &adminpb.Node{
-		Id: string(n.ID), HostId: string(n.Host), BootId: n.Boot, State: states[n.State],
+		Id: string(n.ID), HostId: string(n.Host), BootId: n.Boot, State: n.State.String(),
 		Site: n.Site, Version: n.Version, MaxVolumes: n.MaxVolumes,
 		Adopted:  n.Incarnation == st.Cluster().Incarnation,
 		Pools:    mapSlice(n.Pools, func(p fsm.Pool) *adminpb.Pool { return poolView(st, p) }),

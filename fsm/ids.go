@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -34,6 +35,17 @@ const (
 	snapshotPrefix      = "hs-"
 	groupSnapshotPrefix = "hgs-"
 )
+
+// VolumeIDFrom is the volume id with that UUID.
+func VolumeIDFrom(uuid [16]byte) VolumeID { return VolumeID(idFromUUID(volumePrefix, uuid)) }
+
+// SnapshotIDFrom is the snapshot id with that UUID.
+func SnapshotIDFrom(uuid [16]byte) SnapshotID { return SnapshotID(idFromUUID(snapshotPrefix, uuid)) }
+
+func idFromUUID(prefix string, packed [16]byte) string {
+	u, _ := unpackUUID(packed[:]) // of 16 bytes it always is one
+	return prefix + u.text()
+}
 
 // Valid tells whether the id has the pattern of a snapshot id.
 func (id SnapshotID) Valid() bool {
@@ -68,7 +80,18 @@ type PoolID string
 // OperationID is the log index that began the operation.
 type OperationID uint64
 
-func (id OperationID) String() string { return fmt.Sprintf("op-%d", uint64(id)) }
+func (id OperationID) String() string { return operationPrefix + strconv.FormatUint(uint64(id), 10) }
+
+const operationPrefix = "op-"
+
+// ParseOperationID reads what String printed, or the bare number; zero is none.
+func ParseOperationID(text string) (OperationID, error) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(text, operationPrefix), 10, 64)
+	if err != nil || id == 0 {
+		return 0, fmt.Errorf("%q is no operation's id: they look like %s12", text, operationPrefix)
+	}
+	return OperationID(id), nil
+}
 
 // Epoch orders grants and desired states: by incarnation, then by log index (S1).
 // The zero Epoch is before all others.

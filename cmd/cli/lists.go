@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 const (
@@ -99,11 +98,11 @@ func operationArg(cmd *cobra.Command, args []string) error {
 
 // operationID parses `op-12` or `12`.
 func operationID(text string) (uint64, error) {
-	id, err := strconv.ParseUint(strings.TrimPrefix(text, "op-"), 10, 64)
-	if err != nil || id == 0 {
-		return 0, exit.Usagef("%q is no operation's id: they look like op-12", text)
+	id, err := fsm.ParseOperationID(text)
+	if err != nil {
+		return 0, exit.Usagef("%s", err)
 	}
-	return id, nil
+	return uint64(id), nil
 }
 
 // callAndPrint makes one call and prints its answer.

@@ -113,11 +113,11 @@ func (o *operationMetrics) update(st *fsm.State, id fsm.Change) {
 	for i := range previous {
 		old := &previous[i]
 		if !slices.ContainsFunc(current, sameSeries(old)) {
-			o.current.WithLabelValues(kinds[old.Kind], states[old.State]).Dec()
+			o.current.WithLabelValues(old.Kind.String(), old.State.String()).Dec()
 		}
 		stillThere := slices.ContainsFunc(current, func(op fsm.Operation) bool { return op.ID == old.ID })
 		if old.State == fsm.OpRunning && !stillThere {
-			o.endedTotal.WithLabelValues(kinds[old.Kind], "done").Inc()
+			o.endedTotal.WithLabelValues(old.Kind.String(), "done").Inc()
 		}
 	}
 	for i := range current {
@@ -125,9 +125,9 @@ func (o *operationMetrics) update(st *fsm.State, id fsm.Change) {
 		if slices.ContainsFunc(previous, sameSeries(op)) {
 			continue
 		}
-		o.current.WithLabelValues(kinds[op.Kind], states[op.State]).Inc()
+		o.current.WithLabelValues(op.Kind.String(), op.State.String()).Inc()
 		if op.State != fsm.OpRunning {
-			o.endedTotal.WithLabelValues(kinds[op.Kind], states[op.State]).Inc()
+			o.endedTotal.WithLabelValues(op.Kind.String(), op.State.String()).Inc()
 		}
 	}
 	delete(o.last, id)
@@ -158,10 +158,3 @@ func operationsOf(st *fsm.State, id fsm.Change) []fsm.Operation {
 	}
 	return []fsm.Operation{*op}
 }
-
-var kinds = map[fsm.OperationKind]string{
-	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
-	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicaChange: "replicate",
-}
-
-var states = map[fsm.OperationState]string{fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled"}

@@ -101,9 +101,9 @@ func (i *volumeInfo) reason(st *fsm.State, v *fsm.Volume) string {
 	switch op := v.Operation; {
 	case op == nil:
 	case op.State == fsm.OpFailed:
-		return kinds[op.Kind] + " failed"
+		return op.Kind.String() + " failed"
 	case op.State == fsm.OpRunning && i.now().Sub(op.Started) > longRunning:
-		return kinds[op.Kind] + " running"
+		return op.Kind.String() + " running"
 	}
 	return troubleOf(st, v)
 }

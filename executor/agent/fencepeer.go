@@ -153,7 +153,7 @@ func (p *fencePeer) requestVerdict(ctx context.Context, v *volume, handler bool)
 
 // newFencePeerRequest makes a request and has it proposed.
 func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, promoting, handler bool) (*fencePeerRequest, error) {
-	id := make([]byte, 16)
+	id := make([]byte, fsm.RequestIDLen)
 	_, _ = rand.Read(id) // never fails
 	req := &fencePeerRequest{promoting: promoting, done: make(chan struct{}), cmd: &fsmpb.Command{
 		RequestId: id,

@@ -118,5 +118,5 @@ func keptObservationIn(pool fsm.PoolID, id fsm.SnapshotID, volume fsm.VolumeID, 
 // keptSnapshotID is the id of the kept copy of the data that a victim had in an attachment.
 func keptSnapshotID(id fsm.VolumeID, attachment uint64) fsm.SnapshotID {
 	name := fmt.Sprintf("holdfast: what %s had in attachment %d", id, attachment)
-	return fsm.SnapshotID("hs-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String())
+	return fsm.SnapshotIDFrom(uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)))
 }

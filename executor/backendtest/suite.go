@@ -32,7 +32,7 @@ type Harness struct {
 }
 
 // NewID returns a new, random volume id.
-func NewID() fsm.VolumeID { return fsm.VolumeID("hf-" + uuid.NewString()) }
+func NewID() fsm.VolumeID { return fsm.VolumeIDFrom(uuid.New()) }
 
 // RunBackendSuite runs the suite on the backends that start returns, each test on a pool of its
 // own.

@@ -33,7 +33,7 @@ type SnapshotHarness struct {
 }
 
 // NewSnapshotID returns a new, random snapshot id.
-func NewSnapshotID() fsm.SnapshotID { return fsm.SnapshotID("hs-" + uuid.NewString()) }
+func NewSnapshotID() fsm.SnapshotID { return fsm.SnapshotIDFrom(uuid.New()) }
 
 // RunSnapshotSuite runs the tests of snapshots, sources, expansion and maps on the backends that
 // start returns.
