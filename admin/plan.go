@@ -35,14 +35,19 @@ type step struct {
 	command       *fsmpb.Command // set when state is stepTodo
 }
 
+// planTarget is the node and the host that a plan is about, and the fork that it reads them from.
+type planTarget struct {
+	state *fsm.State
+	req   *adminpb.PlanRequest
+	host  fsm.HostID // the node's host: the requested one, else the one registered now
+}
+
 // planner makes a plan by dry runs on a fork of the state. Each command of a step that is to do was
 // applied there, so later steps see the effects of earlier ones, and a command that would be rejected
 // is known before anything is proposed.
 type planner struct {
-	state *fsm.State
-	req   *adminpb.PlanRequest
-	host  fsm.HostID // the node's host: the requested one, else the one registered now
-	index uint64     // of the state before the first dry run
+	planTarget
+	index uint64 // of the state before the first dry run
 	steps []step
 	// listed and unlisted count the steps of each state that are in steps, and those left out.
 	listed, unlisted map[string]int
@@ -87,7 +92,7 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{state: st, req: req, attachFacts: s.AttachFacts, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	n, ok := st.Node(fsm.NodeID(req.GetNode()))
 	if !ok {
 		return nil, s.Error(fsm.Reject(fsm.NotFound, "no node is registered as %q", req.GetNode()))
@@ -207,6 +212,6 @@ func (p *planner) addCommand(t step, cmd *fsmpb.Command) bool {
 
 // nodeVolumes returns the volumes that have a replica, a publication or a pending teardown on the
 // node. They are collected first, because dry runs change the fork.
-func (p *planner) nodeVolumes() []*fsm.Volume {
-	return slices.Collect(p.state.VolumesOn(fsm.NodeID(p.req.GetNode())))
+func (t *planTarget) nodeVolumes() []*fsm.Volume {
+	return slices.Collect(t.state.VolumesOn(fsm.NodeID(t.req.GetNode())))
 }

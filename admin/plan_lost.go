@@ -16,7 +16,7 @@ func (p *planner) planLost() error {
 	case done != "":
 		p.add(step{action: "lose", state: stepDone, detail: done})
 	case p.protected(n):
-		p.add(step{action: "lose", state: stepBlocked, detail: p.protectedDetail(n)})
+		p.add(step{action: "lose", state: stepBlocked, detail: protectedDetail(n)})
 	default:
 		p.addLose(n)
 	}
@@ -24,10 +24,10 @@ func (p *planner) planLost() error {
 }
 
 // alreadyLost says why there is nothing to record; empty when there is.
-func (p *planner) alreadyLost(n *fsm.Node) string {
+func (t *planTarget) alreadyLost(n *fsm.Node) string {
 	switch {
-	case n.Host != p.host:
-		return fmt.Sprintf("the node is host %s, not %s any more", n.Host, p.host)
+	case n.Host != t.host:
+		return fmt.Sprintf("the node is host %s, not %s any more", n.Host, t.host)
 	case n.State == fsm.NodeLost:
 		return "the host is recorded as lost"
 	}
@@ -37,11 +37,11 @@ func (p *planner) alreadyLost(n *fsm.Node) string {
 // protected tells whether the host may not be recorded as lost, because it is reachable: it may be the
 // successor of the lost one, or the operator may have named the wrong node. --even-if-reachable
 // overrides it (S71).
-func (p *planner) protected(n *fsm.Node) bool {
-	return n.State == fsm.NodeReachable && !p.req.GetEvenIfReachable()
+func (t *planTarget) protected(n *fsm.Node) bool {
+	return n.State == fsm.NodeReachable && !t.req.GetEvenIfReachable()
 }
 
-func (p *planner) protectedDetail(n *fsm.Node) string {
+func protectedDetail(n *fsm.Node) string {
 	return fmt.Sprintf("host %s can be reached now: nothing is lost; stop it first, or say --even-if-reachable", n.Host)
 }
 
@@ -53,7 +53,7 @@ func (p *planner) planReplace() error {
 	case done != "":
 		p.add(step{action: "lose", state: stepDone, detail: done})
 	case p.protected(n):
-		p.add(step{action: "lose", state: stepDone, detail: p.protectedDetail(n)})
+		p.add(step{action: "lose", state: stepDone, detail: protectedDetail(n)})
 	default:
 		if !p.addLose(n) {
 			return nil
@@ -90,15 +90,15 @@ func (p *planner) addLose(n *fsm.Node) bool {
 }
 
 // lossDetail says what the loss of the host means for a volume.
-func (p *planner) lossDetail(v *fsm.Volume) string {
+func (t *planTarget) lossDetail(v *fsm.Volume) string {
 	what := ""
-	if isPublished(v, p.nodeID()) {
+	if isPublished(v, t.nodeID()) {
 		what = "its publication here ends; "
 	}
-	other := p.otherReplica(v)
-	back := p.restoredReplica(v)
+	other := t.otherReplica(v)
+	back := t.restoredReplica(v)
 	switch {
-	case v.Replica(p.host) == nil:
+	case v.Replica(t.host) == nil:
 		return what + "the host owes nothing of it any more"
 	case other == nil && back != "":
 		return fmt.Sprintf("%sits last replica that is up to date is here; the one on %s, which was given up and is not reported removed, "+
@@ -113,11 +113,11 @@ func (p *planner) lossDetail(v *fsm.Volume) string {
 
 // restoredReplica returns the node of a replica that was being removed and that counts as one of the
 // volume's replicas again now that the host is lost; empty when there is none.
-func (p *planner) restoredReplica(v *fsm.Volume) fsm.NodeID {
+func (t *planTarget) restoredReplica(v *fsm.Volume) fsm.NodeID {
 	if !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaLeaving }) {
 		return ""
 	}
-	now, ok := p.state.Volume(v.ID)
+	now, ok := t.state.Volume(v.ID)
 	if !ok {
 		return ""
 	}
@@ -130,9 +130,9 @@ func (p *planner) restoredReplica(v *fsm.Volume) fsm.NodeID {
 }
 
 // snapshotCount returns how many snapshots the host has, kept copies among them.
-func (p *planner) snapshotCount() (n int) {
-	for s := range p.state.SnapshotsOn(p.nodeID()) {
-		if s.Host == p.host && s.Phase != fsm.SnapshotFailed {
+func (t *planTarget) snapshotCount() (n int) {
+	for s := range t.state.SnapshotsOn(t.nodeID()) {
+		if s.Host == t.host && s.Phase != fsm.SnapshotFailed {
 			n++
 		}
 	}
@@ -140,9 +140,9 @@ func (p *planner) snapshotCount() (n int) {
 }
 
 // keptCopyCount returns how many of these snapshots are kept copies.
-func (p *planner) keptCopyCount() (n int) {
-	for s := range p.state.SnapshotsOn(p.nodeID()) {
-		if s.Host == p.host && s.KeptCopy != nil {
+func (t *planTarget) keptCopyCount() (n int) {
+	for s := range t.state.SnapshotsOn(t.nodeID()) {
+		if s.Host == t.host && s.KeptCopy != nil {
 			n++
 		}
 	}
@@ -176,7 +176,7 @@ func (p *planner) planForcePrimary() error {
 		p.add(step{action: "force-primary", state: stepDone, volume: v, detail: fmt.Sprintf("it was decided at index %d; publish the volume on %s", f.Index, p.nodeID())})
 		return nil
 	}
-	if !p.addCommand(step{action: "force-primary", volume: v, detail: p.riskDetail(v, replica)}, cmd) {
+	if !p.addCommand(step{action: "force-primary", volume: v, detail: riskDetail(v, replica)}, cmd) {
 		return nil
 	}
 	p.addForceConsequences(v)
@@ -184,7 +184,7 @@ func (p *planner) planForcePrimary() error {
 }
 
 // riskDetail says which acknowledged writes may be lost.
-func (p *planner) riskDetail(v *fsm.Volume, replica *fsm.Replica) string {
+func riskDetail(v *fsm.Volume, replica *fsm.Replica) string {
 	if replica.UpToDate && !replica.Outdated {
 		return fmt.Sprintf("the log has this replica as up to date in generation %d: nothing may need to be forced; try to publish it first", v.Replication.Generation)
 	}

@@ -51,7 +51,7 @@ func (p *planner) planUndrain() error {
 	return nil
 }
 
-func (p *planner) nodeID() fsm.NodeID { return fsm.NodeID(p.req.GetNode()) }
+func (t *planTarget) nodeID() fsm.NodeID { return fsm.NodeID(t.req.GetNode()) }
 
 // addCordon adds the first step of a drain; the host must be the requested one (S17).
 func (p *planner) addCordon() error {
@@ -70,8 +70,8 @@ func (p *planner) addCordon() error {
 }
 
 // wrongHost rejects a request whose host is not registered under the node's id any more (S17, S71).
-func (p *planner) wrongHost(n *fsm.Node) error {
-	return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s: look at the plan again", n.ID, n.Host, p.host)
+func (t *planTarget) wrongHost(n *fsm.Node) error {
+	return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s: look at the plan again", n.ID, n.Host, t.host)
 }
 
 // planAdopt lets a host that was registered with another incarnation act for this one (S1).
@@ -99,10 +99,10 @@ func cordonCommand(n *fsm.Node, cordoned bool) *fsmpb.Command {
 func isPublished(v *fsm.Volume, node fsm.NodeID) bool { return v.Publication(node) != nil }
 
 // moveDetail says where a volume that is published on this node can be published instead.
-func (p *planner) moveDetail(v *fsm.Volume) string {
-	other := p.otherReplica(v)
+func (t *planTarget) moveDetail(v *fsm.Volume) string {
+	other := t.otherReplica(v)
 	use := "it is published here"
-	if pub := v.Publication(p.nodeID()); pub != nil && pub.Staging != nil {
+	if pub := v.Publication(t.nodeID()); pub != nil && pub.Staging != nil {
 		use = "it is staged here"
 	}
 	switch {
@@ -117,10 +117,10 @@ func (p *planner) moveDetail(v *fsm.Volume) string {
 }
 
 // otherReplica returns the volume's active replica on another host; nil when there is none.
-func (p *planner) otherReplica(v *fsm.Volume) *fsm.Replica {
+func (t *planTarget) otherReplica(v *fsm.Volume) *fsm.Replica {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if v.ActiveReplica(r.Host) != nil && r.Host != p.host && r.State != fsm.ReplicaGone {
+		if v.ActiveReplica(r.Host) != nil && r.Host != t.host && r.State != fsm.ReplicaGone {
 			return r
 		}
 	}
@@ -157,8 +157,8 @@ func (p *planner) evictVolume(v *fsm.Volume) {
 	}
 }
 
-func (p *planner) syncDetail(v *fsm.Volume, r *fsm.Replica) string {
-	if own := v.ActiveReplica(p.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
+func (t *planTarget) syncDetail(v *fsm.Volume, r *fsm.Replica) string {
+	if own := v.ActiveReplica(t.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
 		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Observed.SyncPercent)
 	}
 	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(r.Observed.Disk))
@@ -219,11 +219,11 @@ func (p *planner) addReplicaStep(v *fsm.Volume) (step, error) {
 	return t, err
 }
 
-func (p *planner) reason() string {
-	if why := p.req.GetReason(); why != "" {
+func (t *planTarget) reason() string {
+	if why := t.req.GetReason(); why != "" {
 		return why
 	}
-	return p.req.GetVerb() + " of node " + p.req.GetNode()
+	return t.req.GetVerb() + " of node " + t.req.GetNode()
 }
 
 // addMissingReplicas adds replicas to all replicated volumes that have too few: because an earlier call

@@ -80,77 +80,6 @@ func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 	}
 }
 
-func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "CONDITION")
-	for _, v := range a.GetVolumes() {
-		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
-		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
-			strings.Join(nodes, ","), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
-			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
-			claimCell(v.GetClaim()), cmp.Or(v.GetReason(), v.GetCondition()))
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
-}
-
-func claimCell(c *adminpb.Claim) string {
-	if c.GetNamespace() == "" {
-		return c.GetName()
-	}
-	return c.GetNamespace() + "/" + c.GetName()
-}
-
-func publicationCell(p *adminpb.Publication) string {
-	use := "published"
-	switch {
-	case len(p.GetTargets()) > 0:
-		use = CountOf(len(p.GetTargets()), "target")
-	case p.GetStaged():
-		use = "staged"
-	}
-	return p.GetNode() + " " + use
-}
-
-func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
-	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "FREE", "RESERVED", "HOST", "VERSION", "DRBD", "POOL CONDITION")
-	for _, n := range a.GetNodes() {
-		state := n.GetState()
-		if !n.GetAdopted() && state != "lost" {
-			state += ", adoption"
-		}
-		if n.GetCordoned() {
-			state += ", cordoned"
-		}
-		if n.GetNoNewReplicas() {
-			state += ", no new replicas"
-		}
-		for _, p := range n.GetPools() {
-			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
-				formatSize(p.GetCapacityBytes()), freeCell(p), formatSize(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), p.GetCondition())
-		}
-		if len(n.GetPools()) == 0 {
-			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", "", n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), "")
-		}
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
-}
-
-// freeCell shows the free space of a pool, empty when its host did not report it.
-func freeCell(p *adminpb.Pool) string {
-	if !p.GetMeasured() {
-		return ""
-	}
-	return formatSize(p.GetFreeBytes())
-}
-
-func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
-	row(w, "ID", "KIND", "STATE", "SUBJECT", "NAME", "CLAIM", "NODES", "STEP", "COPIED", "ATTEMPTS", "STARTED", "LAST ERROR")
-	for _, o := range a.GetOperations() {
-		row(w, o.GetId(), o.GetKind(), o.GetState(), cmp.Or(o.GetSnapshot(), o.GetGroup(), o.GetVolume()),
-			cmp.Or(o.GetName(), o.GetVolumeName()), claimCell(o.GetClaim()), strings.Join(o.GetNodes(), ","), o.GetStep(), copiedCell(o), o.GetAttempts(), o.GetStarted(), o.GetLastError())
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
-}
-
 func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 	row(w, "FINDING", "NODE", "KIND", "ID", "PATH")
 	for _, group := range []struct {
@@ -227,4 +156,15 @@ func formatSize(n int64) string {
 		value, unit = value/1024, unit+1
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[unit]
+}
+
+func planTable(w io.Writer, a *adminpb.PlanResponse) {
+	row(w, "STATE", "ACTION", "VOLUME", "NAME", "NODE", "DETAIL")
+	for _, s := range a.GetSteps() {
+		row(w, s.GetState(), s.GetAction(), s.GetVolume(), s.GetVolumeName(), s.GetNode(), s.GetDetail())
+	}
+	if a.GetMore() > 0 {
+		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
+	}
+	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
 }

@@ -1,8 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -74,5 +79,56 @@ func roleView(seen *fsm.ReplicaObservation) string {
 	return "secondary"
 }
 
-// enumView returns an enum's name in lower case, without its prefix; the zero value is unknown.
-func enumView(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
+func replicaView(r fsm.Replica) *adminpb.Replica {
+	return &adminpb.Replica{Node: string(r.Node), HostId: string(r.Host), PoolId: string(r.Pool), State: r.State.String()}
+}
+
+// PrintReplicas writes the replicas of volumes: as a table one line for each replica of a replicated
+// volume, as JSON or YAML the complete answer.
+func PrintReplicas(w io.Writer, format string, answer *adminpb.VolumesResponse) error {
+	if format == "table" {
+		return tabulate(w, func(out io.Writer) { replicasTable(out, answer) })
+	}
+	return Print(w, format, proto.Message(answer))
+}
+
+func replicasTable(w io.Writer, a *adminpb.VolumesResponse) {
+	row(w, "VOLUME", "NAME", "NODE", "STATE", "ROLE", "LOG", "DISK", "CONNECTION", "PERCENT", "GENERATION", "MINOR", "PORT", "PROTOCOL", "CONDITION")
+	for _, v := range a.GetVolumes() {
+		common := v.GetReplication()
+		for _, r := range v.GetReplicas() {
+			if common == nil || r.GetState() == "gone" {
+				continue
+			}
+			row(w, v.GetId(), v.GetName(), r.GetNode(), r.GetState(), r.GetRole(), logCell(r), cmp.Or(r.GetDisk(), "unknown"), connectionCell(r),
+				percentCell(r), common.GetGeneration(), common.GetMinor(), common.GetPort(), common.GetProtocol(), v.GetCondition())
+		}
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+// logCell shows what the log records of a replica's content (S5).
+func logCell(r *adminpb.Replica) string {
+	switch {
+	case r.GetOutdated():
+		return "outdated"
+	case r.GetUpToDate():
+		return "up to date"
+	}
+	return "not up to date"
+}
+
+func connectionCell(r *adminpb.Replica) string {
+	if r.GetSuspended() {
+		return r.GetConnection() + ", frozen"
+	}
+	return r.GetConnection()
+}
+
+// percentCell shows the progress of a resynchronisation or verification, empty when none runs.
+func percentCell(r *adminpb.Replica) string {
+	if slices.Contains([]string{"sync_source", "sync_target", "verifying"}, r.GetConnection()) {
+		return fmt.Sprintf("%d %%", r.GetPercent())
+	}
+	return ""
+}

@@ -4,12 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
+
+func snapshotView(snap *fsm.Snapshot) *adminpb.Snapshot {
+	return &adminpb.Snapshot{
+		Id: string(snap.ID), Name: snap.Name, Source: string(snap.Source), Group: string(snap.Group),
+		Node: string(snap.Node), HostId: string(snap.Host), PoolId: string(snap.Pool), SizeBytes: snap.Size,
+		Phase: snap.Phase.String(), Reason: snap.Error, Cut: timeView(snap.TakenAt), Missing: snap.Missing, FsType: snap.Format.FSType,
+		Operation: snapshotOperation(snap), Created: snap.Created.String(), Modified: snap.Modified, Kept: keptView(snap.KeptCopy),
+	}
+}
 
 func snapshotsTable(w io.Writer, a *adminpb.SnapshotsResponse) {
 	row(w, "ID", "NAME", "SOURCE", "SIZE", "PHASE", "CUT", "NODE", "GROUP", "CONDITION")
@@ -24,36 +33,11 @@ func snapshotsTable(w io.Writer, a *adminpb.SnapshotsResponse) {
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
-func groupsTable(w io.Writer, a *adminpb.GroupSnapshotsResponse) {
-	row(w, "ID", "NAME", "MEMBERS", "PHASE", "ATTEMPT", "CUT", "CONDITION")
-	for _, g := range a.GetGroups() {
-		row(w, g.GetId(), g.GetName(), len(g.GetMembers()), g.GetPhase(), g.GetAttempt(), g.GetCut(),
-			cmp.Or(g.GetReason(), g.GetOperation().GetLastError()))
+func keptView(k *fsm.KeptCopy) *adminpb.Kept {
+	if k == nil {
+		return nil
 	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
-}
-
-// limitsCell shows the limits that are set.
-func limitsCell(l *adminpb.Limits) string {
-	var parts []string
-	add := func(n uint64, text string) {
-		if n > 0 {
-			parts = append(parts, text)
-		}
-	}
-	add(l.GetReadIops(), fmt.Sprintf("r %d/s", l.GetReadIops()))
-	add(l.GetWriteIops(), fmt.Sprintf("w %d/s", l.GetWriteIops()))
-	add(l.GetReadBytesPerSecond(), fmt.Sprintf("r %s/s", formatSize(int64(min(l.GetReadBytesPerSecond(), 1<<62)))))
-	add(l.GetWriteBytesPerSecond(), fmt.Sprintf("w %s/s", formatSize(int64(min(l.GetWriteBytesPerSecond(), 1<<62)))))
-	return strings.Join(parts, ",")
-}
-
-// copiedCell shows the progress of a copy.
-func copiedCell(o *adminpb.Operation) string {
-	if o.GetTotalBytes() == 0 {
-		return ""
-	}
-	return formatSize(o.GetDoneBytes()) + " of " + formatSize(o.GetTotalBytes())
+	return &adminpb.Kept{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: timeView(k.Superseded)}
 }
 
 // PrintKept writes kept copies: as a table, as JSON or YAML.
@@ -74,6 +58,23 @@ func keptTable(w io.Writer, a *adminpb.SnapshotsResponse) {
 		k := s.GetKept()
 		row(w, s.GetId(), s.GetSource(), s.GetNode(), s.GetPoolId(), formatSize(s.GetSizeBytes()), s.GetPhase(), s.GetCut(), k.GetGeneration(),
 			cmp.Or(k.GetSuperseded(), "no"), k.GetReason(), cmp.Or(condition, s.GetOperation().GetLastError()))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+func groupView(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.GroupSnapshot {
+	return &adminpb.GroupSnapshot{
+		Id: string(g.ID), Name: g.Name, Members: mapSlice(g.Members, func(id fsm.SnapshotID) string { return string(id) }),
+		Phase: g.Phase.String(), Attempt: g.Attempt, Cut: timeView(g.TakenAt), Reason: g.Error,
+		Operation: groupOperation(st, g), Created: g.Created.String(), Modified: g.Modified,
+	}
+}
+
+func groupsTable(w io.Writer, a *adminpb.GroupSnapshotsResponse) {
+	row(w, "ID", "NAME", "MEMBERS", "PHASE", "ATTEMPT", "CUT", "CONDITION")
+	for _, g := range a.GetGroups() {
+		row(w, g.GetId(), g.GetName(), len(g.GetMembers()), g.GetPhase(), g.GetAttempt(), g.GetCut(),
+			cmp.Or(g.GetReason(), g.GetOperation().GetLastError()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }

@@ -1,0 +1,142 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// volumeView converts a volume to the API's form.
+func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
+	phase, reason := phaseView(v.Phase)
+	condition, _ := st.StoredCondition(v)
+	return &adminpb.Volume{
+		Id: string(v.ID), Name: v.Name, SizeBytes: v.Size,
+		Phase: phase, Reason: reason,
+		Format: formatView(v.Format.Phase), FsType: v.Format.FSType, FsUuid: v.Format.FSUUID,
+		Replicas:     replicaViews(v),
+		Publications: mapSlice(publications(v), publicationView),
+		Teardowns:    mapSlice(v.Teardowns, teardownView),
+		Operation:    volumeOperation(v, v.Operation),
+		Abnormal:     condition.Abnormal, Condition: condition.Message,
+		Created: v.Created.String(), Modified: v.Modified,
+		AccessModes: mapSlice(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
+		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
+		Replication: replicationView(v.Replication), Claim: claimView(v.Claim),
+	}
+}
+
+func claimView(c *fsm.Claim) *adminpb.Claim {
+	if c == nil {
+		return nil
+	}
+	return &adminpb.Claim{Name: c.Name, Namespace: c.Namespace, Volume: c.Volume}
+}
+
+// sourceView returns nil for a volume without a source.
+func sourceView(s fsm.Source) *adminpb.Source {
+	if s.IsZero() {
+		return nil
+	}
+	return &adminpb.Source{Snapshot: string(s.Snapshot), Volume: string(s.Volume)}
+}
+
+// limitsView returns nil where no limits are set.
+func limitsView(l fsm.Limits) *adminpb.Limits {
+	if l == (fsm.Limits{}) {
+		return nil
+	}
+	return &adminpb.Limits{
+		ReadIops: l.ReadIOPS, WriteIops: l.WriteIOPS, ReadBytesPerSecond: l.ReadBPS, WriteBytesPerSecond: l.WriteBPS,
+	}
+}
+
+func publications(v *fsm.Volume) []fsm.Publication {
+	if ready, ok := v.Phase.(fsm.Ready); ok {
+		return ready.Publications
+	}
+	return nil
+}
+
+func phaseView(p fsm.Phase) (phase, reason string) {
+	if failed, ok := p.(fsm.Failed); ok {
+		reason = failed.Reason
+	}
+	return fsm.PhaseName(p), reason
+}
+
+func formatView(p fsmpb.FormatPhase) string {
+	return enumView(p.String(), "FORMAT_PHASE_")
+}
+
+func modeView(m fsmpb.AccessMode) string {
+	return enumView(m.String(), "ACCESS_MODE_")
+}
+
+func publicationView(p fsm.Publication) *adminpb.Publication {
+	out := &adminpb.Publication{
+		Node: string(p.Node), HostId: string(p.Host), Mode: modeView(p.Capability.Mode),
+		Block: p.Capability.Block, ReadOnly: p.ReadOnly, Epoch: p.Epoch.String(),
+		Targets: mapSlice(p.Targets, func(t fsm.Target) *adminpb.Target {
+			return &adminpb.Target{Path: t.Path, ReadOnly: t.ReadOnly, Bound: t.Done}
+		}),
+	}
+	if p.Staging != nil {
+		out.StagingPath, out.Staged = p.Staging.Path, p.Staging.Done
+	}
+	return out
+}
+
+func teardownView(t fsm.Teardown) *adminpb.Teardown {
+	return &adminpb.Teardown{Node: string(t.Node), HostId: string(t.Host), Epoch: t.Epoch.String()}
+}
+
+func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "CONDITION")
+	for _, v := range a.GetVolumes() {
+		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
+		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
+			strings.Join(nodes, ","), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
+			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
+			claimCell(v.GetClaim()), cmp.Or(v.GetReason(), v.GetCondition()))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+func claimCell(c *adminpb.Claim) string {
+	if c.GetNamespace() == "" {
+		return c.GetName()
+	}
+	return c.GetNamespace() + "/" + c.GetName()
+}
+
+func publicationCell(p *adminpb.Publication) string {
+	use := "published"
+	switch {
+	case len(p.GetTargets()) > 0:
+		use = CountOf(len(p.GetTargets()), "target")
+	case p.GetStaged():
+		use = "staged"
+	}
+	return p.GetNode() + " " + use
+}
+
+// limitsCell shows the limits that are set.
+func limitsCell(l *adminpb.Limits) string {
+	var parts []string
+	add := func(n uint64, text string) {
+		if n > 0 {
+			parts = append(parts, text)
+		}
+	}
+	add(l.GetReadIops(), fmt.Sprintf("r %d/s", l.GetReadIops()))
+	add(l.GetWriteIops(), fmt.Sprintf("w %d/s", l.GetWriteIops()))
+	add(l.GetReadBytesPerSecond(), fmt.Sprintf("r %s/s", formatSize(int64(min(l.GetReadBytesPerSecond(), 1<<62)))))
+	add(l.GetWriteBytesPerSecond(), fmt.Sprintf("w %s/s", formatSize(int64(min(l.GetWriteBytesPerSecond(), 1<<62)))))
+	return strings.Join(parts, ",")
+}
