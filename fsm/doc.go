@@ -15,19 +15,20 @@
 //	report.go   what hosts observed, handed to the entity that it is about
 //	placement_  which hosts and pools a volume gets
 //
-// Of an entity, _progress tells callers how far hosts are with what was decided, _known what
-// there is for them, and _desired is what the state wants of a host for it (the types are in
-// desired.go), _check its invariants (of volumes and the rest: state_check.go).
+// The file of an entity, or its _record, has its type and beside it what of it is hashed, written to
+// a dump and read from one. _desired is what the state wants of a host for it, _progress tells callers
+// how far hosts are with what was decided, _known what there is for them, _check its invariants
+// (of volumes and the rest: state_check.go).
 //
 // The machine:
 //
 //	commands.go, rejection.go   the table of all commands; why one is rejected
 //	state.go, state_            the tables, indexes, reads, the memory of answers, trial forks
-//	hash_                       what of a record is hashed
-//	dump_                       a state as a stream of records: encode, decode, dictionary
+//	hash.go, hash_encoder.go    the sum over all records, and the bytes that a record is hashed as
+//	dump.go, dump_              a state as a stream of records: order, dictionary, ids
 //	sweep_                      changes of many records, written batch by batch
 //	feature_level.go            which build decides what
-//	convert.go, ids.go, text.go, uuid.go, constants.go   values
+//	convert.go, words.go, ids.go, text.go, uuid.go, constants.go   values
 //
 // Tests: player_ plays commands at random, sim_ plays two hosts with a model of DRBD, and
 // state_fields_test.go finds a field that the hash or the dump forgets.

@@ -122,7 +122,7 @@ func (d *dictionary) addSet(set []Topology) {
 func (d *dictionary) encoded(set []Topology) []byte {
 	d.scratch.b = d.scratch.b[:0]
 	for _, term := range set {
-		d.scratch.labels(term)
+		hashLabels(&d.scratch, term)
 	}
 	return d.scratch.b
 }

@@ -1,5 +1,7 @@
 package fsm
 
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
 // Node is one storage host.
 type Node struct {
 	ID           NodeID
@@ -52,4 +54,111 @@ type Pool struct {
 	Capacity          int64 // bytes
 	OvercommitPercent uint32
 	MinFree           int64 // bytes
+}
+
+func hashNode(e *encoder, n *Node) sum256 {
+	e.begin(kindNode)
+	e.str(string(n.ID))
+	e.str(string(n.Host))
+	e.str(n.Boot)
+	e.u64(uint64(len(n.Pools)))
+	for i := range n.Pools {
+		hashPool(e, &n.Pools[i])
+	}
+	hashLabels(e, n.Labels)
+	e.str(n.Site)
+	e.u64(uint64(n.MaxVolumes))
+	e.str(n.Version)
+	e.u64(uint64(n.FeatureLevel))
+	e.u64(uint64(n.State))
+	e.u64(n.Incarnation)
+	e.epoch(n.Registered)
+	hashNodeReplication(e, n)
+	return e.sum()
+}
+
+func hashPool(e *encoder, p *Pool) {
+	e.str(string(p.ID))
+	e.str(p.Backend)
+	e.i64(p.Capacity)
+	e.u64(uint64(p.OvercommitPercent))
+	e.i64(p.MinFree)
+}
+
+func hashLabels(e *encoder, labels []Label) {
+	e.u64(uint64(len(labels)))
+	for _, l := range labels {
+		e.str(l.Key)
+		e.str(l.Value)
+	}
+}
+
+func nodeRecord(n *Node) *fsmpb.NodeRecord {
+	r := &fsmpb.NodeRecord{
+		NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Site: n.Site, MaxVolumes: n.MaxVolumes,
+		Version: n.Version, FeatureLevel: n.FeatureLevel, State: uint32(n.State), Incarnation: n.Incarnation, Registered: n.Registered.Proto(),
+		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
+		NoNewReplicas: n.NoNewReplicas,
+	}
+	for _, p := range n.Pools {
+		r.Pools = append(r.Pools, &fsmpb.Pool{
+			PoolId: string(p.ID), Backend: p.Backend, CapacityBytes: p.Capacity, OvercommitPercent: p.OvercommitPercent, MinFreeBytes: p.MinFree,
+		})
+	}
+	for _, l := range n.Labels {
+		r.Labels = append(r.Labels, &fsmpb.Label{Key: l.Key, Value: l.Value})
+	}
+	return r
+}
+
+func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
+	n := Node{
+		ID: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Boot: r.GetBootId(), Site: r.GetSite(), MaxVolumes: r.GetMaxVolumes(),
+		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: EpochFrom(r.GetRegistered()),
+		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
+		NoNewReplicas: r.GetNoNewReplicas(),
+	}
+	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
+		return errForm
+	}
+	n.State = NodeState(r.GetState())
+	for _, p := range r.GetPools() {
+		n.Pools = append(n.Pools, Pool{
+			ID: PoolID(p.GetPoolId()), Backend: p.GetBackend(), Capacity: p.GetCapacityBytes(),
+			OvercommitPercent: p.GetOvercommitPercent(), MinFree: p.GetMinFreeBytes(),
+		})
+	}
+	for _, l := range r.GetLabels() {
+		n.Labels = append(n.Labels, Label{Key: l.GetKey(), Value: l.GetValue()})
+	}
+	x.s.storeNode(n)
+	return x.checkOrder(4, string(n.ID))
+}
+
+// fieldNoNewReplicas is the number of what came after feature level 1.
+const fieldNoNewReplicas = 1
+
+func hashNodeReplication(e *encoder, n *Node) {
+	if n.Replication == (NodeReplication{}) && !n.Cordoned {
+		return
+	}
+	e.str(n.Replication.Address)
+	e.str(n.Replication.PublicKey)
+	e.str(n.Replication.Version)
+	e.u64(uint64(n.Replication.MaxReplicas))
+	e.bool(n.Cordoned)
+	if n.NoNewReplicas {
+		e.u64(fieldNoNewReplicas)
+	}
+}
+
+func (r NodeReplication) proto() *fsmpb.Replication {
+	if r == (NodeReplication{}) {
+		return nil
+	}
+	return &fsmpb.Replication{Address: r.Address, PublicKey: []byte(r.PublicKey), Version: r.Version, MaxReplicas: r.MaxReplicas}
+}
+
+func nodeReplicationFrom(r *fsmpb.Replication) NodeReplication {
+	return NodeReplication{Address: r.GetAddress(), PublicKey: string(r.GetPublicKey()), Version: r.GetVersion(), MaxReplicas: r.GetMaxReplicas()}
 }

@@ -1,6 +1,10 @@
 package fsm
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // OperationKind is what an operation is to achieve.
 type OperationKind uint8
@@ -50,4 +54,46 @@ type Operation struct {
 	TotalBytes int64  // bytes to copy
 	Started    time.Time
 	Deadline   time.Time // when an operator should look; nothing is decided by it
+}
+
+func hashOperation(e *encoder, o *Operation) {
+	e.bool(o != nil)
+	if o == nil {
+		return
+	}
+	e.u64(uint64(o.ID))
+	e.u64(uint64(o.Kind))
+	e.u64(uint64(o.State))
+	e.str(o.Step)
+	e.u64(uint64(o.Attempts))
+	e.u64(uint64(o.Retries))
+	e.str(o.LastError)
+	e.u64(uint64(o.Reason))
+	e.i64(o.DoneBytes)
+	e.i64(o.TotalBytes)
+	e.i64(nanosOf(o.Started))
+	e.i64(nanosOf(o.Deadline))
+}
+
+func operationRecord(o *Operation) *fsmpb.OperationRecord {
+	if o == nil {
+		return nil
+	}
+	return &fsmpb.OperationRecord{
+		Id: uint64(o.ID), Kind: uint32(o.Kind), State: uint32(o.State), Step: o.Step, Attempts: o.Attempts, Retries: o.Retries,
+		LastError: o.LastError, Started: nanosOf(o.Started), Deadline: nanosOf(o.Deadline),
+		Reason: uint32(o.Reason), Done: o.DoneBytes, Total: o.TotalBytes,
+	}
+}
+
+func operationFrom(o *fsmpb.OperationRecord, err *error) *Operation {
+	if o == nil {
+		return nil
+	}
+	return &Operation{
+		ID: OperationID(o.GetId()), Kind: OperationKind(enumFrom(o.GetKind(), uint32(OpReplicaChange), err)), State: OperationState(enumFrom(o.GetState(), uint32(OpCancelled), err)), Step: o.GetStep(),
+		Attempts: o.GetAttempts(), Retries: o.GetRetries(), LastError: o.GetLastError(),
+		Started: TimeOf(o.GetStarted()), Deadline: TimeOf(o.GetDeadline()),
+		Reason: Reason(o.GetReason()), DoneBytes: o.GetDone(), TotalBytes: o.GetTotal(),
+	}
 }

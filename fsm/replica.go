@@ -2,45 +2,43 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// Replication is what is recorded of a replicated volume beside its replicas. A
-// *Replication that came out of a State is immutable.
-type Replication struct {
-	Protocol fsmpb.Protocol
-	// ReplicaCount is how many replicas it was created with.
-	ReplicaCount uint32
-	// Minor is DRBD's device number, unique in the cluster until all hosts of the volume
-	// reported it removed. Port is unique on each of its hosts; volumes on other hosts can
-	// have the same.
-	Minor, Port uint32
-	// Seed is the host whose replica gives the first content. It is chosen before any
-	// metadata is created, so that a new volume has no split brain.
-	Seed HostID
-	// InitialSyncIndex is the index at which both hosts had reported the same first content;
-	// 0: not yet.
-	InitialSyncIndex uint64
-	// Generation is the index of the last entry after which earlier observations prove nothing,
-	// as a grant or a request to outdate the peer that was granted (S7).
-	Generation uint64
-	// LastGrantIndex is the index of the last grant to be primary, to whichever host.
-	LastGrantIndex uint64
-	// Primary is who may be primary now, nil when nobody may.
-	Primary *PrimaryGrant
-	Forced  *ForcedPrimary // the decision that the next promotion may rest on; nil once the host is primary
-	// Leaving are the hosts of replicas that are being removed and whose ReplicaSync is kept, in
-	// the order in which their removal began: the last good copy of a volume is never removed,
-	// and takes part again as what it was (S71).
-	Leaving []HostID
+// Replica is one copy of a volume on one host.
+type Replica struct {
+	Node NodeID
+	Host HostID
+	Pool PoolID
+	// State is what its host last reported.
+	State ReplicaState
+	// Undersized is set while a replica that takes part again is smaller than its volume, which
+	// grew without it: it is grown before anybody uses it (S117).
+	Undersized bool
+	// Sequence is the host's last record of this volume; later ones are above it (S16).
+	Sequence uint64
+	// Size is what the host last reported of the device, in bytes; an expansion is
+	// done when it is the volume's.
+	Size int64
+	// Limits are those the host last reported in force.
+	Limits Limits
+	// ReplicaSync is nil for a local volume, and where the log knows nothing of the replica's
+	// content. Like the Volume it is immutable; withReplication copies it.
+	*ReplicaSync
 }
 
-// PrimaryGrant is the right of one host, in one boot, to be primary.
-type PrimaryGrant struct {
-	Node  NodeID
-	Host  HostID
-	Boot  string // empty: the host relinquished the grant, and requests another when it stages
-	Epoch Epoch  // of the publication
-	Index uint64 // when it was granted
-	Done  bool   // the host reported, under this publication, that it is primary
-}
+// ReplicaState is what the host last reported of a replica's device.
+type ReplicaState uint8
+
+const (
+	// ReplicaPlanned: not yet reported made.
+	ReplicaPlanned ReplicaState = iota + 1
+	// ReplicaPresent: reported made.
+	ReplicaPresent
+	// ReplicaMissing: a Ready volume's device was reported missing (S14: never made again).
+	ReplicaMissing
+	// ReplicaGone: reported removed.
+	ReplicaGone
+	// ReplicaLeaving: being removed while the volume stays.
+	ReplicaLeaving
+)
 
 // ReplicaSync is what the log knows of the content of one replica of a replicated volume,
 // and of its host's DRBD.
@@ -70,16 +68,6 @@ type ReplicaSync struct {
 
 // RecordedUUID is DRBD's current UUID of a content, and the index at which it was recorded.
 type RecordedUUID struct{ Value, Index uint64 }
-
-// ForcedPrimary is an operator's, or a CSI-Addons caller's, decision to promote a replica
-// that may miss acknowledged writes (S8).
-type ForcedPrimary struct {
-	Host              HostID // whose replica is promoted
-	Index             uint64
-	GivenUpGeneration uint64 // the generation whose acknowledged writes may be lost
-	Reason            string
-	PeerDead          bool // somebody attested that the other host does not run any more
-}
 
 // ReplicaObservation is what a host observed of its replica's DRBD device.
 type ReplicaObservation struct {
@@ -121,54 +109,114 @@ func (r ReplicaObservation) Connected() bool {
 	return r.Connection >= fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 }
 
-// DesiredReplica is the desired state of one host's replica of a replicated volume.
-type DesiredReplica struct {
-	Protocol    fsmpb.Protocol
-	Minor, Port uint32
-	// Seed: this host sets the volume's first current UUID, when both replicas are
-	// connected and just created.
-	Seed bool
-	// SyncFromSeed: the seed's content was created from a source, so the other replica is
-	// synchronised from it before the volume is Ready: it is invalidated once both are
-	// connected and have a current UUID. It is false again once a host reported that it
-	// synchronises: no earlier observation counts for the initial sync.
-	SyncFromSeed    bool
-	InitialSyncDone bool
-	Generation      uint64 // of what the host observes after it read this desired state
-	Address         string // this host's
-	Peer            *ReplicaPeer
-	// Connect: the kernel is to be connected to its peer; else `disconnect --force`,
-	// which keeps an UpToDate disk and freezes the peer (S8).
-	Connect bool
-	// Outdated: the peer was primary without this replica. It is torn down, and connects
-	// only by discarding its own data (S9).
-	Outdated bool
-	UpToDate bool // recorded so, in this attachment
-	// Primary: this host should be primary under its publication. It still needs a
-	// grant of its own boot and session for it (S2).
-	Primary bool
-	// PromotionDone: the host reported that it was primary under this publication. From then
-	// on only staging requests another promotion, after a reboot for example.
-	PromotionDone   bool
-	Force           bool               // a decision to force is recorded for this host
-	Attachment      uint64             // the last that was recorded
-	DiskFailed      uint64             // the attachment in which the disk failed; 0: none
-	Observed        ReplicaObservation // the last that was recorded of this host
-	BackingCapacity int64              // bytes of volume that every replica's backing device has room for
-	InSyncUUID      uint64             // of the content that both had after the initial sync or at a clean demotion
+func hashReplica(e *encoder, r *Replica) {
+	e.str(string(r.Node))
+	e.str(string(r.Host))
+	e.str(string(r.Pool))
+	e.u64(uint64(r.State))
+	e.u64(r.Sequence)
+	e.i64(r.Size)
+	hashLimits(e, &r.Limits)
 }
 
-// ReplicaPeer is the other replica's host.
-type ReplicaPeer struct {
-	Node      NodeID
-	Host      HostID
-	Address   string
-	PublicKey []byte // X25519
-	// UpToDate: it is recorded that it has every acknowledged write. Incomplete: it has not,
-	// as its peer was primary without it, its disk failed or its device is missing.
-	UpToDate, Incomplete bool
-	// DiskAttached is set only for a host whose own disk failed or is not attached: the peer's
-	// is. That host is reachable, and reported under the current generation that its kernel
-	// has the disk and does not call it outdated.
-	DiskAttached bool
+func (d *dictionary) replica(r *fsmpb.ReplicaRecord, x *Replica) {
+	r.NodeRef, r.HostRef, r.PoolRef = d.ref(string(x.Node)), d.ref(string(x.Host)), d.ref(string(x.Pool))
+	r.State, r.Sequence, r.Size, r.Limits, r.Short = uint32(x.State), x.Sequence, x.Size, x.Limits.Proto(), x.Undersized
+}
+
+func (x *dumpDecoder) replica(p *fsmpb.ReplicaRecord, err *error) Replica {
+	return Replica{
+		Node: NodeID(x.textAt(p.GetNodeRef(), err)), Host: HostID(x.textAt(p.GetHostRef(), err)), Pool: PoolID(x.textAt(p.GetPoolRef(), err)),
+		State: ReplicaState(enumFrom(p.GetState(), uint32(ReplicaLeaving), err)), Sequence: p.GetSequence(),
+		Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()), Undersized: p.GetShort(),
+	}
+}
+
+// hashUndersized stands at the volume's end.
+func hashUndersized(e *encoder, replicas []Replica) {
+	for i := range replicas {
+		if r := &replicas[i]; r.Undersized {
+			e.u64(fieldUndersized)
+			e.str(string(r.Host))
+		}
+	}
+}
+
+func hashReplicaSync(e *encoder, l *Replica) {
+	e.str(string(l.Host))
+	e.bool(l.UpToDate)
+	e.bool(l.Outdated)
+	e.str(l.Boot)
+	e.u64(l.Attachment)
+	hashReplicaObservation(e, &l.Observed)
+	e.u64(l.InSyncUUID.Value)
+	e.u64(l.InSyncUUID.Index)
+	e.u64(l.SoloPrimaryUUID.Value)
+	e.u64(l.SoloPrimaryUUID.Index)
+}
+
+func hashReplicaObservation(e *encoder, r *ReplicaObservation) {
+	e.str(r.Boot)
+	e.u64(r.Attachment)
+	e.bool(r.Primary)
+	e.u64(uint64(r.Disk))
+	e.u64(uint64(r.Connection))
+	e.u64(uint64(r.PeerDisk))
+	e.u64(r.UUID)
+	e.bool(r.Suspended)
+	e.u64(r.Generation)
+	e.u64(uint64(r.SyncPercent))
+	e.i64(r.OutOfSync)
+	e.i64(r.BackingCapacity)
+	e.bool(r.Unconfigured)
+}
+
+func (l *Replica) syncRecord() *fsmpb.LegRecord {
+	return &fsmpb.LegRecord{
+		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attachment, Seen: l.Observed.Proto(),
+		Settled: l.InSyncUUID.record(), Alone: l.SoloPrimaryUUID.record(), DiskFailed: l.DiskFailed, NotKept: l.NotKeptReason,
+	}
+}
+
+func (k RecordedUUID) record() *fsmpb.KnownUUIDRecord {
+	if k == (RecordedUUID{}) {
+		return nil
+	}
+	return &fsmpb.KnownUUIDRecord{Uuid: k.Value, Index: k.Index}
+}
+
+func replicaSyncFromRecord(l *fsmpb.LegRecord) *ReplicaSync {
+	return &ReplicaSync{
+		UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attachment: l.GetAttach(),
+		Observed:   ReplicaObservationFrom(l.GetSeen()),
+		DiskFailed: l.GetDiskFailed(), NotKeptReason: l.GetNotKept(),
+		InSyncUUID: RecordedUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, SoloPrimaryUUID: RecordedUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
+	}
+}
+
+func hashReplicaSyncs(e *encoder, replicas []*Replica) {
+	e.u64(uint64(len(replicas)))
+	for _, r := range replicas {
+		hashReplicaSync(e, r)
+	}
+}
+
+func hashDiskFailures(e *encoder, replicas []*Replica) {
+	for _, l := range replicas {
+		if l.DiskFailed != 0 {
+			e.u64(fieldDiskFailed)
+			e.str(string(l.Host))
+			e.u64(l.DiskFailed)
+		}
+	}
+}
+
+func hashNotKept(e *encoder, replicas []*Replica) {
+	for _, l := range replicas {
+		if l.NotKeptReason != "" {
+			e.u64(fieldNotKept)
+			e.str(string(l.Host))
+			e.str(l.NotKeptReason)
+		}
+	}
 }

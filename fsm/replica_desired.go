@@ -2,6 +2,58 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
+// DesiredReplica is the desired state of one host's replica of a replicated volume.
+type DesiredReplica struct {
+	Protocol    fsmpb.Protocol
+	Minor, Port uint32
+	// Seed: this host sets the volume's first current UUID, when both replicas are
+	// connected and just created.
+	Seed bool
+	// SyncFromSeed: the seed's content was created from a source, so the other replica is
+	// synchronised from it before the volume is Ready: it is invalidated once both are
+	// connected and have a current UUID. It is false again once a host reported that it
+	// synchronises: no earlier observation counts for the initial sync.
+	SyncFromSeed    bool
+	InitialSyncDone bool
+	Generation      uint64 // of what the host observes after it read this desired state
+	Address         string // this host's
+	Peer            *ReplicaPeer
+	// Connect: the kernel is to be connected to its peer; else `disconnect --force`,
+	// which keeps an UpToDate disk and freezes the peer (S8).
+	Connect bool
+	// Outdated: the peer was primary without this replica. It is torn down, and connects
+	// only by discarding its own data (S9).
+	Outdated bool
+	UpToDate bool // recorded so, in this attachment
+	// Primary: this host should be primary under its publication. It still needs a
+	// grant of its own boot and session for it (S2).
+	Primary bool
+	// PromotionDone: the host reported that it was primary under this publication. From then
+	// on only staging requests another promotion, after a reboot for example.
+	PromotionDone   bool
+	Force           bool               // a decision to force is recorded for this host
+	Attachment      uint64             // the last that was recorded
+	DiskFailed      uint64             // the attachment in which the disk failed; 0: none
+	Observed        ReplicaObservation // the last that was recorded of this host
+	BackingCapacity int64              // bytes of volume that every replica's backing device has room for
+	InSyncUUID      uint64             // of the content that both had after the initial sync or at a clean demotion
+}
+
+// ReplicaPeer is the other replica's host.
+type ReplicaPeer struct {
+	Node      NodeID
+	Host      HostID
+	Address   string
+	PublicKey []byte // X25519
+	// UpToDate: it is recorded that it has every acknowledged write. Incomplete: it has not,
+	// as its peer was primary without it, its disk failed or its device is missing.
+	UpToDate, Incomplete bool
+	// DiskAttached is set only for a host whose own disk failed or is not attached: the peer's
+	// is. That host is reachable, and reported under the current generation that its kernel
+	// has the disk and does not call it outdated.
+	DiskAttached bool
+}
+
 // desiredReplica is the desired state of a host's replica, nil for local volumes.
 func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	r := v.Replication
@@ -90,88 +142,4 @@ func (v *Volume) minBackingCapacity() int64 {
 		}
 	}
 	return least
-}
-
-// FormerPrimaryIsolated tells whether no unreachable host whose publication was revoked can
-// write to the volume any more: the other replica has disconnected it and has every write
-// (S8). A ControllerUnpublish from an unreachable host waits for it.
-func (s *State) FormerPrimaryIsolated(id VolumeID) bool {
-	v, ok := s.Volume(id)
-	if !ok || v.Replication == nil {
-		return true
-	}
-	for _, t := range v.Teardowns {
-		former, survivor := v.ActiveReplica(t.Host), v.PeerReplica(t.Host)
-		if former == nil || former.Outdated || survivor == nil || s.replicaReachable(former) {
-			continue
-		}
-		if !s.isolatedBy(v, survivor) {
-			return false
-		}
-	}
-	return true
-}
-
-func (s *State) isolatedBy(v *Volume, survivor *Replica) bool {
-	n, ok := s.nodeOfReplica(survivor)
-	x := survivor.Observed
-	if !ok || !survivor.isOfAttachment(n, x) || x.Generation != v.Replication.Generation || x.Connection != fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE {
-		return false
-	}
-	a := &promotionCheck{s: s, v: v, n: n, r: v.Replication, own: survivor, peer: v.PeerReplica(survivor.Host), observed: x}
-	return a.checkSolo() == nil || a.mayForce()
-}
-
-// PromotionDone tells whether the node's host reported that it is primary under the
-// publication that it has now.
-func (s *State) PromotionDone(v *Volume, node NodeID) bool {
-	p := v.Publication(node)
-	if p == nil || v.Replication == nil || v.Replication.Primary == nil {
-		return false
-	}
-	g := v.Replication.Primary
-	return g.Host == p.Host && g.Epoch == p.Epoch && g.Done
-}
-
-// checkReplicaPublishable says why a replicated volume cannot be published to a node.
-func (v *Volume) checkReplicaPublishable(n *Node) *Rejection {
-	if v.Replication == nil {
-		return nil
-	}
-	switch l := v.ActiveReplica(n.Host); {
-	case l == nil:
-		return Reject(Precondition, "publish volume %s: the replica on node %s was given up", v.ID, n.ID)
-	case v.Replica(n.Host).Undersized:
-		return Reject(Busy, "publish volume %s: the replica on node %s has %d of its %d bytes, and is grown first", v.ID, n.ID, v.Replica(n.Host).Size, v.Size)
-	case v.Replica(n.Host).State == ReplicaPlanned:
-		return Reject(Precondition, "publish volume %s: the replica on node %s is still being made", v.ID, n.ID)
-	case l.Outdated && (v.Replication.Forced == nil || v.Replication.Forced.Host != n.Host):
-		return Reject(Precondition, "publish volume %s: the replica on node %s is outdated: its peer went on without it", v.ID, n.ID)
-	}
-	return nil
-}
-
-// sourceReplica is the replica that snapshots and clones of the volume are taken from: the one
-// where it is published, else the first that is up to date and reachable, the seed's before
-// the others; nil when there is none.
-func (s *State) sourceReplica(v *Volume) *Replica {
-	if v.Replication == nil {
-		return &v.Replicas[0]
-	}
-	if publications := v.Publications(); len(publications) > 0 {
-		if l := v.ActiveReplica(publications[0].Host); l == nil || !l.UpToDate {
-			return nil
-		}
-		return v.Replica(publications[0].Host)
-	}
-	hosts := []HostID{v.Replication.Seed}
-	for _, l := range v.ActiveReplicas() {
-		hosts = append(hosts, l.Host)
-	}
-	for _, host := range hosts {
-		if l := v.ActiveReplica(host); l != nil && l.UpToDate && s.replicaReachable(l) {
-			return v.Replica(host)
-		}
-	}
-	return nil
 }

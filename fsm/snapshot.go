@@ -1,6 +1,10 @@
 package fsm
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // SnapshotID is `hs-` plus a UUID: CSI's snapshot_id.
 type SnapshotID string
@@ -61,86 +65,114 @@ const (
 	SnapshotFailed
 )
 
-// GroupSnapshot is snapshots of several volumes at one instant.
-type GroupSnapshot struct {
-	ID          GroupSnapshotID
-	Name        string
-	Fingerprint []byte
-	Members     []SnapshotID // in order of their sources
-	Phase       GroupPhase
-	// Attempt numbers the freezes; reports of another attempt do not count.
-	Attempt uint32
-	TakenAt time.Time // of the first member taken
-	Error   string    // why the last attempt was aborted
-	// Operation is of freezing and taking, or of the delete; nil when Ready.
-	Operation *Operation
-	Created   Epoch
-	Modified  uint64
+func hashSnapshot(e *encoder, n *Snapshot) sum256 {
+	e.begin(kindSnapshot)
+	e.str(string(n.ID))
+	e.str(n.Name)
+	e.bytes(n.Fingerprint)
+	e.str(string(n.Source))
+	e.str(string(n.Group))
+	e.str(string(n.Node))
+	e.str(string(n.Host))
+	e.str(string(n.Pool))
+	e.i64(n.Size)
+	hashFormat(e, n.Format)
+	e.u64(uint64(len(n.Capabilities)))
+	for i := range n.Capabilities {
+		hashCapability(e, &n.Capabilities[i])
+	}
+	e.u64(uint64(n.Phase))
+	e.i64(nanosOf(n.TakenAt))
+	e.bool(n.Frozen)
+	e.bool(n.Missing)
+	e.bool(n.Gone)
+	e.str(n.Error)
+	e.u64(n.Sequence)
+	hashOperation(e, n.Operation)
+	e.epoch(n.Created)
+	e.u64(n.Modified)
+	hashKeptCopy(e, n.KeptCopy)
+	return e.sum()
 }
 
-// GroupPhase is a group snapshot's life.
-type GroupPhase uint8
-
-const (
-	// GroupFreezing: hosts freeze the members; none is taken.
-	GroupFreezing GroupPhase = iota + 1
-	// GroupTaking: all were frozen at once; hosts take the snapshots.
-	GroupTaking
-	// GroupReady: all are taken, under one freeze.
-	GroupReady
-	// GroupAborting: an attempt was aborted, for Error; the snapshots taken are being
-	// removed. When all members are Gone, the next create with the name begins another
-	// attempt; from feature level 2 on the record is removed then.
-	GroupAborting
-	// GroupDeleting: members are being removed.
-	GroupDeleting
-)
-
-// Source is what a volume's content is made from; at most one is set.
-type Source struct {
-	Snapshot SnapshotID
-	Volume   VolumeID
+func snapshotRecord(n *Snapshot) *fsmpb.SnapshotRecord {
+	r := &fsmpb.SnapshotRecord{
+		SnapshotId: packedAfter(snapshotPrefix, string(n.ID)), Name: n.Name, Fingerprint: n.Fingerprint,
+		Source: packedAfter(volumePrefix, string(n.Source)), Group: packedAfter(groupSnapshotPrefix, string(n.Group)),
+		NodeId: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), Size: n.Size, Format: n.Format.Proto(),
+		Phase: uint32(n.Phase), Cut: nanosOf(n.TakenAt), Frozen: n.Frozen, Missing: n.Missing, Gone: n.Gone, FailedReason: n.Error,
+		Sequence: n.Sequence, Operation: operationRecord(n.Operation), Created: n.Created.Proto(), ModifiedAfter: n.Modified - n.Created.Index,
+		Kept: n.KeptCopy.record(),
+	}
+	for i := range n.Capabilities {
+		c, _ := n.Capabilities[i].Proto() // its flags are what CapabilityFrom made of bytes
+		r.Capabilities = append(r.Capabilities, c)
+	}
+	return r
 }
 
-// IsZero tells an empty volume's source.
-func (s Source) IsZero() bool { return s == Source{} }
-
-// Limits bound a volume's I/O on the host where it is staged; 0: none.
-type Limits struct {
-	ReadIOPS, WriteIOPS uint64
-	ReadBPS, WriteBPS   uint64 // bytes a second
+func (x *dumpDecoder) snapshot(r *fsmpb.SnapshotRecord) (err error) {
+	n := Snapshot{
+		ID: SnapshotID(idFrom(snapshotPrefix, r.GetSnapshotId(), false, &err)), Name: r.GetName(), Fingerprint: r.GetFingerprint(),
+		Source: VolumeID(idFrom(volumePrefix, r.GetSource(), false, &err)), Group: GroupSnapshotID(idFrom(groupSnapshotPrefix, r.GetGroup(), true, &err)),
+		Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Pool: PoolID(r.GetPoolId()), Size: r.GetSize(), Format: FormatFrom(r.GetFormat()),
+		Phase: SnapshotPhase(enumFrom(r.GetPhase(), uint32(SnapshotFailed), &err)), TakenAt: TimeOf(r.GetCut()), Frozen: r.GetFrozen(),
+		Missing: r.GetMissing(), Gone: r.GetGone(), Error: r.GetFailedReason(), Sequence: r.GetSequence(),
+		Operation: operationFrom(r.GetOperation(), &err), Created: EpochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
+		KeptCopy: keptCopyFrom(r.GetKept()),
+	}
+	for _, c := range r.GetCapabilities() {
+		n.Capabilities = append(n.Capabilities, CapabilityFrom(c))
+	}
+	if err == nil {
+		err = x.checkOrder(7, string(n.ID))
+	}
+	if err == nil {
+		err = x.checkSnapshotUnique(&n)
+	}
+	if err != nil {
+		return err
+	}
+	x.s.intern.snapshot(&n)
+	x.s.storeSnapshot(n)
+	return nil
 }
 
-// DesiredSnapshot is the desired state of one host for one snapshot.
-type DesiredSnapshot struct {
-	Snapshot SnapshotID
-	Source   VolumeID
-	Pool     PoolID
-	Size     int64 // bytes; of the source when the snapshot was decided
-	Goal     SnapshotGoal
-	Group    GroupSnapshotID
-	Attempt  uint32 // of the group, or of the operation's retries
-	Sequence uint64
-	// Frozen, in a group: this host reported this attempt's freeze.
-	Frozen bool
-	// Operation is the snapshot's or its group's; Retry changes when an operator retries it.
-	Operation OperationID
-	Retry     uint32
+// checkSnapshotUnique refuses a snapshot whose place in an index another one has.
+func (x *dumpDecoder) checkSnapshotUnique(n *Snapshot) error {
+	if _, twice := x.s.SnapshotByName(n.Name); twice && n.liveName() != "" {
+		return errOrder
+	}
+	if n.Operation == nil {
+		return nil
+	}
+	if _, twice := x.s.SnapshotOperation(n.Operation.ID); twice {
+		return errOrder
+	}
+	return nil
 }
 
-// SnapshotGoal is the one thing a host may do for a snapshot.
-type SnapshotGoal uint8
+// keptCopy stands at the record's end, and only where it is set.
+func hashKeptCopy(e *encoder, k *KeptCopy) {
+	if k == nil {
+		return
+	}
+	e.str(k.Reason)
+	e.u64(k.Generation)
+	e.u64(k.Attachment)
+	e.i64(nanosOf(k.Superseded))
+}
 
-const (
-	// SnapshotGoalTake: take it; when it is in no group, freeze before and thaw after.
-	SnapshotGoalTake SnapshotGoal = iota + 1
-	// SnapshotGoalFreeze: freeze the source for a group's attempt, and report.
-	SnapshotGoalFreeze
-	// SnapshotGoalKeep: it should be there; thaw what was frozen for it.
-	SnapshotGoalKeep
-	// SnapshotGoalThaw: the group was aborted: thaw, remove what was taken, and report
-	// SnapshotGone with this attempt.
-	SnapshotGoalThaw
-	// SnapshotGoalRemove: thaw what was frozen for it, remove it, and report SnapshotGone.
-	SnapshotGoalRemove
-)
+func (k *KeptCopy) record() *fsmpb.KeptRecord {
+	if k == nil {
+		return nil
+	}
+	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded)}
+}
+
+func keptCopyFrom(r *fsmpb.KeptRecord) *KeptCopy {
+	if r == nil {
+		return nil
+	}
+	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded())}
+}

@@ -2,6 +2,40 @@ package fsm
 
 import "iter"
 
+// DesiredSnapshot is the desired state of one host for one snapshot.
+type DesiredSnapshot struct {
+	Snapshot SnapshotID
+	Source   VolumeID
+	Pool     PoolID
+	Size     int64 // bytes; of the source when the snapshot was decided
+	Goal     SnapshotGoal
+	Group    GroupSnapshotID
+	Attempt  uint32 // of the group, or of the operation's retries
+	Sequence uint64
+	// Frozen, in a group: this host reported this attempt's freeze.
+	Frozen bool
+	// Operation is the snapshot's or its group's; Retry changes when an operator retries it.
+	Operation OperationID
+	Retry     uint32
+}
+
+// SnapshotGoal is the one thing a host may do for a snapshot.
+type SnapshotGoal uint8
+
+const (
+	// SnapshotGoalTake: take it; when it is in no group, freeze before and thaw after.
+	SnapshotGoalTake SnapshotGoal = iota + 1
+	// SnapshotGoalFreeze: freeze the source for a group's attempt, and report.
+	SnapshotGoalFreeze
+	// SnapshotGoalKeep: it should be there; thaw what was frozen for it.
+	SnapshotGoalKeep
+	// SnapshotGoalThaw: the group was aborted: thaw, remove what was taken, and report
+	// SnapshotGone with this attempt.
+	SnapshotGoalThaw
+	// SnapshotGoalRemove: thaw what was frozen for it, remove it, and report SnapshotGone.
+	SnapshotGoalRemove
+)
+
 // DesiredSnapshot is the desired state of a host for a snapshot; false when there is none.
 func (s *State) DesiredSnapshot(node NodeID, id SnapshotID) (DesiredSnapshot, bool) {
 	host, ok := s.Node(node)

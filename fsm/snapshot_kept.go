@@ -280,17 +280,3 @@ func (v *Volume) isDeleting() bool {
 	_, deleting := v.Phase.(Deleting)
 	return deleting
 }
-
-func (k *KeptCopy) record() *fsmpb.KeptRecord {
-	if k == nil {
-		return nil
-	}
-	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded)}
-}
-
-func keptCopyFrom(r *fsmpb.KeptRecord) *KeptCopy {
-	if r == nil {
-		return nil
-	}
-	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded())}
-}

@@ -97,7 +97,7 @@ func (s *State) writeSnapshot(n Snapshot) {
 // storeSnapshot keeps table, indexes, reservations and hash together.
 func (s *State) storeSnapshot(n Snapshot) {
 	r := &storedSnapshot{Snapshot: n}
-	r.hash = s.scratch.snapshot(&r.Snapshot)
+	r.hash = hashSnapshot(&s.scratch, &r.Snapshot)
 	old, replaced := s.snapshots.byID.Set(n.ID, r)
 	if replaced {
 		s.sum = s.sum.minus(old.hash)
@@ -140,7 +140,7 @@ func (s *State) putGroup(g GroupSnapshot) {
 // storeGroup keeps table, indexes and hash together.
 func (s *State) storeGroup(g GroupSnapshot) {
 	r := &storedGroup{GroupSnapshot: g}
-	r.hash = s.scratch.group(&r.GroupSnapshot)
+	r.hash = hashGroup(&s.scratch, &r.GroupSnapshot)
 	if old, replaced := s.snapshots.groups.Set(g.ID, r); replaced {
 		s.sum = s.sum.minus(old.hash)
 		s.snapshots.index.removeGroup(&old.GroupSnapshot)

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/tidwall/btree"
 
@@ -29,25 +28,6 @@ type State struct {
 	scratch        encoder  // of the record that is being hashed
 	recentFailures recentFailures
 	sweepBudget    sweepBudget // of a sweep's batch; zero: the default
-}
-
-// Cluster is what the state knows of itself.
-type Cluster struct {
-	ID            string
-	Incarnation   uint64
-	IncarnationID []byte
-	FeatureLevel  uint32
-	Index         uint64 // of the last applied command
-	Time          time.Time
-	Checkpoint    Checkpoint
-	Skipped       []Skipped // in the order of their indexes
-	Sweeps        []Sweep   // in the order of their entries
-}
-
-// Checkpoint is the last hash that a majority agreed on (S23).
-type Checkpoint struct {
-	Index uint64
-	Hash  []byte
 }
 
 // Result is what Apply decided.
@@ -141,7 +121,7 @@ func (s *State) Fork() *State {
 // by every write, so it costs one small record to read.
 func (s *State) Hash() [32]byte {
 	var e encoder
-	clusterSum := e.cluster(&s.cluster)
+	clusterSum := hashCluster(&e, &s.cluster)
 	return s.sum.plus(clusterSum).bytes()
 }
 

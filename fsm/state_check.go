@@ -243,22 +243,22 @@ func (s *State) checkHash() error {
 	var sum sum256
 	var e encoder
 	s.nodes.Scan(func(_ NodeID, r *storedNode) bool {
-		sum = sum.plus(e.node(&r.Node))
+		sum = sum.plus(hashNode(&e, &r.Node))
 		return true
 	})
 	s.volumes.Scan(func(row volumeItem) bool {
-		sum = sum.plus(e.volume(&row.stored.Volume))
+		sum = sum.plus(hashVolume(&e, &row.stored.Volume))
 		return true
 	})
 	s.answers.Scan(func(_ uint64, a *answer) bool {
-		sum = sum.plus(e.answer(a))
+		sum = sum.plus(hashAnswer(&e, a))
 		return true
 	})
 	for n := range s.storedSnapshots() {
-		sum = sum.plus(e.snapshot(n))
+		sum = sum.plus(hashSnapshot(&e, n))
 	}
 	for g := range s.storedGroups() {
-		sum = sum.plus(e.group(g))
+		sum = sum.plus(hashGroup(&e, g))
 	}
 	if sum != s.sum {
 		return errors.New("invariant S111: the hash is not the sum over the records")

@@ -11,23 +11,6 @@ import (
 // RequestIDLen is the length of a command's request id, in bytes. Any other length is rejected.
 const RequestIDLen = 16
 
-// answer is the outcome that a command got when it was applied (S4).
-type answer struct {
-	key     answerKey
-	index   uint64 // where it was applied
-	outcome *fsmpb.Outcome
-	// textUnhashed: the rejection's text is for people and not in the hash, so that
-	// two builds may word it differently. It is from level 2 on.
-	textUnhashed bool
-	hash         sum256
-}
-
-// answerKey is a request id, scoped to whoever made it.
-type answerKey struct {
-	request [RequestIDLen]byte
-	actor   string
-}
-
 // answerOnce decides a command once: a repeated one gets its first answer, one that
 // is older than the window is not applied (S4, S102).
 func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {

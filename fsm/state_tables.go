@@ -56,7 +56,7 @@ func (s *State) writeVolume(v Volume) {
 func (s *State) storeVolume(c *volumeChange, v Volume) {
 	c.key, _ = v.ID.uuid()
 	c.after = &storedVolume{Volume: v}
-	c.after.hash = s.scratch.volume(&c.after.Volume)
+	c.after.hash = hashVolume(&s.scratch, &c.after.Volume)
 	c.nodesAfter = c.after.appendInvolvedNodes(c.nodesAfter)
 	if old, replaced := s.volumes.Set(volumeItem{c.key, c.after}); replaced {
 		c.before, c.nodesBefore = old.stored, old.stored.appendInvolvedNodes(c.nodesBefore)
@@ -97,7 +97,7 @@ func (s *State) putNode(n Node) {
 // storeNode keeps table and hash together.
 func (s *State) storeNode(n Node) {
 	r := &storedNode{Node: n}
-	r.hash = s.scratch.node(&r.Node)
+	r.hash = hashNode(&s.scratch, &r.Node)
 	if old, replaced := s.nodes.Set(n.ID, r); replaced {
 		s.sum = s.sum.minus(old.hash)
 	}
@@ -106,7 +106,7 @@ func (s *State) storeNode(n Node) {
 
 // putAnswer remembers what a command answered.
 func (s *State) putAnswer(a *answer) {
-	a.hash = s.scratch.answer(a)
+	a.hash = hashAnswer(&s.scratch, a)
 	s.answers.Set(a.index, a)
 	s.lookups.answers[a.key] = a
 	s.sum = s.sum.plus(a.hash)

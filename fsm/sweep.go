@@ -6,47 +6,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Sweep is what one entry changed of every volume and snapshot of a host, or of all
-// replicated volumes, from feature level 2 on. The change is in force from that entry on:
-// every read applies it to the records that do not have it yet (withSweeps). Writing it into
-// them is split over the entries that follow, so that none takes long however much the
-// host holds.
-//
-// A record has a sweep when it was written at the sweep's entry or later (Modified):
-// a record is read, with all sweeps, before it is written. The result of a sweep depends on
-// that record and the sweep alone, so it is the same whenever, and in whatever batches, it
-// is written.
-type Sweep struct {
-	Kind   SweepKind
-	Epoch  Epoch  // of the entry
-	Node   NodeID // and Host: empty where it is about all
-	Host   HostID
-	Reason string
-	// Cursor is the creation index of the last volume that was visited.
-	Cursor uint64
-}
-
-// SweepKind is what happened.
-type SweepKind uint8
-
-const (
-	// SweepBoot: the host was booted again.
-	SweepBoot SweepKind = iota + 1
-	// SweepLost: the host was recorded as lost.
-	SweepLost
-	// SweepGenerations: the host became unreachable, or reachable again.
-	SweepGenerations
-	// SweepPeers: the host's replication address or key changed; the change is announced to its peers.
-	SweepPeers
-	// SweepRestore: the cluster was restored from an earlier state.
-	SweepRestore
-	// SweepWaiting: the host became unreachable, or reachable again; the change is announced to
-	// replicas that wait for their peer on it (waitsForPeer).
-	SweepWaiting
-
-	lastSweepKind = SweepWaiting
-)
-
 // sweepBudget is how much of a sweep one entry does.
 type sweepBudget struct {
 	reads  int // at volumes

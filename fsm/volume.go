@@ -44,92 +44,6 @@ type Volume struct {
 // volume. It is for people, and no part of what makes two requests equal.
 type Claim struct{ Name, Namespace, Volume string }
 
-// Phase is a volume's life: Creating -> Ready -> Deleting -> (gone), or Failed.
-//
-//sumtype:decl
-type Phase interface{ phase() }
-
-type (
-	// Creating: placed and reserved; its host has not reported the device yet.
-	Creating struct{}
-	// Ready: the device exists. Only a Ready volume has publications.
-	Ready struct {
-		Publications []Publication // sorted by node
-	}
-	// Deleting: the name is free; the record is the pending removal of the devices (S18).
-	Deleting struct{ Since Epoch }
-	// Failed: the create failed for good; the next create with the name makes a
-	// new volume and turns this one into a pending removal.
-	Failed struct {
-		Reason  string
-		NoSpace bool // the host's pool was full
-	}
-)
-
-func (Creating) phase() {}
-func (Ready) phase()    {}
-func (Deleting) phase() {}
-func (Failed) phase()   {}
-
-// Replica is one copy of a volume on one host.
-type Replica struct {
-	Node NodeID
-	Host HostID
-	Pool PoolID
-	// State is what its host last reported.
-	State ReplicaState
-	// Undersized is set while a replica that takes part again is smaller than its volume, which
-	// grew without it: it is grown before anybody uses it (S117).
-	Undersized bool
-	// Sequence is the host's last record of this volume; later ones are above it (S16).
-	Sequence uint64
-	// Size is what the host last reported of the device, in bytes; an expansion is
-	// done when it is the volume's.
-	Size int64
-	// Limits are those the host last reported in force.
-	Limits Limits
-	// ReplicaSync is nil for a local volume, and where the log knows nothing of the replica's
-	// content. Like the Volume it is immutable; withReplication copies it.
-	*ReplicaSync
-}
-
-// ReplicaState is what the host last reported of a replica's device.
-type ReplicaState uint8
-
-const (
-	// ReplicaPlanned: not yet reported made.
-	ReplicaPlanned ReplicaState = iota + 1
-	// ReplicaPresent: reported made.
-	ReplicaPresent
-	// ReplicaMissing: a Ready volume's device was reported missing (S14: never made again).
-	ReplicaMissing
-	// ReplicaGone: reported removed.
-	ReplicaGone
-	// ReplicaLeaving: being removed while the volume stays.
-	ReplicaLeaving
-)
-
-// Format is whether and how the volume's content was initialised (S15).
-type Format struct {
-	Phase  fsmpb.FormatPhase
-	FSType string
-	FSUUID string
-	// Epoch is of the stage that set Formatting, or that chose a clone's uuid.
-	Epoch Epoch
-	// Cloned: the filesystem was a source's. FSUUID is the source's until the first
-	// stage chose another (Epoch is set then); the host gives the filesystem that
-	// identity and reports Formatted, which ends this.
-	Cloned bool
-}
-
-// Capability is a CSI capability without its mount flags.
-type Capability struct {
-	Mode   fsmpb.AccessMode
-	Block  bool
-	FSType string
-	Flags  string // fingerprint of the mount flags; empty without
-}
-
 // Label is one segment of a topology.
 type Label struct{ Key, Value string }
 
@@ -142,44 +56,189 @@ type Condition struct {
 	Message  string
 }
 
-// Teardown is a pending teardown: the host must end a publication that was revoked.
-type Teardown struct {
-	Node  NodeID
-	Host  HostID
-	Epoch Epoch
+func hashVolume(e *encoder, v *Volume) sum256 {
+	e.begin(kindVolume)
+	e.str(string(v.ID))
+	e.str(v.Name)
+	e.bytes(v.Fingerprint)
+	e.i64(v.Size)
+	e.u64(uint64(len(v.Capabilities)))
+	for i := range v.Capabilities {
+		hashCapability(e, &v.Capabilities[i])
+	}
+	e.u64(uint64(len(v.Requisite)))
+	for _, term := range v.Requisite {
+		hashLabels(e, term)
+	}
+	e.u64(uint64(len(v.Replicas)))
+	for i := range v.Replicas {
+		hashReplica(e, &v.Replicas[i])
+	}
+	hashFormat(e, v.Format)
+	hashPhase(e, v.Phase)
+	e.u64(uint64(len(v.Teardowns)))
+	for i := range v.Teardowns {
+		hashTeardown(e, &v.Teardowns[i])
+	}
+	hashOperation(e, v.Operation)
+	e.bool(v.Condition.Abnormal)
+	e.str(v.Condition.Message)
+	e.str(string(v.Source.Snapshot))
+	e.str(string(v.Source.Volume))
+	hashLimits(e, &v.Limits)
+	e.epoch(v.Created)
+	e.u64(v.Modified)
+	hashReplication(e, v)
+	hashVolumeLevel2(e, v)
+	return e.sum()
 }
 
-// Publication is a node's right to use a Ready volume (S3).
-type Publication struct {
-	Node       NodeID
-	Host       HostID
-	Capability Capability
-	ReadOnly   bool
-	Epoch      Epoch
-	// Staging is set from the intent to stage until the host reports it observed
-	// no mount and no open device.
-	Staging *Staging
-	Targets []Target // sorted by path
-	// Ending is set when the unpublish was requested while it is staged on a reachable host:
-	// the host unstages it as soon as nothing uses it, and nothing more is staged or bound
-	// under it. UsedBy is what still uses it, as the host reported.
-	Ending bool
-	UsedBy string
+// The fields of a volume that came with level 2, each behind a number of its own and
+// only where it is set, so that other volumes hash as they did before.
+const (
+	fieldInitialLimits = iota + 1
+	fieldClaim
+	fieldEnding
+	fieldOtherOperations
+	fieldUndersized
+)
+
+func hashVolumeLevel2(e *encoder, v *Volume) {
+	if v.InitialLimits != nil {
+		e.u64(fieldInitialLimits)
+		hashLimits(e, v.InitialLimits)
+	}
+	if c := v.Claim; c != nil {
+		e.u64(fieldClaim)
+		e.str(c.Name)
+		e.str(c.Namespace)
+		e.str(c.Volume)
+	}
+	hashEnding(e, v.Publications())
+	for i := range v.OtherOperations {
+		e.u64(fieldOtherOperations)
+		hashOperation(e, &v.OtherOperations[i])
+	}
+	hashUndersized(e, v.Replicas)
 }
 
-// Staging is a host's intent to stage, and whether it reported it done.
-type Staging struct {
-	Path       string
-	Boot       string
-	Capability Capability
-	Done       bool
+// volumeRecordWriter fills one message again and again, so that writing a dump allocates
+// next to nothing.
+type volumeRecordWriter struct {
+	d  *dictionary
+	r  fsmpb.VolumeRecord
+	id [16]byte
 }
 
-// Target is a host's intent to bind a staged volume to a path, and whether it reported it done.
-type Target struct {
-	Path        string
-	ReadOnly    bool
-	Capability  Capability
-	Fingerprint string
-	Done        bool
+func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
+	r := &w.r
+	key, _ := v.ID.uuid()
+	w.id = key.packed()
+	r.VolumeId, r.Name, r.Size = w.id[:], v.Name, v.Size
+	r.FingerprintRef, r.RequisiteRef = w.d.texts[string(v.Fingerprint)], w.d.setRef(v.Requisite)
+	r.Capabilities = resized(r.Capabilities, len(v.Capabilities))
+	for i := range v.Capabilities {
+		w.d.capability(r.Capabilities[i], &v.Capabilities[i])
+	}
+	r.Replicas = resized(r.Replicas, len(v.Replicas))
+	for i := range v.Replicas {
+		w.d.replica(r.Replicas[i], &v.Replicas[i])
+	}
+	if r.Format == nil {
+		r.Format = &fsmpb.FormatRecord{}
+	}
+	w.d.format(r.Format, &v.Format)
+	w.phase(v.Phase)
+	r.Teardowns = nil
+	for _, t := range v.Teardowns {
+		r.Teardowns = append(r.Teardowns, w.d.teardown(&t))
+	}
+	r.Operation, r.Beside, r.Condition = operationRecord(v.Operation), nil, nil
+	for i := range v.OtherOperations {
+		r.Beside = append(r.Beside, operationRecord(&v.OtherOperations[i]))
+	}
+	if v.Condition != (Condition{}) {
+		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
+	}
+	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.replicationRecord()
+	r.LimitsAsked, r.Claim = v.InitialLimits.setProto(), v.Claim.Proto()
+	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
+	r.ModifiedAfter = v.Modified - v.Created.Index
+	return r
+}
+
+// resized makes a list of n messages, reusing those of an earlier list.
+func resized[T any](list []*T, n int) []*T {
+	list = list[:min(len(list), n)]
+	for len(list) < n {
+		list = append(list, new(T))
+	}
+	return list
+}
+
+func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
+	v := Volume{
+		ID: volumeIDFrom(r.GetVolumeId(), &err), Name: r.GetName(), Size: r.GetSize(),
+		Fingerprint: x.bytesAt(r.GetFingerprintRef(), &err), Requisite: x.setAt(r.GetRequisiteRef(), &err),
+		Operation: operationFrom(r.GetOperation(), &err), Format: x.format(r.GetFormat(), &err),
+		Condition: Condition{Abnormal: r.GetCondition().GetAbnormal(), Message: r.GetCondition().GetMessage()},
+		Source:    sourceFromRecord(r.GetSource(), &err), Limits: LimitsFrom(r.GetLimits()),
+		Created:       Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
+		Modified:      r.GetCreatedIndex() + r.GetModifiedAfter(),
+		Replication:   replicationFromRecord(r.GetReplication()),
+		InitialLimits: initialLimitsFrom(r.GetLimitsAsked()), Claim: ClaimFrom(r.GetClaim()),
+	}
+	for _, c := range r.GetCapabilities() {
+		v.Capabilities = append(v.Capabilities, x.capability(c, &err))
+	}
+	for _, p := range r.GetReplicas() {
+		v.Replicas = append(v.Replicas, x.replica(p, &err))
+	}
+	v.readSyncs(r.GetReplication(), &err)
+	for _, o := range r.GetBeside() {
+		v.OtherOperations = append(v.OtherOperations, *operationFrom(o, &err))
+	}
+	for _, t := range r.GetTeardowns() {
+		v.Teardowns = append(v.Teardowns, x.teardown(t, &err))
+	}
+	v.Phase = x.phase(r, &err)
+	if err != nil {
+		return err
+	}
+	if err := x.checkOrder(5, string(v.ID)); err != nil {
+		return err
+	}
+	if err := x.checkVolumeUnique(&v); err != nil {
+		return err
+	}
+	x.s.intern.volume(&v)
+	x.s.storeVolume(&volumeChange{}, v)
+	return nil
+}
+
+// checkVolumeUnique refuses a volume whose place in an index another volume has.
+func (x *dumpDecoder) checkVolumeUnique(v *Volume) error {
+	if _, twice := x.s.index.byCreation.Get(v.Created.Index); twice {
+		return errOrder
+	}
+	if _, twice := x.s.VolumeByName(v.Name); twice && v.liveName() != "" {
+		return errOrder
+	}
+	for _, op := range v.Operations() {
+		if _, twice := x.s.Operation(op.ID); twice {
+			return errOrder
+		}
+	}
+	return nil
+}
+
+func (x *dumpDecoder) setAt(ref uint32, err *error) []Topology {
+	if ref == 0 {
+		return nil
+	}
+	if int64(ref) > int64(len(x.sets)) {
+		*err = errRef
+		return nil
+	}
+	return x.sets[ref-1]
 }

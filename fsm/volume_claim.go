@@ -27,11 +27,3 @@ func (v *Volume) initialLimits() Limits {
 	}
 	return v.Limits
 }
-
-func initialLimitsFrom(p *fsmpb.Limits) *Limits {
-	if p == nil {
-		return nil
-	}
-	requested := LimitsFrom(p)
-	return &requested
-}

@@ -2,6 +2,52 @@ package fsm
 
 import "iter"
 
+// DesiredVolume is the desired state of one host for one volume: the input of the
+// executor's decisions. It is read from applied entries only.
+type DesiredVolume struct {
+	Volume VolumeID
+	Pool   PoolID
+	Size   int64 // bytes
+	Goal   Goal
+	Format Format
+	// Publication is this host's, nil when nothing may be staged here.
+	Publication *Publication
+	// Teardown is set while this host must end a revoked publication.
+	Teardown *Teardown
+	// Sequence is the last of the host's records of this volume that was applied.
+	Sequence uint64
+	// Operation and Attempt change when an operator retries.
+	Operation OperationID
+	Attempt   uint32
+	// ModifyOperation and ModifyAttempt are those of the operation that puts new limits in
+	// force, zero when there is none.
+	ModifyOperation OperationID
+	ModifyAttempt   uint32
+	// ReplicaState is what is recorded of the device: a Ready volume's device is
+	// reported missing only when this is ReplicaPresent.
+	ReplicaState ReplicaState
+	// Source is what the device is made from while Creating.
+	Source Source
+	// SourceSize is the size in bytes of that source.
+	SourceSize int64
+	// Limits are in force while it is staged here.
+	Limits Limits
+	// Replication is set for a replicated volume.
+	Replication *DesiredReplica
+}
+
+// Goal is the one thing a host may do to a device, by the volume's phase (S14).
+type Goal uint8
+
+const (
+	// GoalCreate: make the device if it is not there. Only while Creating.
+	GoalCreate Goal = iota + 1
+	// GoalKeep: it should be there; never make or remove it.
+	GoalKeep
+	// GoalRemove: remove it. Only while Deleting, for this host id and replica.
+	GoalRemove
+)
+
 // DesiredVolume is the desired state of a host for a volume; false when there is none.
 func (s *State) DesiredVolume(node NodeID, volume VolumeID) (DesiredVolume, bool) {
 	n, ok := s.Node(node)
