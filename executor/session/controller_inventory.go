@@ -77,17 +77,6 @@ func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r inv
 	return r
 }
 
-// inventoryItemFromProto converts one item. A volume's id is never a valid snapshot's id.
-func inventoryItemFromProto(i *sessionpb.InventoryItem) executor.InventoryItem {
-	item := executor.InventoryItem{Kind: i.GetKind(), Path: i.GetPath()}
-	if snapshot := fsm.SnapshotID(i.GetId()); snapshot.Valid() {
-		item.Snapshot = snapshot
-	} else {
-		item.Volume = fsm.VolumeID(i.GetId())
-	}
-	return item
-}
-
 func inventoryItemsFromProto(items []*sessionpb.InventoryItem) []executor.InventoryItem {
 	all := make([]executor.InventoryItem, 0, len(items))
 	for _, i := range items {

@@ -91,17 +91,10 @@ func (m *Members) Pools(ctx context.Context) map[fsm.PoolID]executor.PoolFacts {
 				continue // a host reports about its own record only (S17, S20)
 			}
 			for _, p := range s.GetTelemetry().GetPools() {
-				pools[fsm.PoolID(p.GetPoolId())] = poolFacts(p)
+				pools[fsm.PoolID(p.GetPoolId())] = poolFactsFromProto(p)
 			}
 		}
 		return nil
 	})
 	return pools
-}
-
-func poolFacts(p *sessionpb.PoolTelemetry) executor.PoolFacts {
-	return executor.PoolFacts{
-		ID: fsm.PoolID(p.GetPoolId()), Free: p.GetFreeBytes(), Capacity: p.GetCapacityBytes(),
-		Absent: p.GetAbsent(), FullCopies: p.GetCopies(), Detail: p.GetDetail(),
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -64,6 +65,31 @@ func TestEveryFieldOfADesiredSnapshotCrossesTheWire(t *testing.T) {
 		require.Equal(t, full, roundTripSnapshot(t, full))
 		require.Equal(t, fsm.DesiredSnapshot{}, roundTripSnapshot(t, fsm.DesiredSnapshot{}))
 	}
+}
+
+func TestEveryFieldOfAHostsPoolsCrossesTheWire(t *testing.T) {
+	var full []executor.PoolFacts
+	var n int64
+	fillDistinct(reflect.ValueOf(&full).Elem(), &n)
+	raw, err := proto.Marshal(telemetryToProto(full))
+	require.NoError(t, err)
+	var p sessionpb.Telemetry
+	require.NoError(t, proto.Unmarshal(raw, &p))
+	require.Len(t, p.GetPools(), len(full))
+	for i := range full {
+		require.Equal(t, full[i], poolFactsFromProto(p.GetPools()[i]))
+	}
+}
+
+// An item is of a volume or of a snapshot: the wire has one id for both.
+func TestEveryFieldOfAnInventoryItemCrossesTheWire(t *testing.T) {
+	for _, item := range []executor.InventoryItem{
+		{Kind: executor.KindImage, Volume: fsm.VolumeIDFrom([16]byte{1}), Path: "/p/1"},
+		{Kind: executor.KindSnapshot, Snapshot: fsm.SnapshotIDFrom([16]byte{2}), Path: "/p/2"},
+	} {
+		require.Equal(t, item, inventoryItemFromProto(inventoryItemToProto(item)))
+	}
+	require.Equal(t, 4, reflect.TypeFor[executor.InventoryItem]().NumField(), "a new field needs a place on the wire, and above")
 }
 
 func FuzzDesiredSnapshotRoundTrip(f *testing.F) {

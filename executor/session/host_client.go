@@ -212,13 +212,3 @@ func (c *Client) measureLoop(ctx context.Context) {
 		sleep(ctx, c.TelemetryInterval)
 	}
 }
-
-func telemetryToProto(pools []executor.PoolFacts) *sessionpb.Telemetry {
-	t := &sessionpb.Telemetry{}
-	for _, p := range pools {
-		t.Pools = append(t.Pools, &sessionpb.PoolTelemetry{
-			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail,
-		})
-	}
-	return t
-}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +190,7 @@ func (a *hostSession) answerInventory(ctx context.Context, query uint64) {
 			answer.Error = err.Error()
 		}
 		for _, item := range part {
-			answer.Items = append(answer.Items, &sessionpb.InventoryItem{Kind: item.Kind, Id: cmp.Or(string(item.Volume), string(item.Snapshot)), Path: item.Path})
+			answer.Items = append(answer.Items, inventoryItemToProto(item))
 		}
 		select {
 		case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Inventory{Inventory: answer}}:
