@@ -14,7 +14,7 @@ import (
 // volumeView converts a volume to the API's form.
 func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 	phase, reason := phaseView(v.Phase)
-	condition, _ := st.StoredCondition(v)
+	condition := conditionView(st, v)
 	return &adminpb.Volume{
 		Id: string(v.ID), Name: v.Name, SizeBytes: v.Size,
 		Phase: phase, Reason: reason,
@@ -29,6 +29,15 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
 		Replication: replicationView(v.Replication), Claim: claimView(v.Claim),
 	}
+}
+
+// conditionView is what is wrong with a volume by the log, and nothing about one that is well: hosts
+// may describe that too, and operators look for problems here.
+func conditionView(st *fsm.State, v *fsm.Volume) fsm.Condition {
+	if condition, _ := st.StoredCondition(v); condition.Abnormal {
+		return condition
+	}
+	return fsm.Condition{}
 }
 
 func claimView(c *fsm.Claim) *adminpb.Claim {
