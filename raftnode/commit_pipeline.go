@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ const commitCoalesceDelay = 2 * time.Millisecond
 // the same empty AppendEntries that raft itself sends after that time.
 type commitPipelines struct {
 	mu                sync.Mutex
-	active            map[*commitPipeline]struct{}
+	active            map[*commitPipeline]struct{} // nil once the member shuts down
 	proposalsInFlight func() bool
 }
 
@@ -32,6 +33,7 @@ type commitPipeline struct {
 	highestSent       uint64                    // the highest index sent, or known to be there
 	highestCommitSent uint64                    // the highest commit index sent
 
+	answers   chan raft.AppendFuture  // to raft
 	pending   atomic.Pointer[entryID] // committed, not sent yet
 	wake      chan struct{}
 	done      chan struct{}
@@ -46,12 +48,39 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	l := &commitPipeline{AppendPipeline: inner, all: &t.commitPipelines, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	t.commitPipelines.mu.Lock()
-	t.commitPipelines.active[l] = struct{}{}
-	t.commitPipelines.mu.Unlock()
+	l := &commitPipeline{
+		AppendPipeline: inner, all: &t.commitPipelines, answers: make(chan raft.AppendFuture),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if !t.commitPipelines.add(l) {
+		return nil, errors.Join(raft.ErrTransportShutdown, inner.Close())
+	}
 	go l.run()
+	go l.deliver()
 	return l, nil
+}
+
+// add tells whether the pipeline may be used: none is opened once the member shuts down.
+func (ls *commitPipelines) add(l *commitPipeline) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.active == nil {
+		return false
+	}
+	ls.active[l] = struct{}{}
+	return true
+}
+
+// shutdown closes all pipelines, which ends the messages in flight: raft waits for them when it
+// shuts down, and a follower may not answer.
+func (ls *commitPipelines) shutdown() {
+	ls.mu.Lock()
+	active := ls.active
+	ls.active = nil
+	ls.mu.Unlock()
+	for l := range active {
+		_ = l.Close()
+	}
 }
 
 // notify gives the pipelines the newest committed entry.
@@ -133,7 +162,35 @@ func (l *commitPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 	return future, nil
 }
 
-// Close implements raft.AppendPipeline; it does not wait for a message in flight.
+// Consumer implements raft.AppendPipeline.
+func (l *commitPipeline) Consumer() <-chan raft.AppendFuture { return l.answers }
+
+// deliver passes the answers to raft. Raft reads none after the first that is no success, and the
+// inner pipeline takes no message while an answer is unread: a sender would wait indefinitely, and
+// the follower be sent nothing more. So those that raft does not read are taken here.
+func (l *commitPipeline) deliver() {
+	for raftReads := true; ; {
+		select {
+		case a := <-l.AppendPipeline.Consumer():
+			if raftReads {
+				raftReads = l.pass(a) && a.Response().Success && a.Response().Term <= a.Request().Term
+			}
+		case <-l.done:
+			return
+		}
+	}
+}
+
+func (l *commitPipeline) pass(a raft.AppendFuture) bool {
+	select {
+	case l.answers <- a:
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+// Close implements raft.AppendPipeline, and may be called more than once; it does not wait for a message in flight.
 func (l *commitPipeline) Close() error {
 	l.closeOnce.Do(func() { close(l.done) })
 	l.all.mu.Lock()

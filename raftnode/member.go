@@ -57,9 +57,7 @@ func (m *Member) shutdown() error {
 	m.cancel()
 	m.stopServer()
 	m.reader.verifyCalls.drain(shutdownGrace)
-	err := m.raft.Shutdown().Error()
-	m.transport.CloseStreams()
-	errs := []error{err, m.peers.close(), m.mux.Close()}
+	errs := []error{m.shutdownRaft(), m.peers.close(), m.mux.Close()}
 	m.wg.Wait()
 	m.metrics.unregister()
 	errs = append(errs, m.journal.Close(), m.storage.close())
@@ -67,6 +65,17 @@ func (m *Member) shutdown() error {
 		return fmt.Errorf("close the member: %w", err)
 	}
 	return nil
+}
+
+// shutdownRaft closes the connections before it waits for raft, whose replication to a follower
+// that does not answer ends with its connection.
+func (m *Member) shutdownRaft() error {
+	stopped := m.raft.Shutdown()
+	m.transport.commitPipelines.shutdown()
+	m.transport.CloseStreams()
+	err := stopped.Error()
+	m.transport.CloseStreams() // those that came back to the pool meanwhile
+	return err
 }
 
 func (m *Member) stopServer() {
