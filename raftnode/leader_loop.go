@@ -68,7 +68,7 @@ func (l *leader) leadTerm(v *leaderInfo) {
 func (l *leader) barrier(ctx context.Context, term uint64) bool {
 	for ctx.Err() == nil {
 		future := l.raft.Barrier(time.Second)
-		if err := await(ctx, future.Error); err != nil {
+		if err := await(ctx, func() error { return l.raftCalls.do(future.Error) }); err != nil {
 			sleep(ctx, 10*time.Millisecond)
 			continue
 		}

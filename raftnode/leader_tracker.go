@@ -40,6 +40,7 @@ func (v *leaderInfo) leaderlessFor() time.Duration {
 // leaderTracker follows raft's view of the leader.
 type leaderTracker struct {
 	raft   *raft.Raft
+	calls  *raftCalls
 	selfID string
 	log    *slog.Logger
 	info   atomic.Pointer[leaderInfo]
@@ -48,8 +49,8 @@ type leaderTracker struct {
 	onElection func()
 }
 
-func newLeaderTracker(r *raft.Raft, selfID string, log *slog.Logger, onElection func()) *leaderTracker {
-	l := &leaderTracker{raft: r, selfID: selfID, log: log, onElection: onElection}
+func newLeaderTracker(r *raft.Raft, calls *raftCalls, selfID string, log *slog.Logger, onElection func()) *leaderTracker {
+	l := &leaderTracker{raft: r, calls: calls, selfID: selfID, log: log, onElection: onElection}
 	l.info.Store(leaderInfo{}.withContext())
 	return l
 }

@@ -15,7 +15,8 @@ func (l *leaderTracker) transfer(ctx context.Context) error {
 		if len(votersOf(l.raft)) < 2 {
 			return errors.New("transfer leadership: there is no other voter")
 		}
-		err := await(ctx, l.raft.LeadershipTransfer().Error)
+		future := l.raft.LeadershipTransfer()
+		err := await(ctx, func() error { return l.calls.do(future.Error) })
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("transfer leadership: %w", err)
 		}

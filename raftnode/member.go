@@ -56,7 +56,7 @@ const shutdownGrace = time.Second
 func (m *Member) shutdown() error {
 	m.cancel()
 	m.stopServer()
-	m.reader.verifyCalls.drain(shutdownGrace)
+	m.raftCalls.drain(shutdownGrace)
 	errs := []error{m.shutdownRaft(), m.peers.close(), m.mux.Close()}
 	m.wg.Wait()
 	m.metrics.unregister()

@@ -28,6 +28,7 @@ type core struct {
 	machine   *machine
 	transport *transport
 	raft      *raft.Raft
+	raftCalls raftCalls
 	tracker   *leaderTracker
 	peers     *peers
 

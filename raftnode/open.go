@@ -65,7 +65,7 @@ func (m *Member) openRaft() error {
 	m.transport = newTransport(m.mux.raftListener, raftRPCTimeout, &m.cfg)
 	m.transport.mayCampaign = m.joiner.mayCampaign
 	m.transport.mayVote = func() bool { return m.inConfiguration() && m.joiner.mayCampaign() }
-	m.proposer.proposals = newProposalBatcher()
+	m.proposer.proposals = newProposalBatcher(&m.raftCalls)
 	m.transport.commitPipelines.proposalsInFlight = func() bool { return m.proposer.proposals.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, checkAppend: m.diskGuard.checkAppend}
 	snapshots := indexedSnapshots{m.storage.snapshots}
@@ -83,7 +83,7 @@ func (m *Member) openRaft() error {
 	m.proposer.forwards = newBatchQueue[*forwardedCommand](maxPendingProposals, maxForwardBatch)
 	m.spawn(func(ctx context.Context) { m.proposer.proposals.run(ctx, m.proposer.proposals.send) })
 	m.spawn(func(ctx context.Context) { m.proposer.forwards.run(ctx, m.proposer.sendForwards) })
-	m.tracker = newLeaderTracker(m.raft, m.id, m.log, m.metrics.countElection)
+	m.tracker = newLeaderTracker(m.raft, &m.raftCalls, m.id, m.log, m.metrics.countElection)
 	m.spawn(func(ctx context.Context) { m.tracker.run(ctx, notify) })
 	return nil
 }

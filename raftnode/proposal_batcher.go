@@ -27,6 +27,7 @@ const (
 type proposalBatcher struct {
 	*batchQueue[*proposal]
 	raft     *raft.Raft
+	calls    *raftCalls
 	inflight atomic.Int64
 }
 
@@ -42,8 +43,8 @@ type proposalResult struct {
 	err error
 }
 
-func newProposalBatcher() *proposalBatcher {
-	return &proposalBatcher{batchQueue: newBatchQueue[*proposal](maxPendingProposals, maxBatchEntries)}
+func newProposalBatcher(calls *raftCalls) *proposalBatcher {
+	return &proposalBatcher{calls: calls, batchQueue: newBatchQueue[*proposal](maxPendingProposals, maxBatchEntries)}
 }
 
 // apply has raft commit and apply a command. When ctx or the member ends first, the command
@@ -83,10 +84,14 @@ func awaitResult(ctx, lifetime context.Context, done <-chan proposalResult) (com
 
 // send gives a batch to raft, and each command its result when raft has it.
 func (g *proposalBatcher) send(batch []*proposal, done func()) {
+	if g.calls.begin() != nil {
+		return // the member closes: its callers no longer wait
+	}
 	for _, p := range batch {
 		p.future = g.raft.Apply(p.data, enqueueTimeout)
 	}
 	go func() {
+		defer g.calls.end()
 		for _, p := range batch {
 			p.done <- p.result()
 			g.inflight.Add(-1)

@@ -14,7 +14,6 @@ type reader struct {
 	*core
 	retrier *retrier
 
-	verifyCalls                verifyCalls
 	leaderReads, followerReads *readBatcher
 	readGate                   *termGate
 	caughtUp                   atomic.Bool // with what was committed when it started

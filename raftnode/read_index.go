@@ -75,5 +75,5 @@ func (r *reader) followerReadIndex() (uint64, error) {
 
 // verifyLeader has raft ask a quorum whether this member leads.
 func (r *reader) verifyLeader() error {
-	return r.verifyCalls.do(func() error { return r.raft.VerifyLeader().Error() })
+	return r.raftCalls.do(func() error { return r.raft.VerifyLeader().Error() })
 }
