@@ -3,6 +3,7 @@ package raftnode
 import (
 	"fmt"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -59,6 +60,24 @@ func BenchmarkRead(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkIdle measures the processor time of three members that nobody calls; one iteration is a second.
+func BenchmarkIdle(b *testing.B) {
+	benchCluster(b)
+	before := processorTime(b)
+	b.ResetTimer()
+	for range b.N {
+		time.Sleep(time.Second)
+	}
+	b.ReportMetric(1000*(processorTime(b)-before).Seconds()/b.Elapsed().Seconds(), "cpu-ms/s")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func inParallel(b *testing.B, inflight int, do func() error) {

@@ -77,8 +77,15 @@ func (l *leaderTracker) refresh() *leaderInfo {
 	return next
 }
 
-// run refreshes on raft's notices, and often enough to make up for those that
-// raft does not give. notify must be drained: raft blocks on it (S140).
+// fallbackRefresh is the interval of refreshes without a notice. Raft observes each change of the
+// leader and of its state right after it made it, and sends to notify after what it clears without
+// an observation, when it stops leading. A term changes without notice, but a leader's does not.
+// Observations are dropped while the channel is full: the refresh on the next one in it comes
+// later than the change. So this makes up for nothing that is known of raft v1.8.0.
+const fallbackRefresh = 250 * time.Millisecond
+
+// run refreshes when it begins and on raft's notices. notify must be drained: raft blocks
+// on it (S140).
 func (l *leaderTracker) run(ctx context.Context, notify <-chan bool) {
 	observations := make(chan raft.Observation, 64)
 	observer := raft.NewObserver(observations, false, func(o *raft.Observation) bool {
@@ -90,9 +97,10 @@ func (l *leaderTracker) run(ctx context.Context, notify <-chan bool) {
 	})
 	l.raft.RegisterObserver(observer)
 	defer l.raft.DeregisterObserver(observer)
-	tick := time.NewTicker(25 * time.Millisecond)
+	tick := time.NewTicker(fallbackRefresh)
 	defer tick.Stop()
 	for {
+		l.refresh()
 		select {
 		case o := <-observations:
 			if o.Data == raft.Candidate {
@@ -103,7 +111,6 @@ func (l *leaderTracker) run(ctx context.Context, notify <-chan bool) {
 		case <-ctx.Done():
 			return
 		}
-		l.refresh()
 	}
 }
 
