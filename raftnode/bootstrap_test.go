@@ -54,6 +54,7 @@ func TestS69_BootstrapAsksAllOthersFirst(t *testing.T) {
 }
 
 func TestS69_BootstrapWithoutItsFolderMakesNoSecondCluster(t *testing.T) {
+	skipIfShort(t)
 	forEachLogStore(t, func(t *testing.T, kind string) {
 		c := newUnstartedMembers(t, kind)
 		c1 := c.members[0]

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
+	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
 // testTimeout bounds what takes milliseconds on an idle machine.
@@ -108,6 +109,29 @@ func (c *testCluster) prepare(name string, configure func(*Config)) *testMember 
 	c.members = append(c.members, n)
 	c.t.Cleanup(func() { require.NoError(c.t, n.stop()) })
 	return n
+}
+
+// forEachLogStore runs a test with each kind of log store, or with -short the default one only.
+func forEachLogStore(t *testing.T, test func(t *testing.T, kind string)) {
+	t.Helper()
+	t.Parallel()
+	for _, kind := range []string{store.WAL, store.BoltDB} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			if kind != store.WAL {
+				skipIfShort(t)
+			}
+			test(t, kind)
+		})
+	}
+}
+
+// skipIfShort skips a test that waits for long, and whose mechanism another test has run with -short.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a long test of a cluster: not with -short")
+	}
 }
 
 // freeAddr is an address with any port that nobody else listens at or connects from: while a member is

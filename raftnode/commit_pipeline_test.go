@@ -88,6 +88,7 @@ func TestShutdownEndsPipelinesThatAreNotAnswered(t *testing.T) {
 
 // A leader closes soon although a follower does not answer, because its disk is blocked.
 func TestCloseDoesNotWaitForAFollowersAnswer(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	logs := blockingLogs{reached: make(chan struct{}), release: make(chan struct{})}
 	c := newTestCluster(t, func(cfg *Config) { cfg.bootstrapLevel, cfg.HeartbeatTimeout = fsm.Level1, 500*time.Millisecond })

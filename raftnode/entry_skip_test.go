@@ -100,42 +100,39 @@ func (n *testMember) skipFaultedEntry(t *testing.T) store.EntryName {
 // S70: a committed command on which every member's state machine faults makes all members exit at each
 // start, until all skip it; then they serve, with equal states.
 func TestS70_AnEntryThatFaultsEveryMemberIsSkipped(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{store.WAL, store.BoltDB} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			c := newFaultedCluster(t, func(cfg *Config) { cfg.LogStore = kind })
-			var names []store.EntryName
-			for _, n := range c.members {
-				names = append(names, n.skipFaultedEntry(t))
-			}
-			require.Equal(t, names[0], names[1])
-			require.Equal(t, names[0], names[2])
-			for _, n := range c.members {
-				require.NoError(t, c.start(n))
-			}
-			c.waitReady(3)
-			c.members[1].mustPropose(t, "after")
-			for _, n := range c.members {
-				require.True(t, n.hasNode(t, "before"))
-				require.True(t, n.hasNode(t, "after"))
-				require.False(t, n.hasNode(t, "poison"))
-				require.Equal(t, names[0].Index, n.Fork().Cluster().Skipped[0].Index)
-			}
-			c.waitSameHash(t)
-			require.NoError(t, c.members[0].raft.Snapshot().Error())
-			require.NoError(t, c.members[0].Close())
-			require.NoError(t, c.start(c.members[0]))
-			c.waitReady(3)
-			c.waitSameHash(t)
-		})
-	}
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newFaultedCluster(t, func(cfg *Config) { cfg.LogStore = kind })
+		var names []store.EntryName
+		for _, n := range c.members {
+			names = append(names, n.skipFaultedEntry(t))
+		}
+		require.Equal(t, names[0], names[1])
+		require.Equal(t, names[0], names[2])
+		for _, n := range c.members {
+			require.NoError(t, c.start(n))
+		}
+		c.waitReady(3)
+		c.members[1].mustPropose(t, "after")
+		for _, n := range c.members {
+			require.True(t, n.hasNode(t, "before"))
+			require.True(t, n.hasNode(t, "after"))
+			require.False(t, n.hasNode(t, "poison"))
+			require.Equal(t, names[0].Index, n.Fork().Cluster().Skipped[0].Index)
+		}
+		c.waitSameHash(t)
+		require.NoError(t, c.members[0].raft.Snapshot().Error())
+		require.NoError(t, c.members[0].Close())
+		require.NoError(t, c.start(c.members[0]))
+		c.waitReady(3)
+		c.waitSameHash(t)
+	})
 }
 
 // S70: a member that joins by replaying the log also reaches the entry. It exits there, because applying
 // the entry would give it another state, says what to do, and skips the entry after its operator has
 // decided so too.
 func TestS70_AJoiningMemberSkipsTheEntryToo(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := newFaultedCluster(t, nil)
 	name := c.members[0].skipFaultedEntry(t)
@@ -180,6 +177,7 @@ func (c *testCluster) waitSameHash(t *testing.T) {
 
 // S70, S23: a member that applied the entry is detected by the hash of those that skipped it, and quarantined.
 func TestS70_AMemberThatDidNotSkipIsQuarantined(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := newFaultedCluster(t, nil)
 	unskipped := c.members[2]

@@ -225,12 +225,7 @@ func TestS4_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 }
 
 func TestALaggingMemberCatchesUpByARaftSnapshot(t *testing.T) {
-	for _, kind := range []string{"wal", "boltdb"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			testCatchUpBySnapshot(t, kind)
-		})
-	}
+	forEachLogStore(t, testCatchUpBySnapshot)
 }
 
 func testCatchUpBySnapshot(t *testing.T, kind string) {

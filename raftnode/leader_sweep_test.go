@@ -15,6 +15,7 @@ import (
 // S118, S23: a leader writes the loss of a host into all records batch by batch, and when it dies the
 // next leader continues at the same place.
 func TestS118_ASweepOutlivesItsLeader(t *testing.T) {
+	t.Parallel()
 	c := newThreeMembers(t, nil)
 	c.leader().mustPropose(t, "n1")
 	for i := range 400 {

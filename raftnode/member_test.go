@@ -14,21 +14,18 @@ import (
 )
 
 func TestAClusterOfThree(t *testing.T) {
-	for _, kind := range []string{"wal", "boltdb"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
-			t.Run("a command proposed on any member is known on any member", func(t *testing.T) { testProposeEverywhere(t, c) })
-			t.Run("a rejection comes back beside the outcome", func(t *testing.T) { testRejections(t, c) })
-			t.Run("a command proposed again with its request id has one effect (S4)", func(t *testing.T) { testDeduplication(t, c) })
-			t.Run("a watch wakes on what is of interest", func(t *testing.T) { testWatches(t, c) })
-			t.Run("any index is waited for, also Raft's own entries", func(t *testing.T) { testWaitIndex(t, c) })
-			t.Run("the journal tells what was proposed", func(t *testing.T) { testHistory(t, c) })
-			t.Run("leadership is given away at once", func(t *testing.T) { testTransfer(t, c) })
-			t.Run("a crashed leader is replaced and comes back", func(t *testing.T) { testReplaceLeader(t, c) })
-			requireSameHash(t, c.members...)
-		})
-	}
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
+		t.Run("a command proposed on any member is known on any member", func(t *testing.T) { testProposeEverywhere(t, c) })
+		t.Run("a rejection comes back beside the outcome", func(t *testing.T) { testRejections(t, c) })
+		t.Run("a command proposed again with its request id has one effect (S4)", func(t *testing.T) { testDeduplication(t, c) })
+		t.Run("a watch wakes on what is of interest", func(t *testing.T) { testWatches(t, c) })
+		t.Run("any index is waited for, also Raft's own entries", func(t *testing.T) { testWaitIndex(t, c) })
+		t.Run("the journal tells what was proposed", func(t *testing.T) { testHistory(t, c) })
+		t.Run("leadership is given away at once", func(t *testing.T) { testTransfer(t, c) })
+		t.Run("a crashed leader is replaced and comes back", func(t *testing.T) { testReplaceLeader(t, c) })
+		requireSameHash(t, c.members...)
+	})
 }
 
 func testProposeEverywhere(t *testing.T, c *testCluster) {

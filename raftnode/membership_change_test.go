@@ -64,6 +64,7 @@ func TestNoVoterIsRemovedWhileAMemberCatchesUp(t *testing.T) {
 }
 
 func TestAMemberIsAddedUnderTheIDAtItsAddress(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := newThreeMembers(t, nil)
 	other := c.followers()[0]
@@ -81,6 +82,7 @@ func TestAMemberIsAddedUnderTheIDAtItsAddress(t *testing.T) {
 }
 
 func TestS68_ACopyOfADataFolderIsNoMember(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := newThreeMembers(t, nil)
 	original := c.followers()[0]
@@ -100,6 +102,8 @@ func TestS68_ACopyOfADataFolderIsNoMember(t *testing.T) {
 // TestMembershipChangesSurviveTheLeader ends the leader in the middle of each membership change; the
 // same change, retried at another member, completes it.
 func TestMembershipChangesSurviveTheLeader(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
 	for name, change := range map[string]func(context.Context, *testMember, *testMember) error{
 		"remove": func(ctx context.Context, at, gone *testMember) error { return at.RemovePeer(ctx, gone.id) },
 		"add": func(ctx context.Context, at, next *testMember) error {

@@ -48,15 +48,6 @@ func (n *testMember) waitMisdirected(t *testing.T, times uint64) {
 	})
 }
 
-func forEachLogStore(t *testing.T, test func(t *testing.T, kind string)) {
-	for _, kind := range []string{"wal", "boltdb"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			test(t, kind)
-		})
-	}
-}
-
 func TestS68_AWipedMemberElectsNobody(t *testing.T) {
 	forEachLogStore(t, func(t *testing.T, kind string) {
 		c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
@@ -87,6 +78,7 @@ func (c *testCluster) crashAndWipe(t *testing.T, wiped, down *testMember) {
 }
 
 func TestS68_AWipedMemberServesAndAcknowledgesNothing(t *testing.T) {
+	skipIfShort(t)
 	forEachLogStore(t, func(t *testing.T, kind string) {
 		c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
 		leader := c.leader()
@@ -115,6 +107,7 @@ func (n *testMember) requireNoCommit(t *testing.T) {
 }
 
 func TestS68_ARemovedMembersIDIsNotUsedAgain(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	c := newThreeMembers(t, nil)
 	leader := c.leader()
@@ -250,6 +243,7 @@ func dialUntargeted(t *testing.T, from, to *testMember, quiet time.Duration) boo
 }
 
 func TestS68_UntargetedConnectionsAreOfLevel1(t *testing.T) {
+	skipIfShort(t)
 	t.Parallel()
 	for level, want := range map[uint32]bool{fsm.Level1: true, fsm.Level2: false} {
 		t.Run(fmt.Sprintf("level %d", level), func(t *testing.T) {
