@@ -175,11 +175,11 @@ func TestS72_NobodyJoinsWhileTheLevelRisesUnobserved(t *testing.T) {
 	go func() { <-logs.reached; goAway() }()
 	_, err := n.Propose(asking, &fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
 	require.Error(t, err, "it went away")
+	require.False(t, n.membership.change.TryLock(), "a join may go on while the raise is not applied")
 	joined := make(chan error, 1)
 	go func() {
 		joined <- n.membership.addMember(testContext(t), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: fsm.Level1})
 	}()
-	sleep(t.Context(), testHeartbeat) // the join waits for the raise; otherwise it would be in flight by now
 	close(logs.release)
 	require.ErrorContains(t, <-joined, "runs at feature level 2, the member understands 1: upgrade it")
 	require.Len(t, n.servers(), 1)
