@@ -212,21 +212,30 @@ func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 	p.remove(id)
 }
 
-// A block that a sync target took and lost with its power is in no bitmap: a full resync has it.
+// A block that a sync target took and lost with its power is in no bitmap: a full resync has it, also
+// where the target had lost its peer before.
 func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
-	p, id := interruptedSync(t, 1)
-	a, b := p.hosts[0], p.hosts[1]
-	a.write(id, "while the target is away")
-	b.start(nil)
-	p.waitUpToDate(id)
-	require.Equal(t, a.replicator.DiskContent(id), b.replicator.DiskContent(id))
-	require.Equal(t, 1, b.replicator.Steps("invalidate"))
-	require.Zero(t, a.replicator.Steps("invalidate"))
+	for name, interrupt := range map[string]func(p *pair){
+		"during the synchronisation": func(*pair) {},
+		"after it lost its peer":     func(p *pair) { p.link.SetDisconnected(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, id := interruptedSync(t, 1, interrupt)
+			a, b := p.hosts[0], p.hosts[1]
+			a.write(id, "while the target is away")
+			p.link.SetDisconnected(false)
+			b.start(nil)
+			p.waitUpToDate(id)
+			require.Equal(t, a.replicator.DiskContent(id), b.replicator.DiskContent(id))
+			require.Equal(t, 1, b.replicator.Steps("invalidate"))
+			require.Zero(t, a.replicator.Steps("invalidate"))
+		})
+	}
 }
 
 // A target whose source dies has what it took, and needs no full resync, whatever is tried meanwhile.
 func TestASyncTargetWhoseSourceDiesIsNotResyncedInFull(t *testing.T) {
-	p, id := interruptedSync(t, 0)
+	p, id := interruptedSync(t, 0, func(*pair) {})
 	a, b := p.hosts[0], p.hosts[1]
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
 	p.eventually("it is disconnected", func() bool { return b.replicator.Steps("disconnect") > 0 })
@@ -236,8 +245,8 @@ func TestASyncTargetWhoseSourceDiesIsNotResyncedInFull(t *testing.T) {
 }
 
 // interruptedSync is a volume that the first host wrote to alone; the host with index dies lost
-// its power while the second one was resynchronised.
-func interruptedSync(t *testing.T, dies int) (*pair, fsm.VolumeID) {
+// its power while the second one was resynchronised, and after what else interrupted that.
+func interruptedSync(t *testing.T, dies int, interrupt func(p *pair)) (*pair, fsm.VolumeID) {
 	t.Helper()
 	p := newPair(t)
 	a := p.hosts[0]
@@ -248,6 +257,7 @@ func interruptedSync(t *testing.T, dies int) (*pair, fsm.VolumeID) {
 	a.write(id, "alone")
 	p.link.SetSyncTime(time.Hour)
 	p.link.SetDisconnected(false)
+	interrupt(p)
 	p.hosts[dies].crash()
 	p.link.SetSyncTime(time.Millisecond)
 	return p, id

@@ -101,6 +101,7 @@ func (l *FakeLink) change(v *fakeVolume, step func(p *drbdmodel.Pair)) {
 			go r.callHandler(v, v.sides[i].downs, after.Disconnects)
 		}
 		if after.Connection == syncTarget && before[i].Connection != syncTarget {
+			v.pair.Sync(1) // not on stable storage before the end: a loss of power loses it, also after one of the peer
 			l.finishLater(v)
 		}
 		if after != before[i] {
