@@ -42,10 +42,16 @@ type writer struct {
 // write starts a workload from a number on, and waits for its first block.
 func (w *env) write(t *testing.T, v *volume, node string, from uint64) *writer {
 	t.Helper()
+	return w.writeEagerly(t, v, node, from, eagerBlocks)
+}
+
+// writeEagerly is write with another number of blocks before the first pause.
+func (w *env) writeEagerly(t *testing.T, v *volume, node string, from, eager uint64) *writer {
+	t.Helper()
 	w.count++
 	x := &writer{w: w, v: v, node: node, name: fmt.Sprintf("writer-%d", w.count)}
 	argv := []string{"/run/lab/writer", "write", "--path", v.path(), "--acks", "/lab/" + x.name, "--stamp", fmt.Sprintf("%d %s", w.count, node), "--from", fmt.Sprint(from),
-		"--eager", fmt.Sprint(eagerBlocks), "--pause", writePause.String()}
+		"--eager", fmt.Sprint(eager), "--pause", writePause.String()}
 	if v.block {
 		argv = append(argv, "--direct")
 	}
