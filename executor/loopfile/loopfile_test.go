@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -48,7 +49,9 @@ func detachBelow(t testing.TB, dir string) {
 	for _, b := range all {
 		if strings.HasPrefix(b.file, dir) {
 			if l, err := loopStatus(b.number); err == nil {
-				require.NoError(t, detachLoop(l))
+				var left error // others on the machine open each loop device when they look for theirs
+				require.Eventually(t, func() bool { left = detachLoop(l); return !errors.Is(left, errInUse) }, time.Minute, 10*time.Millisecond)
+				require.NoError(t, left)
 			}
 		}
 	}
