@@ -171,8 +171,12 @@ func visitElements(v reflect.Value, path string, visit func(string, func()) bool
 	})
 }
 
+// changedNumber is above all numbers of a filled record. It is not much above them: the index
+// keeps each free minor below the highest that was taken.
+const changedNumber = 10_000
+
 // changeLeaf gives v another value that a record may hold.
-func changeLeaf(v reflect.Value) { setLeaf(v, 1_000_000) }
+func changeLeaf(v reflect.Value) { setLeaf(v, changedNumber) }
 
 // setLeaf gives v a value that follows from n, where its type has room for that.
 func setLeaf(v reflect.Value, n int64) {
@@ -193,7 +197,7 @@ func setLeaf(v reflect.Value, n int64) {
 		v.SetBytes([]byte(fmt.Sprint("bytes ", n)))
 		return
 	case protoreflect.Enum:
-		v.SetInt(1 + n/1_000_000)
+		v.SetInt(1 + n/changedNumber)
 		return
 	}
 	setPlain(v, n)
@@ -204,9 +208,9 @@ func setPlain(v reflect.Value, n int64) {
 	case reflect.String:
 		v.SetString(hex.EncodeToString(fmt.Append(nil, n))) // flags are hexadecimal
 	case reflect.Bool:
-		v.SetBool(n < 1_000_000)
+		v.SetBool(n < changedNumber)
 	case reflect.Uint8: // of a few values each: the first two
-		v.SetUint(1 + uint64(n)/1_000_000)
+		v.SetUint(1 + uint64(n)/changedNumber)
 	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(n))
 	case reflect.Int64:
