@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,10 @@ func TestASecondCallForAVolumeIsBusy(t *testing.T) {
 
 // S121: the work of a call whose caller gave up continues, and its retry joins it.
 func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
+	synctest.Test(t, testWorkOutlivesItsCallerAndARetryJoinsIt)
+}
+
+func testWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,10 @@ func (a *callAtPoint) Hit(point string) {
 // never called the peer up to date meanwhile: the peer's host could not have continued.
 func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testS7_AVerdictInUseIsNotInvalidatedByAReconnect)
+}
+
+func testS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 	p := newStoppedPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	ended := make(chan struct{})

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -347,7 +348,9 @@ func (p *pair) isReplicaIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) b
 }
 
 // A host that waits for its peer does not fill the log with repeated reports.
-func TestDeviceCreatedIsReportedOnce(t *testing.T) {
+func TestDeviceCreatedIsReportedOnce(t *testing.T) { synctest.Test(t, testDeviceCreatedIsReportedOnce) }
+
+func testDeviceCreatedIsReportedOnce(t *testing.T) {
 	p := newPair(t)
 	p.link.SetDisconnected(true)
 	id := p.startCreate(protocolC)
@@ -356,7 +359,7 @@ func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 	})
 	p.eventually("it says little, once what is on its way arrived", func() bool {
 		before := p.logLength()
-		time.Sleep(300 * time.Millisecond) // the property is about time
+		time.Sleep(300 * time.Millisecond)
 		return p.logLength()-before <= 3
 	})
 	p.link.SetDisconnected(false)

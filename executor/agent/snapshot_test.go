@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -356,7 +357,12 @@ func TestS19_AFreezeOfAnotherProcessDoesNotCount(t *testing.T) {
 	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "the next is ready")
 }
 
+// The lease cannot end before the call that it makes busy: the bubble's clock stands still meanwhile.
 func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
+	synctest.Test(t, testS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum)
+}
+
+func testS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
 	w := newStoppedHost(t)
 	w.maxFreeze = 300 * time.Millisecond
 	w.start(nil)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -125,6 +126,10 @@ func (endedChild) Stuck() <-chan struct{} { return nil }
 // Undoing what a killed command did may leave a child that cannot be killed. The first child's end
 // does not hide it, and of several each is waited for.
 func TestAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
+	synctest.Test(t, testAnUnkillableChildIsFoundBehindOneThatEnded)
+}
+
+func testAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
 	e := newBareExecutor(t)
 	e.mu.Lock()
 	v := e.volumeEntry(testVolume)
@@ -134,9 +139,11 @@ func TestAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
 	e.parkVolume(v, fmt.Errorf("copy: %w", errors.Join(killed, fmt.Errorf("undo: %w", first), last)))
 	require.False(t, e.tryLock(v))
 	close(first)
-	require.Never(t, func() bool { return e.tryLock(v) }, 20*time.Millisecond, time.Millisecond)
+	synctest.Wait()
+	require.False(t, e.tryLock(v))
 	close(last)
-	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+	synctest.Wait()
+	require.True(t, e.tryLock(v))
 }
 
 // unkillableRemoval leaves an unkillable child behind when it removes.
