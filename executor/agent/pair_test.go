@@ -250,7 +250,7 @@ func (m *member) crash() {
 	m.e, m.connected = nil, false
 	m.mu.Unlock()
 	m.replicator.PowerLoss()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), pairTimeout) // the next process must not meet this one
 	defer cancel()
 	_ = e.Shutdown(ctx)
 	m.pool.Reboot()

@@ -49,6 +49,8 @@ type realHost struct {
 	dir  string // everything of the host but its pool is below it
 	pool string // but the pool
 	e    *agent.Agent
+	// faults stop e, nil when nothing does.
+	faults *stopAtPoint
 }
 
 func newRealHost(t testing.TB) *realHost {
@@ -110,17 +112,27 @@ func (h *realHost) build(faults agent.Faults, log executor.Proposer) *agent.Agen
 
 func (h *realHost) start(faults agent.Faults) *agent.Agent {
 	h.t.Helper()
+	h.faults, _ = faults.(*stopAtPoint)
 	h.e = h.build(faults, h.testCluster)
 	h.e.Start()
 	h.connectHost(h.e)
 	return h.e
 }
 
+// shutdownTimeout is how long the process is waited for: what it still does must not meet what cleans
+// up after it. One that was killed at a point never ends.
+func (h *realHost) shutdownTimeout() time.Duration {
+	if h.faults != nil && h.faults.isStopped() {
+		return 100 * time.Millisecond
+	}
+	return time.Minute
+}
+
 // clean takes down whatever a test left, and fails the test when that is impossible.
 func (h *realHost) clean() {
 	h.disconnectHost()
 	if h.e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), h.shutdownTimeout())
 		_ = h.e.Shutdown(ctx)
 		cancel()
 	}
