@@ -211,7 +211,8 @@ func TestEveryVolumeFaultPointIsHit(t *testing.T) {
 func newStoppedHost(t testing.TB) *testHost {
 	pool := backendtest.NewFakeBackend()
 	return &testHost{
-		resync:      time.Hour, // an event must cause everything that has to happen
+		resync:      time.Hour,   // an event must cause everything that has to happen
+		maxFreeze:   time.Minute, // a slow machine must not end a freeze
 		testCluster: newTestCluster(t), dir: memoryDir(t) + "/data", pool: pool, mounter: newFakeMounter(pool),
 		freezer: newFakeFreezer(), throttle: newFakeThrottle(),
 	}
