@@ -87,3 +87,11 @@ func TestAReplicaSyncIsOfOneReplica(t *testing.T) {
 		})
 	}
 }
+
+func TestAMinorThatDRBDDoesNotHaveIsRefusedInADump(t *testing.T) {
+	for minor, want := range map[uint32]error{firstMinor: nil, lastMinor: nil, firstMinor - 1: errForm, lastMinor + 1: errForm} {
+		var err error
+		replicationFromRecord(&fsmpb.ReplicationRecord{Minor: minor}, &err)
+		require.Equal(t, want, err, minor)
+	}
+}

@@ -137,9 +137,14 @@ func (v *Volume) replicationRecord() *fsmpb.ReplicationRecord {
 	return out
 }
 
-func replicationFromRecord(r *fsmpb.ReplicationRecord) *Replication {
+// replicationFromRecord refuses a minor that DRBD does not have: the index keeps every free minor
+// below those in use, and would fill the memory.
+func replicationFromRecord(r *fsmpb.ReplicationRecord, err *error) *Replication {
 	if r == nil {
 		return nil
+	}
+	if m := r.GetMinor(); m < firstMinor || m > lastMinor {
+		*err = errForm
 	}
 	replication := &Replication{
 		Protocol: r.GetProtocol(), ReplicaCount: r.GetReplicas(), Minor: r.GetMinor(), Port: r.GetPort(), Seed: HostID(r.GetSeedHostId()),

@@ -185,7 +185,7 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 		Source:    sourceFromRecord(r.GetSource(), &err), Limits: LimitsFrom(r.GetLimits()),
 		Created:       Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
 		Modified:      r.GetCreatedIndex() + r.GetModifiedAfter(),
-		Replication:   replicationFromRecord(r.GetReplication()),
+		Replication:   replicationFromRecord(r.GetReplication(), &err),
 		InitialLimits: initialLimitsFrom(r.GetLimitsAsked()), Claim: ClaimFrom(r.GetClaim()),
 	}
 	for _, c := range r.GetCapabilities() {
