@@ -23,6 +23,9 @@ import (
 // pairTimeout bounds each wait for a pair.
 const pairTimeout = time.Minute
 
+// maxRefused is how many proposals may be refused in a test before it counts as a loop.
+const maxRefused = 1000
+
 // pair is two hosts that replicate to each other, and the real state machine behind an
 // in-memory log.
 type pair struct {
@@ -36,6 +39,7 @@ type pair struct {
 	down    bool
 	answers map[string]*fsmpb.Outcome
 	applied []*fsmpb.Command
+	refused int // proposals that were refused at once, without a log
 }
 
 // member is one of the two hosts.
@@ -94,6 +98,11 @@ func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pair.down || !m.connected {
+		if m.refused++; m.refused > maxRefused { // a loop: without a pause the clock of a bubble stands still
+			m.mu.Unlock()
+			time.Sleep(time.Second)
+			m.mu.Lock()
+		}
 		return nil, noQuorum{}
 	}
 	out := m.apply("node/"+string(m.node), cmd)

@@ -286,6 +286,32 @@ func TestBothHostsLosePowerAndGoOn(t *testing.T) {
 	p.remove(id)
 }
 
+// A log that refuses at once is asked again after a while, not in a loop.
+func TestRefusedReportsAreRepeatedAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		a := p.hosts[0]
+		id := p.create(protocolC)
+		a.stage(id, a.publish(id))
+		a.replicator.SetHandler(nil) // it would ask the log, too
+		p.setDown(true)
+		p.link.SetDisconnected(true)
+		time.Sleep(10 * time.Second)
+		require.NotZero(t, p.refusals())
+		require.Less(t, p.refusals(), maxRefused)
+		p.setDown(false)
+		p.link.SetDisconnected(false)
+		p.waitUpToDate(id)
+	})
+}
+
+// refusals is how many proposals were refused for want of a log.
+func (p *pair) refusals() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
+}
+
 func (p *pair) setDown(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

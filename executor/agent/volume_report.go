@@ -69,11 +69,12 @@ func (r *volumeReporter) onFactAnswer(v *volume, f plan.Fact, at fsm.Epoch, err 
 	if v.desired == nil {
 		r.volumeQueue.add(v.id) // its entry may be dropped now
 	}
-	if f.Name == plan.FactReplicaObserved || wasDirty { // it may have changed meanwhile, or been superseded
+	failed := err != nil && !errors.Is(err, errSuperseded)
+	if !failed && (f.Name == plan.FactReplicaObserved || wasDirty) { // it may have changed meanwhile, or been superseded
 		r.volumeQueue.add(v.id)
 	}
 	switch {
-	case err != nil && !errors.Is(err, errSuperseded):
+	case failed: // what changed meanwhile waits, too: a log that refuses at once must not be asked in a loop
 		r.volumeQueue.addAfter(v.id, reportRetry)
 	case at.Incarnation != r.session.at.Incarnation:
 		r.volumeQueue.add(v.id) // a restored log may not have it (S1)
