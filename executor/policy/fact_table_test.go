@@ -44,7 +44,7 @@ func TestS12_NothingIsPlacedInAPoolThatIsAbsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := poolCandidates(l.state, []*sessionpb.SessionFacts{{NodeId: "n1", HostId: "host-n1", Index: 2,
-				Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n1", FreeBytes: 1 << 40, Absent: tc.absent}}}}})
+				Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolFacts{{Id: "pool-n1", Free: 1 << 40, Absent: tc.absent}}}}})
 			m.facts.replace(table)
 			cmd := &fsmpb.Command{Actor: "controller/a", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 				VolumeId: volumeID, Name: "v1", RequiredBytes: 1 << 30, Replicas: 1,

@@ -17,7 +17,7 @@ import (
 // sessionOf a host whose pool has that many bytes free.
 func sessionOf(node string, free int64) *sessionpb.SessionFacts {
 	return &sessionpb.SessionFacts{NodeId: node, HostId: "host-" + node, Index: 2,
-		Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-" + node, FreeBytes: free}}}}
+		Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolFacts{{Id: "pool-" + node, Free: free}}}}
 }
 
 func (l *testState) register(node string) {

@@ -42,19 +42,19 @@ func poolCandidates(state *fsm.State, sessions []*sessionpb.SessionFacts) []pool
 	return all
 }
 
-func newPoolCandidate(state *fsm.State, node *fsm.Node, telemetry *sessionpb.PoolTelemetry, index uint64) (poolCandidate, bool) {
-	i := slices.IndexFunc(node.Pools, func(p fsm.Pool) bool { return string(p.ID) == telemetry.GetPoolId() })
+func newPoolCandidate(state *fsm.State, node *fsm.Node, telemetry *sessionpb.PoolFacts, index uint64) (poolCandidate, bool) {
+	i := slices.IndexFunc(node.Pools, func(p fsm.Pool) bool { return string(p.ID) == telemetry.GetId() })
 	if i < 0 {
 		return poolCandidate{}, false
 	}
 	pool := &node.Pools[i]
 	reserved, _ := state.PoolUse(pool.ID)
-	free := telemetry.GetFreeBytes()
+	free := telemetry.GetFree()
 	if telemetry.GetAbsent() {
 		free = -1 // below every reserve: nothing is placed in an absent pool (S12)
 	}
 	return poolCandidate{
-		fact:       &fsmpb.PoolFact{PoolId: telemetry.GetPoolId(), FreeBytes: free, Index: index},
+		fact:       &fsmpb.PoolFact{PoolId: telemetry.GetId(), FreeBytes: free, Index: index},
 		topology:   node.Topology(),
 		unreserved: overcommitLimit(pool) - reserved,
 	}, true

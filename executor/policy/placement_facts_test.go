@@ -61,16 +61,16 @@ func TestCandidatesAreTheStatesPoolsThatTheirOwnHostsMeasured(t *testing.T) {
 		l.register(node)
 	}
 	l.create(volumeID, "v1") // on n1: of equal pools the first
-	session := func(node, host string, index uint64, pool *sessionpb.PoolTelemetry) *sessionpb.SessionFacts {
-		return &sessionpb.SessionFacts{NodeId: node, HostId: host, Index: index, Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{pool}}}
+	session := func(node, host string, index uint64, pool *sessionpb.PoolFacts) *sessionpb.SessionFacts {
+		return &sessionpb.SessionFacts{NodeId: node, HostId: host, Index: index, Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolFacts{pool}}}
 	}
 	got := poolCandidates(l.state, []*sessionpb.SessionFacts{
-		session("n1", "host-n1", 3, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 30}),
-		session("n1", "host-n1", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 40}), // newer, of another member
-		session("n2", "host-n2", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n2", FreeBytes: 50, Absent: true}),
-		session("n2", "another", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n2", FreeBytes: 60}),
-		session("n2", "host-n2", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 70}),
-		session("n3", "host-n3", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n3", FreeBytes: 80}),
+		session("n1", "host-n1", 3, &sessionpb.PoolFacts{Id: "pool-n1", Free: 30}),
+		session("n1", "host-n1", 4, &sessionpb.PoolFacts{Id: "pool-n1", Free: 40}), // newer, of another member
+		session("n2", "host-n2", 4, &sessionpb.PoolFacts{Id: "pool-n2", Free: 50, Absent: true}),
+		session("n2", "another", 4, &sessionpb.PoolFacts{Id: "pool-n2", Free: 60}),
+		session("n2", "host-n2", 4, &sessionpb.PoolFacts{Id: "pool-n1", Free: 70}),
+		session("n3", "host-n3", 4, &sessionpb.PoolFacts{Id: "pool-n3", Free: 80}),
 	})
 	facts := placementFacts(nil, nil, got)
 	require.Len(t, facts, 2)

@@ -60,7 +60,7 @@ func (f *feed) send(changes []fsm.Change, all bool) error {
 		return err
 	}
 	for _, message := range n.messages() {
-		if err := f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Wishes{Wishes: message}}); err != nil {
+		if err := f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Desired{Desired: message}}); err != nil {
 			return err
 		}
 	}
@@ -185,18 +185,18 @@ func (f *feed) welcome(n *desiredUpdate) error {
 }
 
 // messages splits the update into messages that are small enough; all but the last have More set.
-func (n *desiredUpdate) messages() []*sessionpb.Wishes {
-	var all []*sessionpb.Wishes
-	newMessage := func() *sessionpb.Wishes {
-		m := &sessionpb.Wishes{At: clusterEpoch(n.cluster).Proto(), Full: n.full, Adopted: n.adopted, More: true, FeatureLevel: n.cluster.FeatureLevel}
+func (n *desiredUpdate) messages() []*sessionpb.DesiredState {
+	var all []*sessionpb.DesiredState
+	newMessage := func() *sessionpb.DesiredState {
+		m := &sessionpb.DesiredState{At: clusterEpoch(n.cluster).Proto(), Full: n.full, Adopted: n.adopted, More: true, FeatureLevel: n.cluster.FeatureLevel}
 		all = append(all, m)
 		return m
 	}
 	for part := range slices.Chunk(n.volumes, maxPerMessage) {
-		newMessage().Wishes = convertAll(part, desiredVolumeToProto)
+		newMessage().Volumes = convertAll(part, desiredVolumeToProto)
 	}
 	for part := range slices.Chunk(n.volumesGone, maxPerMessage) {
-		newMessage().Gone = convertAll(part, func(id fsm.VolumeID) string { return string(id) })
+		newMessage().VolumesGone = convertAll(part, func(id fsm.VolumeID) string { return string(id) })
 	}
 	for part := range slices.Chunk(n.snapshots, maxPerMessage) {
 		newMessage().Snapshots = convertAll(part, desiredSnapshotToProto)

@@ -65,7 +65,7 @@ func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode) *liveSess
 func (ls *liveSession) setTelemetry(t *sessionpb.Telemetry, index uint64) {
 	own := &sessionpb.Telemetry{}
 	for _, pool := range t.GetPools() {
-		if ls.pools[pool.GetPoolId()] {
+		if ls.pools[pool.GetId()] {
 			own.Pools = append(own.Pools, pool)
 		}
 	}

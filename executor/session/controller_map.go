@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -77,6 +78,14 @@ func mapPageFromProto(node fsm.NodeID, a *sessionpb.MapAnswer, err error) (execu
 		return executor.Extent{Offset: x.GetOffset(), Length: x.GetLength()}
 	})
 	return executor.MapPage{Extents: extents, More: a.GetMore(), NextOffset: a.GetReached()}, nil
+}
+
+// uint8OrZero reads a number of a newer build as zero, which is invalid, rather than as another one that fits.
+func uint8OrZero(n uint32) uint8 {
+	if n > math.MaxUint8 {
+		return 0
+	}
+	return uint8(n)
 }
 
 type mapReply struct {

@@ -157,9 +157,9 @@ func TestASessionSendsDesiredSnapshots(t *testing.T) {
 	}}})
 	asked := w.nextSnapshots()
 	require.False(t, asked.GetFull())
-	require.Equal(t, snapshotID, asked.GetSnapshots()[0].GetSnapshotId())
-	require.Equal(t, volumeID, asked.GetSnapshots()[0].GetSourceVolumeId())
-	require.Equal(t, uint32(fsm.SnapshotGoalTake), asked.GetSnapshots()[0].GetVerb())
+	require.Equal(t, snapshotID, asked.GetSnapshots()[0].GetSnapshot())
+	require.Equal(t, volumeID, asked.GetSnapshots()[0].GetSource())
+	require.Equal(t, uint32(fsm.SnapshotGoalTake), asked.GetSnapshots()[0].GetGoal())
 
 	m.simulateRestore()
 	again := w.nextSnapshots()
@@ -169,9 +169,9 @@ func TestASessionSendsDesiredSnapshots(t *testing.T) {
 	l.reportFromN1(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
 		SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: 1 << 30, CutUnixNano: 1},
 	}})
-	require.Equal(t, uint32(fsm.SnapshotGoalKeep), w.nextSnapshots().GetSnapshots()[0].GetVerb())
+	require.Equal(t, uint32(fsm.SnapshotGoalKeep), w.nextSnapshots().GetSnapshots()[0].GetGoal())
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: snapshotID}}})
-	require.Equal(t, uint32(fsm.SnapshotGoalRemove), w.nextSnapshots().GetSnapshots()[0].GetVerb())
+	require.Equal(t, uint32(fsm.SnapshotGoalRemove), w.nextSnapshots().GetSnapshots()[0].GetGoal())
 	l.reportFromN1(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 2, Fact: &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{}}})
 	require.Equal(t, []string{snapshotID}, w.nextSnapshots().GetSnapshotsGone())
 }
@@ -184,12 +184,12 @@ func (l *testCluster) reportFromN1(o *fsmpb.Observation) {
 }
 
 // nextSnapshots are the next message with snapshots in it.
-func (w *rawSession) nextSnapshots() *sessionpb.Wishes {
+func (w *rawSession) nextSnapshots() *sessionpb.DesiredState {
 	w.t.Helper()
 	for {
 		m, err := w.stream.Recv()
 		require.NoError(w.t, err)
-		if x := m.GetWishes(); len(x.GetSnapshots())+len(x.GetSnapshotsGone()) > 0 {
+		if x := m.GetDesired(); len(x.GetSnapshots())+len(x.GetSnapshotsGone()) > 0 {
 			return x
 		}
 	}

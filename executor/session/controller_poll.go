@@ -91,7 +91,7 @@ func (m *Members) Pools(ctx context.Context) map[fsm.PoolID]executor.PoolFacts {
 				continue // a host reports about its own record only (S17, S20)
 			}
 			for _, p := range s.GetTelemetry().GetPools() {
-				pools[fsm.PoolID(p.GetPoolId())] = poolFactsFromProto(p)
+				pools[fsm.PoolID(p.GetId())] = poolFacts.read(p)
 			}
 		}
 		return nil

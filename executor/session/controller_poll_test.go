@@ -25,7 +25,7 @@ func TestAPollListsTheSessionsOfAllMembers(t *testing.T) {
 	w := l.openSession(l.members[2], l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
 	w.nextVolumes()
 	w.send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{Telemetry: &sessionpb.Telemetry{
-		Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n1", FreeBytes: 77}},
+		Pools: []*sessionpb.PoolFacts{{Id: "pool-n1", Free: 77}},
 	}}})
 	go func() { _ = w.endError() }() // keeps reading
 	poll := func(m *Members, withTelemetry bool) *PollReplies {
@@ -41,7 +41,7 @@ func TestAPollListsTheSessionsOfAllMembers(t *testing.T) {
 	}
 	for _, m := range l.newMembers() {
 		eventually(t, "the telemetry is reported", func() bool { return len(poll(m, true).Sessions[0].GetTelemetry().GetPools()) == 1 })
-		require.Equal(t, int64(77), poll(m, true).Sessions[0].GetTelemetry().GetPools()[0].GetFreeBytes())
+		require.Equal(t, int64(77), poll(m, true).Sessions[0].GetTelemetry().GetPools()[0].GetFree())
 		require.Less(t, poll(m, true).Sessions[0].GetQuietNanos(), int64(time.Minute))
 	}
 	require.Nil(t, poll(l.newMembers()[0], false).Sessions[0].GetTelemetry(), "of another member's session")

@@ -59,12 +59,12 @@ func (w *rawSession) nextWelcome() *sessionpb.Welcome {
 }
 
 // nextVolumes is the next desired state that is no heartbeat.
-func (w *rawSession) nextVolumes() *sessionpb.Wishes {
+func (w *rawSession) nextVolumes() *sessionpb.DesiredState {
 	w.t.Helper()
 	for {
 		m, err := w.stream.Recv()
 		require.NoError(w.t, err)
-		if x := m.GetWishes(); x.GetFull() || len(x.GetWishes())+len(x.GetGone()) > 0 {
+		if x := m.GetDesired(); x.GetFull() || len(x.GetVolumes())+len(x.GetVolumesGone()) > 0 {
 			return x
 		}
 	}
@@ -86,26 +86,26 @@ func TestASessionSendsEverythingThenChanges(t *testing.T) {
 	require.True(t, w.nextWelcome().GetAdopted())
 	first := w.nextVolumes()
 	require.True(t, first.GetFull())
-	require.Empty(t, first.GetWishes())
+	require.Empty(t, first.GetVolumes())
 	require.Equal(t, uint64(2), first.GetAt().GetIndex(), "the registration is applied before the first desired state")
 
 	l.create(volumeID, "v1")
 	next := w.nextVolumes()
 	require.False(t, next.GetFull())
-	require.Equal(t, volumeID, next.GetWishes()[0].GetVolumeId())
-	require.Equal(t, uint32(fsm.GoalCreate), next.GetWishes()[0].GetVerb())
+	require.Equal(t, volumeID, next.GetVolumes()[0].GetVolume())
+	require.Equal(t, uint32(fsm.GoalCreate), next.GetVolumes()[0].GetGoal())
 	require.Equal(t, uint64(3), next.GetAt().GetIndex())
 
 	m.simulateRestore()
 	require.True(t, w.nextVolumes().GetFull(), "after a restore the full desired state is sent")
 
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: volumeID}}})
-	require.Equal(t, uint32(fsm.GoalRemove), w.nextVolumes().GetWishes()[0].GetVerb())
+	require.Equal(t, uint32(fsm.GoalRemove), w.nextVolumes().GetVolumes()[0].GetGoal())
 	l.mustApply("node/n1", &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
 		NodeId: "n1", HostId: "host-n1", BootId: "boot-1",
 		Observations: []*fsmpb.Observation{{VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}}},
 	}}})
-	require.Equal(t, []string{volumeID}, w.nextVolumes().GetGone())
+	require.Equal(t, []string{volumeID}, w.nextVolumes().GetVolumesGone())
 }
 
 func TestS1_AnotherIncarnationIsSentInFullAndNotAdopted(t *testing.T) {
@@ -157,7 +157,7 @@ func TestS14_AControllerBehindTheHostsActedEpochSendsNothing(t *testing.T) {
 		lagging.server.timing.catchUpTimeout = time.Minute
 		w := l.openSession(lagging, node, &sessionpb.Hello{Register: register("n1"), Seen: &fsmpb.Epoch{Incarnation: 1, Index: 3}})
 		go lagging.setLag(false)
-		require.Equal(t, volumeID, w.nextVolumes().GetWishes()[0].GetVolumeId())
+		require.Equal(t, volumeID, w.nextVolumes().GetVolumes()[0].GetVolume())
 	})
 }
 
@@ -175,7 +175,7 @@ func TestS17_AnotherHostUnderTheNameIsRefusedAndToldWhatToDo(t *testing.T) {
 	}
 	t.Run("the session of the host that has the name continues", func(t *testing.T) {
 		l.create(volumeID, "v1")
-		require.Len(t, current.nextVolumes().GetWishes(), 1)
+		require.Len(t, current.nextVolumes().GetVolumes(), 1)
 	})
 	t.Run("a host that is recorded as lost gets no messages", func(t *testing.T) {
 		l.mustApply("admin/x", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"}}})
@@ -263,13 +263,13 @@ func TestS20_TheActorIsTheOneThatWasVerified(t *testing.T) {
 
 func TestS20_TelemetryOfOtherHostsPoolsIsDropped(t *testing.T) {
 	ls := newLiveSession(t.Context(), register("n1"))
-	ls.setTelemetry(&sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n2", FreeBytes: 1}, {PoolId: "pool-n1", FreeBytes: 2}}}, 9)
+	ls.setTelemetry(&sessionpb.Telemetry{Pools: []*sessionpb.PoolFacts{{Id: "pool-n2", Free: 1}, {Id: "pool-n1", Free: 2}}}, 9)
 	facts := ls.facts()
 	require.Positive(t, facts.GetQuietNanos())
 	facts.QuietNanos = 0
 	require.True(t, proto.Equal(&sessionpb.SessionFacts{
 		NodeId: "n1", HostId: "host-n1", Index: 9,
-		Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n1", FreeBytes: 2}}},
+		Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolFacts{{Id: "pool-n1", Free: 2}}},
 	}, facts))
 }
 
@@ -308,7 +308,7 @@ func TestANewerSessionReplacesTheOlder(t *testing.T) {
 		old = newer
 	}
 	l.create(volumeID, "v1")
-	require.Len(t, old.nextVolumes().GetWishes(), 1)
+	require.Len(t, old.nextVolumes().GetVolumes(), 1)
 }
 
 func TestSessionsEndWhenTheControllerDoesNotServe(t *testing.T) {

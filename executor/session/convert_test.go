@@ -18,7 +18,7 @@ func roundTrip(t *testing.T, w fsm.DesiredVolume) fsm.DesiredVolume {
 	t.Helper()
 	raw, err := proto.Marshal(desiredVolumeToProto(w))
 	require.NoError(t, err)
-	var p sessionpb.Wish
+	var p sessionpb.DesiredVolume
 	require.NoError(t, proto.Unmarshal(raw, &p))
 	return desiredVolumeFromProto(&p)
 }
@@ -52,9 +52,9 @@ func roundTripSnapshot(t *testing.T, w fsm.DesiredSnapshot) fsm.DesiredSnapshot 
 	t.Helper()
 	raw, err := proto.Marshal(desiredSnapshotToProto(w))
 	require.NoError(t, err)
-	var p sessionpb.SnapshotWish
+	var p sessionpb.DesiredSnapshot
 	require.NoError(t, proto.Unmarshal(raw, &p))
-	return desiredSnapshotFromProto(&p)
+	return desiredSnapshots.read(&p)
 }
 
 func TestEveryFieldOfADesiredSnapshotCrossesTheWire(t *testing.T) {
@@ -77,7 +77,7 @@ func TestEveryFieldOfAHostsPoolsCrossesTheWire(t *testing.T) {
 	require.NoError(t, proto.Unmarshal(raw, &p))
 	require.Len(t, p.GetPools(), len(full))
 	for i := range full {
-		require.Equal(t, full[i], poolFactsFromProto(p.GetPools()[i]))
+		require.Equal(t, full[i], poolFacts.read(p.GetPools()[i]))
 	}
 }
 
@@ -167,7 +167,7 @@ func FuzzDesiredVolumeRoundTrip(f *testing.F) {
 func FuzzDesiredVolumeFromAnyBytes(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var p sessionpb.Wish
+		var p sessionpb.DesiredVolume
 		if proto.Unmarshal(raw, &p) != nil {
 			return
 		}

@@ -30,13 +30,13 @@ func (a *updateAssembler) add(m *sessionpb.ToNode) (*executor.Update, error) {
 	switch body := m.GetBody().(type) {
 	case *sessionpb.ToNode_Welcome:
 		a.welcome = body.Welcome
-	case *sessionpb.ToNode_Wishes:
-		return a.addDesired(body.Wishes)
+	case *sessionpb.ToNode_Desired:
+		return a.addDesired(body.Desired)
 	}
 	return nil, nil
 }
 
-func (a *updateAssembler) addDesired(w *sessionpb.Wishes) (*executor.Update, error) {
+func (a *updateAssembler) addDesired(w *sessionpb.DesiredState) (*executor.Update, error) {
 	at := fsm.EpochFrom(w.GetAt())
 	if err := a.checkEpoch(at, w); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func isEmpty(u *executor.Update) bool {
 
 // checkEpoch refuses desired state that is older than what the host acted on (S14), or of another
 // incarnation than that of the Welcome message.
-func (a *updateAssembler) checkEpoch(at fsm.Epoch, w *sessionpb.Wishes) error {
+func (a *updateAssembler) checkEpoch(at fsm.Epoch, w *sessionpb.DesiredState) error {
 	switch {
 	case a.welcome == nil:
 		return fmt.Errorf("desired state at %s came before a welcome", at)
@@ -78,7 +78,7 @@ func (a *updateAssembler) checkEpoch(at fsm.Epoch, w *sessionpb.Wishes) error {
 	return nil
 }
 
-func (a *updateAssembler) merge(w *sessionpb.Wishes) {
+func (a *updateAssembler) merge(w *sessionpb.DesiredState) {
 	if a.pending == nil {
 		a.pending = &executor.Update{IncarnationID: bytes.Clone(a.welcome.GetIncarnationId())}
 	}
@@ -86,14 +86,14 @@ func (a *updateAssembler) merge(w *sessionpb.Wishes) {
 	u.At, u.Full = a.lastEpoch, u.Full || w.GetFull()
 	u.Adopted = w.GetAdopted() && !a.foreignIncarnation()
 	u.FeatureLevel = max(fsm.Level1, w.GetFeatureLevel())
-	for _, p := range w.GetWishes() {
+	for _, p := range w.GetVolumes() {
 		u.Volumes = append(u.Volumes, desiredVolumeFromProto(p))
 	}
-	for _, id := range w.GetGone() {
+	for _, id := range w.GetVolumesGone() {
 		u.VolumesGone = append(u.VolumesGone, fsm.VolumeID(id))
 	}
 	for _, p := range w.GetSnapshots() {
-		u.Snapshots = append(u.Snapshots, desiredSnapshotFromProto(p))
+		u.Snapshots = append(u.Snapshots, desiredSnapshots.read(p))
 	}
 	for _, id := range w.GetSnapshotsGone() {
 		u.SnapshotsGone = append(u.SnapshotsGone, fsm.SnapshotID(id))

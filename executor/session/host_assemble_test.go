@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func desiredMessage(w *sessionpb.Wishes) *sessionpb.ToNode {
-	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Wishes{Wishes: w}}
+func desiredMessage(w *sessionpb.DesiredState) *sessionpb.ToNode {
+	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Desired{Desired: w}}
 }
 
 func welcomeMessage(incarnation uint64, id string) *sessionpb.ToNode {
@@ -43,12 +43,12 @@ func TestWhatAHostMustNotActOnEndsTheSession(t *testing.T) {
 		messages []*sessionpb.ToNode
 		want     string
 	}{
-		"desired state before the welcome":           {[]*sessionpb.ToNode{desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)})}, "before a welcome"},
-		"another incarnation than the welcome's":     {[]*sessionpb.ToNode{welcomeMessage(3, "x"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(4, 9)})}, "not of the incarnation 3"},
-		"S14: older than what was acted on":          {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 4)})}, "older than 2.5"},
-		"S1: an older incarnation with a high index": {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 999)})}, "older than 2.5"},
-		"an index that goes back":                    {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)}), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 8)})}, "came after"},
-		"a change before the full state":             {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 9), Gone: []string{"v"}})}, "not the full one"},
+		"desired state before the welcome":           {[]*sessionpb.ToNode{desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(2, 9)})}, "before a welcome"},
+		"another incarnation than the welcome's":     {[]*sessionpb.ToNode{welcomeMessage(3, "x"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(4, 9)})}, "not of the incarnation 3"},
+		"S14: older than what was acted on":          {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(2, 4)})}, "older than 2.5"},
+		"S1: an older incarnation with a high index": {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(1, 999)})}, "older than 2.5"},
+		"an index that goes back":                    {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(2, 9)}), desiredMessage(&sessionpb.DesiredState{At: protoEpoch(2, 8)})}, "came after"},
+		"a change before the full state":             {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.DesiredState{At: protoEpoch(2, 9), VolumesGone: []string{"v"}})}, "not the full one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
@@ -63,14 +63,14 @@ func TestTheAssemblerYieldsChangesAndNoHeartbeats(t *testing.T) {
 	a := &updateAssembler{}
 	updates, err := assemble(a,
 		welcomeMessage(1, "id"),
-		desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 5), Wishes: []*sessionpb.Wish{{VolumeId: "v1"}}, Adopted: true}),
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 5), Adopted: true}), // a heartbeat
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 7), Adopted: true}), // another, later
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 8), Gone: []string{"v1"}, Adopted: true}),
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 8), Snapshots: []*sessionpb.SnapshotWish{{SnapshotId: "s1"}}, Adopted: true}),
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 8), SnapshotsGone: []string{"s1"}, Adopted: true}),
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 9)}),                   // not adopted any more
-		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 10), FeatureLevel: 2}), // the level rose
+		desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(1, 5), Volumes: []*sessionpb.DesiredVolume{{Volume: "v1"}}, Adopted: true}),
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 5), Adopted: true}), // a heartbeat
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 7), Adopted: true}), // another, later
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 8), VolumesGone: []string{"v1"}, Adopted: true}),
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 8), Snapshots: []*sessionpb.DesiredSnapshot{{Snapshot: "s1"}}, Adopted: true}),
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 8), SnapshotsGone: []string{"s1"}, Adopted: true}),
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 9)}),                   // not adopted any more
+		desiredMessage(&sessionpb.DesiredState{At: protoEpoch(1, 10), FeatureLevel: 2}), // the level rose
 	)
 	require.NoError(t, err)
 	require.Equal(t, []executor.Update{
@@ -100,7 +100,7 @@ func TestS1_AHostIsAdoptedByTheIncarnationItKnowsOrThatAnOperatorNamed(t *testin
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
 				updates, err := assemble(&updateAssembler{actedEpoch: tc.seen, actedIncarnationID: []byte(tc.seenID)},
-					welcomeMessage(3, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(3, 9), Adopted: tc.says}))
+					welcomeMessage(3, "id"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(3, 9), Adopted: tc.says}))
 				require.NoError(t, err)
 				require.Equal(t, tc.want, updates[0].Adopted)
 			}

@@ -125,7 +125,7 @@ func TestAClientKeepsASessionWithAnyController(t *testing.T) {
 	require.True(t, first.Adopted)
 	eventually(t, "the telemetry arrives", func() bool {
 		f := l.members[0].server.sessionFacts()
-		return len(f) == 1 && f[0].GetTelemetry().GetPools()[0].GetFreeBytes() == 5
+		return len(f) == 1 && f[0].GetTelemetry().GetPools()[0].GetFree() == 5
 	})
 
 	for left := l.members; len(left) > 1; {
@@ -218,9 +218,9 @@ func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
 		first time.Duration
 	}{
 		"that says nothing": {nil, errSilent.Error(), 0, shortPeerTimeout},
-		"that goes silent":  {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 9), Adopted: true})}, errSilent.Error(), 1, time.Minute},
+		"that goes silent":  {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(1, 9), Adopted: true})}, errSilent.Error(), 1, time.Minute},
 		"S14: whose state is older than what was acted on, and that does not say so": {
-			[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 4)})}, "S14", 0, time.Minute},
+			[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.DesiredState{Full: true, At: protoEpoch(1, 4)})}, "S14", 0, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -195,7 +195,7 @@ func (x *Hello) GetSeen() *fsmpb.Epoch {
 
 type Telemetry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pools         []*PoolTelemetry       `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	Pools         []*PoolFacts           `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -230,39 +230,40 @@ func (*Telemetry) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Telemetry) GetPools() []*PoolTelemetry {
+func (x *Telemetry) GetPools() []*PoolFacts {
 	if x != nil {
 		return x.Pools
 	}
 	return nil
 }
 
-type PoolTelemetry struct {
+// PoolFacts is executor.PoolFacts, field by field.
+type PoolFacts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	PoolId        string                 `protobuf:"bytes,1,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	FreeBytes     int64                  `protobuf:"varint,2,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
-	CapacityBytes int64                  `protobuf:"varint,3,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
-	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"` // not mounted or without its id file (S12)
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Free          int64                  `protobuf:"varint,2,opt,name=free,proto3" json:"free,omitempty"`
+	Capacity      int64                  `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"`
 	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	Copies        bool                   `protobuf:"varint,6,opt,name=copies,proto3" json:"copies,omitempty"` // a snapshot or a clone is a whole copy: the pool shares no blocks
+	FullCopies    bool                   `protobuf:"varint,6,opt,name=full_copies,json=fullCopies,proto3" json:"full_copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PoolTelemetry) Reset() {
-	*x = PoolTelemetry{}
+func (x *PoolFacts) Reset() {
+	*x = PoolFacts{}
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PoolTelemetry) String() string {
+func (x *PoolFacts) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PoolTelemetry) ProtoMessage() {}
+func (*PoolFacts) ProtoMessage() {}
 
-func (x *PoolTelemetry) ProtoReflect() protoreflect.Message {
+func (x *PoolFacts) ProtoReflect() protoreflect.Message {
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -274,49 +275,49 @@ func (x *PoolTelemetry) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PoolTelemetry.ProtoReflect.Descriptor instead.
-func (*PoolTelemetry) Descriptor() ([]byte, []int) {
+// Deprecated: Use PoolFacts.ProtoReflect.Descriptor instead.
+func (*PoolFacts) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *PoolTelemetry) GetPoolId() string {
+func (x *PoolFacts) GetId() string {
 	if x != nil {
-		return x.PoolId
+		return x.Id
 	}
 	return ""
 }
 
-func (x *PoolTelemetry) GetFreeBytes() int64 {
+func (x *PoolFacts) GetFree() int64 {
 	if x != nil {
-		return x.FreeBytes
+		return x.Free
 	}
 	return 0
 }
 
-func (x *PoolTelemetry) GetCapacityBytes() int64 {
+func (x *PoolFacts) GetCapacity() int64 {
 	if x != nil {
-		return x.CapacityBytes
+		return x.Capacity
 	}
 	return 0
 }
 
-func (x *PoolTelemetry) GetAbsent() bool {
+func (x *PoolFacts) GetAbsent() bool {
 	if x != nil {
 		return x.Absent
 	}
 	return false
 }
 
-func (x *PoolTelemetry) GetDetail() string {
+func (x *PoolFacts) GetDetail() string {
 	if x != nil {
 		return x.Detail
 	}
 	return ""
 }
 
-func (x *PoolTelemetry) GetCopies() bool {
+func (x *PoolFacts) GetFullCopies() bool {
 	if x != nil {
-		return x.Copies
+		return x.FullCopies
 	}
 	return false
 }
@@ -326,7 +327,7 @@ type ToNode struct {
 	// Types that are valid to be assigned to Body:
 	//
 	//	*ToNode_Welcome
-	//	*ToNode_Wishes
+	//	*ToNode_Desired
 	//	*ToNode_Inventory
 	//	*ToNode_Map
 	Body          isToNode_Body `protobuf_oneof:"body"`
@@ -380,10 +381,10 @@ func (x *ToNode) GetWelcome() *Welcome {
 	return nil
 }
 
-func (x *ToNode) GetWishes() *Wishes {
+func (x *ToNode) GetDesired() *DesiredState {
 	if x != nil {
-		if x, ok := x.Body.(*ToNode_Wishes); ok {
-			return x.Wishes
+		if x, ok := x.Body.(*ToNode_Desired); ok {
+			return x.Desired
 		}
 	}
 	return nil
@@ -415,8 +416,8 @@ type ToNode_Welcome struct {
 	Welcome *Welcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
 }
 
-type ToNode_Wishes struct {
-	Wishes *Wishes `protobuf:"bytes,2,opt,name=wishes,proto3,oneof"`
+type ToNode_Desired struct {
+	Desired *DesiredState `protobuf:"bytes,2,opt,name=desired,proto3,oneof"`
 }
 
 type ToNode_Inventory struct {
@@ -429,7 +430,7 @@ type ToNode_Map struct {
 
 func (*ToNode_Welcome) isToNode_Body() {}
 
-func (*ToNode_Wishes) isToNode_Body() {}
+func (*ToNode_Desired) isToNode_Body() {}
 
 func (*ToNode_Inventory) isToNode_Body() {}
 
@@ -504,16 +505,16 @@ func (x *Welcome) GetAdopted() bool {
 	return false
 }
 
-// Wishes are the desired state of this host, as of an index. One comes at least every
+// DesiredState is that of this host, as of an index. One comes at least every
 // second, without content when nothing changed: a host that receives nothing for some
 // seconds looks for another controller.
-type Wishes struct {
+type DesiredState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // volumes that are not listed are unknown to the state
-	Wishes        []*Wish                `protobuf:"bytes,3,rep,name=wishes,proto3" json:"wishes,omitempty"`
-	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that have no desired state any more
-	Snapshots     []*SnapshotWish        `protobuf:"bytes,8,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	Volumes       []*DesiredVolume       `protobuf:"bytes,3,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	VolumesGone   []string               `protobuf:"bytes,4,rep,name=volumes_gone,json=volumesGone,proto3" json:"volumes_gone,omitempty"` // volumes that have no desired state any more
+	Snapshots     []*DesiredSnapshot     `protobuf:"bytes,8,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
 	SnapshotsGone []string               `protobuf:"bytes,9,rep,name=snapshots_gone,json=snapshotsGone,proto3" json:"snapshots_gone,omitempty"`
 	// adopted is false while the host is in adoption mode (S1).
 	Adopted bool `protobuf:"varint,5,opt,name=adopted,proto3" json:"adopted,omitempty"`
@@ -527,20 +528,20 @@ type Wishes struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Wishes) Reset() {
-	*x = Wishes{}
+func (x *DesiredState) Reset() {
+	*x = DesiredState{}
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Wishes) String() string {
+func (x *DesiredState) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Wishes) ProtoMessage() {}
+func (*DesiredState) ProtoMessage() {}
 
-func (x *Wishes) ProtoReflect() protoreflect.Message {
+func (x *DesiredState) ProtoReflect() protoreflect.Message {
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -552,113 +553,115 @@ func (x *Wishes) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Wishes.ProtoReflect.Descriptor instead.
-func (*Wishes) Descriptor() ([]byte, []int) {
+// Deprecated: Use DesiredState.ProtoReflect.Descriptor instead.
+func (*DesiredState) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *Wishes) GetAt() *fsmpb.Epoch {
+func (x *DesiredState) GetAt() *fsmpb.Epoch {
 	if x != nil {
 		return x.At
 	}
 	return nil
 }
 
-func (x *Wishes) GetFull() bool {
+func (x *DesiredState) GetFull() bool {
 	if x != nil {
 		return x.Full
 	}
 	return false
 }
 
-func (x *Wishes) GetWishes() []*Wish {
+func (x *DesiredState) GetVolumes() []*DesiredVolume {
 	if x != nil {
-		return x.Wishes
+		return x.Volumes
 	}
 	return nil
 }
 
-func (x *Wishes) GetGone() []string {
+func (x *DesiredState) GetVolumesGone() []string {
 	if x != nil {
-		return x.Gone
+		return x.VolumesGone
 	}
 	return nil
 }
 
-func (x *Wishes) GetSnapshots() []*SnapshotWish {
+func (x *DesiredState) GetSnapshots() []*DesiredSnapshot {
 	if x != nil {
 		return x.Snapshots
 	}
 	return nil
 }
 
-func (x *Wishes) GetSnapshotsGone() []string {
+func (x *DesiredState) GetSnapshotsGone() []string {
 	if x != nil {
 		return x.SnapshotsGone
 	}
 	return nil
 }
 
-func (x *Wishes) GetAdopted() bool {
+func (x *DesiredState) GetAdopted() bool {
 	if x != nil {
 		return x.Adopted
 	}
 	return false
 }
 
-func (x *Wishes) GetMore() bool {
+func (x *DesiredState) GetMore() bool {
 	if x != nil {
 		return x.More
 	}
 	return false
 }
 
-func (x *Wishes) GetFeatureLevel() uint32 {
+func (x *DesiredState) GetFeatureLevel() uint32 {
 	if x != nil {
 		return x.FeatureLevel
 	}
 	return 0
 }
 
-type Wish struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId          string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	PoolId            string                 `protobuf:"bytes,2,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	SizeBytes         int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Verb              uint32                 `protobuf:"varint,4,opt,name=verb,proto3" json:"verb,omitempty"`
-	Format            *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
-	Publication       *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
-	TeardownEpoch     *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
-	Sequence          uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	OperationId       uint64                 `protobuf:"varint,9,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	Attempt           uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Replica           uint32                 `protobuf:"varint,11,opt,name=replica,proto3" json:"replica,omitempty"`
-	TeardownNode      string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
-	Source            *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
-	SourceSizeBytes   int64                  `protobuf:"varint,15,opt,name=source_size_bytes,json=sourceSizeBytes,proto3" json:"source_size_bytes,omitempty"`
-	Limits            *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
-	TeardownHost      string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
-	Replication       *ReplicaWish           `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
-	ModifyOperationId uint64                 `protobuf:"varint,18,opt,name=modify_operation_id,json=modifyOperationId,proto3" json:"modify_operation_id,omitempty"` // of new limits
-	ModifyAttempt     uint32                 `protobuf:"varint,19,opt,name=modify_attempt,json=modifyAttempt,proto3" json:"modify_attempt,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+// DesiredVolume is fsm.DesiredVolume: each field has the name of one there, and its meaning.
+// Only the publication that is to be torn down is spread over three.
+type DesiredVolume struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Volume          string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Pool            string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Size            int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Goal            uint32                 `protobuf:"varint,4,opt,name=goal,proto3" json:"goal,omitempty"`
+	Format          *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
+	Publication     *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
+	TeardownEpoch   *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
+	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Operation       uint64                 `protobuf:"varint,9,opt,name=operation,proto3" json:"operation,omitempty"`
+	Attempt         uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	ReplicaState    uint32                 `protobuf:"varint,11,opt,name=replica_state,json=replicaState,proto3" json:"replica_state,omitempty"`
+	TeardownNode    string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
+	TeardownHost    string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
+	Source          *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	SourceSize      int64                  `protobuf:"varint,15,opt,name=source_size,json=sourceSize,proto3" json:"source_size,omitempty"`
+	Limits          *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
+	Replication     *DesiredReplica        `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
+	ModifyOperation uint64                 `protobuf:"varint,18,opt,name=modify_operation,json=modifyOperation,proto3" json:"modify_operation,omitempty"`
+	ModifyAttempt   uint32                 `protobuf:"varint,19,opt,name=modify_attempt,json=modifyAttempt,proto3" json:"modify_attempt,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
-func (x *Wish) Reset() {
-	*x = Wish{}
+func (x *DesiredVolume) Reset() {
+	*x = DesiredVolume{}
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Wish) String() string {
+func (x *DesiredVolume) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Wish) ProtoMessage() {}
+func (*DesiredVolume) ProtoMessage() {}
 
-func (x *Wish) ProtoReflect() protoreflect.Message {
+func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -670,185 +673,185 @@ func (x *Wish) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Wish.ProtoReflect.Descriptor instead.
-func (*Wish) Descriptor() ([]byte, []int) {
+// Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
+func (*DesiredVolume) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *Wish) GetVolumeId() string {
+func (x *DesiredVolume) GetVolume() string {
 	if x != nil {
-		return x.VolumeId
+		return x.Volume
 	}
 	return ""
 }
 
-func (x *Wish) GetPoolId() string {
+func (x *DesiredVolume) GetPool() string {
 	if x != nil {
-		return x.PoolId
+		return x.Pool
 	}
 	return ""
 }
 
-func (x *Wish) GetSizeBytes() int64 {
+func (x *DesiredVolume) GetSize() int64 {
 	if x != nil {
-		return x.SizeBytes
+		return x.Size
 	}
 	return 0
 }
 
-func (x *Wish) GetVerb() uint32 {
+func (x *DesiredVolume) GetGoal() uint32 {
 	if x != nil {
-		return x.Verb
+		return x.Goal
 	}
 	return 0
 }
 
-func (x *Wish) GetFormat() *fsmpb.Format {
+func (x *DesiredVolume) GetFormat() *fsmpb.Format {
 	if x != nil {
 		return x.Format
 	}
 	return nil
 }
 
-func (x *Wish) GetPublication() *Publication {
+func (x *DesiredVolume) GetPublication() *Publication {
 	if x != nil {
 		return x.Publication
 	}
 	return nil
 }
 
-func (x *Wish) GetTeardownEpoch() *fsmpb.Epoch {
+func (x *DesiredVolume) GetTeardownEpoch() *fsmpb.Epoch {
 	if x != nil {
 		return x.TeardownEpoch
 	}
 	return nil
 }
 
-func (x *Wish) GetSequence() uint64 {
+func (x *DesiredVolume) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
 	}
 	return 0
 }
 
-func (x *Wish) GetOperationId() uint64 {
+func (x *DesiredVolume) GetOperation() uint64 {
 	if x != nil {
-		return x.OperationId
+		return x.Operation
 	}
 	return 0
 }
 
-func (x *Wish) GetAttempt() uint32 {
+func (x *DesiredVolume) GetAttempt() uint32 {
 	if x != nil {
 		return x.Attempt
 	}
 	return 0
 }
 
-func (x *Wish) GetReplica() uint32 {
+func (x *DesiredVolume) GetReplicaState() uint32 {
 	if x != nil {
-		return x.Replica
+		return x.ReplicaState
 	}
 	return 0
 }
 
-func (x *Wish) GetTeardownNode() string {
+func (x *DesiredVolume) GetTeardownNode() string {
 	if x != nil {
 		return x.TeardownNode
 	}
 	return ""
 }
 
-func (x *Wish) GetSource() *fsmpb.Source {
-	if x != nil {
-		return x.Source
-	}
-	return nil
-}
-
-func (x *Wish) GetSourceSizeBytes() int64 {
-	if x != nil {
-		return x.SourceSizeBytes
-	}
-	return 0
-}
-
-func (x *Wish) GetLimits() *fsmpb.Limits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-func (x *Wish) GetTeardownHost() string {
+func (x *DesiredVolume) GetTeardownHost() string {
 	if x != nil {
 		return x.TeardownHost
 	}
 	return ""
 }
 
-func (x *Wish) GetReplication() *ReplicaWish {
+func (x *DesiredVolume) GetSource() *fsmpb.Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *DesiredVolume) GetSourceSize() int64 {
+	if x != nil {
+		return x.SourceSize
+	}
+	return 0
+}
+
+func (x *DesiredVolume) GetLimits() *fsmpb.Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *DesiredVolume) GetReplication() *DesiredReplica {
 	if x != nil {
 		return x.Replication
 	}
 	return nil
 }
 
-func (x *Wish) GetModifyOperationId() uint64 {
+func (x *DesiredVolume) GetModifyOperation() uint64 {
 	if x != nil {
-		return x.ModifyOperationId
+		return x.ModifyOperation
 	}
 	return 0
 }
 
-func (x *Wish) GetModifyAttempt() uint32 {
+func (x *DesiredVolume) GetModifyAttempt() uint32 {
 	if x != nil {
 		return x.ModifyAttempt
 	}
 	return 0
 }
 
-// ReplicaWish is the desired state of a host's replica of a replicated volume.
-type ReplicaWish struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      fsmpb.Protocol         `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
-	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
-	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
-	Seed          bool                   `protobuf:"varint,4,opt,name=seed,proto3" json:"seed,omitempty"`
-	Born          bool                   `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
-	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
-	Address       string                 `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"`
-	Peer          *ReplicaPeer           `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"` // unset: there is no other replica
-	Connect       bool                   `protobuf:"varint,9,opt,name=connect,proto3" json:"connect,omitempty"`
-	Outdated      bool                   `protobuf:"varint,10,opt,name=outdated,proto3" json:"outdated,omitempty"`
-	UpToDate      bool                   `protobuf:"varint,11,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
-	Primary       bool                   `protobuf:"varint,12,opt,name=primary,proto3" json:"primary,omitempty"`
-	PrimaryDone   bool                   `protobuf:"varint,13,opt,name=primary_done,json=primaryDone,proto3" json:"primary_done,omitempty"`
-	Attach        uint64                 `protobuf:"varint,14,opt,name=attach,proto3" json:"attach,omitempty"`
-	Seen          *fsmpb.ReplicaSeen     `protobuf:"bytes,15,opt,name=seen,proto3" json:"seen,omitempty"` // the last that was recorded
-	Force         bool                   `protobuf:"varint,16,opt,name=force,proto3" json:"force,omitempty"`
-	BackingBytes  int64                  `protobuf:"varint,17,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"` // of the volume, for which every replica's backing device has room
-	SettledUuid   uint64                 `protobuf:"varint,18,opt,name=settled_uuid,json=settledUuid,proto3" json:"settled_uuid,omitempty"`
-	CopySeed      bool                   `protobuf:"varint,19,opt,name=copy_seed,json=copySeed,proto3" json:"copy_seed,omitempty"`
-	DiskFailed    uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+// DesiredReplica is fsm.DesiredReplica, field by field.
+type DesiredReplica struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Protocol        fsmpb.Protocol         `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
+	Minor           uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
+	Port            uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Seed            bool                   `protobuf:"varint,4,opt,name=seed,proto3" json:"seed,omitempty"`
+	InitialSyncDone bool                   `protobuf:"varint,5,opt,name=initial_sync_done,json=initialSyncDone,proto3" json:"initial_sync_done,omitempty"`
+	Generation      uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	Address         string                 `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"`
+	Peer            *ReplicaPeer           `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"` // unset: there is no other replica
+	Connect         bool                   `protobuf:"varint,9,opt,name=connect,proto3" json:"connect,omitempty"`
+	Outdated        bool                   `protobuf:"varint,10,opt,name=outdated,proto3" json:"outdated,omitempty"`
+	UpToDate        bool                   `protobuf:"varint,11,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
+	Primary         bool                   `protobuf:"varint,12,opt,name=primary,proto3" json:"primary,omitempty"`
+	PromotionDone   bool                   `protobuf:"varint,13,opt,name=promotion_done,json=promotionDone,proto3" json:"promotion_done,omitempty"`
+	Attachment      uint64                 `protobuf:"varint,14,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	Observed        *fsmpb.ReplicaSeen     `protobuf:"bytes,15,opt,name=observed,proto3" json:"observed,omitempty"` // the last that was recorded
+	Force           bool                   `protobuf:"varint,16,opt,name=force,proto3" json:"force,omitempty"`
+	BackingCapacity int64                  `protobuf:"varint,17,opt,name=backing_capacity,json=backingCapacity,proto3" json:"backing_capacity,omitempty"`
+	InSyncUuid      uint64                 `protobuf:"varint,18,opt,name=in_sync_uuid,json=inSyncUuid,proto3" json:"in_sync_uuid,omitempty"`
+	SyncFromSeed    bool                   `protobuf:"varint,19,opt,name=sync_from_seed,json=syncFromSeed,proto3" json:"sync_from_seed,omitempty"`
+	DiskFailed      uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
-func (x *ReplicaWish) Reset() {
-	*x = ReplicaWish{}
+func (x *DesiredReplica) Reset() {
+	*x = DesiredReplica{}
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ReplicaWish) String() string {
+func (x *DesiredReplica) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ReplicaWish) ProtoMessage() {}
+func (*DesiredReplica) ProtoMessage() {}
 
-func (x *ReplicaWish) ProtoReflect() protoreflect.Message {
+func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
 	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -860,160 +863,161 @@ func (x *ReplicaWish) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ReplicaWish.ProtoReflect.Descriptor instead.
-func (*ReplicaWish) Descriptor() ([]byte, []int) {
+// Deprecated: Use DesiredReplica.ProtoReflect.Descriptor instead.
+func (*DesiredReplica) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *ReplicaWish) GetProtocol() fsmpb.Protocol {
+func (x *DesiredReplica) GetProtocol() fsmpb.Protocol {
 	if x != nil {
 		return x.Protocol
 	}
 	return fsmpb.Protocol(0)
 }
 
-func (x *ReplicaWish) GetMinor() uint32 {
+func (x *DesiredReplica) GetMinor() uint32 {
 	if x != nil {
 		return x.Minor
 	}
 	return 0
 }
 
-func (x *ReplicaWish) GetPort() uint32 {
+func (x *DesiredReplica) GetPort() uint32 {
 	if x != nil {
 		return x.Port
 	}
 	return 0
 }
 
-func (x *ReplicaWish) GetSeed() bool {
+func (x *DesiredReplica) GetSeed() bool {
 	if x != nil {
 		return x.Seed
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetBorn() bool {
+func (x *DesiredReplica) GetInitialSyncDone() bool {
 	if x != nil {
-		return x.Born
+		return x.InitialSyncDone
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetGeneration() uint64 {
+func (x *DesiredReplica) GetGeneration() uint64 {
 	if x != nil {
 		return x.Generation
 	}
 	return 0
 }
 
-func (x *ReplicaWish) GetAddress() string {
+func (x *DesiredReplica) GetAddress() string {
 	if x != nil {
 		return x.Address
 	}
 	return ""
 }
 
-func (x *ReplicaWish) GetPeer() *ReplicaPeer {
+func (x *DesiredReplica) GetPeer() *ReplicaPeer {
 	if x != nil {
 		return x.Peer
 	}
 	return nil
 }
 
-func (x *ReplicaWish) GetConnect() bool {
+func (x *DesiredReplica) GetConnect() bool {
 	if x != nil {
 		return x.Connect
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetOutdated() bool {
+func (x *DesiredReplica) GetOutdated() bool {
 	if x != nil {
 		return x.Outdated
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetUpToDate() bool {
+func (x *DesiredReplica) GetUpToDate() bool {
 	if x != nil {
 		return x.UpToDate
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetPrimary() bool {
+func (x *DesiredReplica) GetPrimary() bool {
 	if x != nil {
 		return x.Primary
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetPrimaryDone() bool {
+func (x *DesiredReplica) GetPromotionDone() bool {
 	if x != nil {
-		return x.PrimaryDone
+		return x.PromotionDone
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetAttach() uint64 {
+func (x *DesiredReplica) GetAttachment() uint64 {
 	if x != nil {
-		return x.Attach
+		return x.Attachment
 	}
 	return 0
 }
 
-func (x *ReplicaWish) GetSeen() *fsmpb.ReplicaSeen {
+func (x *DesiredReplica) GetObserved() *fsmpb.ReplicaSeen {
 	if x != nil {
-		return x.Seen
+		return x.Observed
 	}
 	return nil
 }
 
-func (x *ReplicaWish) GetForce() bool {
+func (x *DesiredReplica) GetForce() bool {
 	if x != nil {
 		return x.Force
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetBackingBytes() int64 {
+func (x *DesiredReplica) GetBackingCapacity() int64 {
 	if x != nil {
-		return x.BackingBytes
+		return x.BackingCapacity
 	}
 	return 0
 }
 
-func (x *ReplicaWish) GetSettledUuid() uint64 {
+func (x *DesiredReplica) GetInSyncUuid() uint64 {
 	if x != nil {
-		return x.SettledUuid
+		return x.InSyncUuid
 	}
 	return 0
 }
 
-func (x *ReplicaWish) GetCopySeed() bool {
+func (x *DesiredReplica) GetSyncFromSeed() bool {
 	if x != nil {
-		return x.CopySeed
+		return x.SyncFromSeed
 	}
 	return false
 }
 
-func (x *ReplicaWish) GetDiskFailed() uint64 {
+func (x *DesiredReplica) GetDiskFailed() uint64 {
 	if x != nil {
 		return x.DiskFailed
 	}
 	return 0
 }
 
+// ReplicaPeer is fsm.ReplicaPeer, field by field.
 type ReplicaPeer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	PublicKey     []byte                 `protobuf:"bytes,4,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	UpToDate      bool                   `protobuf:"varint,5,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
-	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`
-	Attached      bool                   `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"` // it is attached now, as its own host reported
+	Incomplete    bool                   `protobuf:"varint,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	DiskAttached  bool                   `protobuf:"varint,7,opt,name=disk_attached,json=diskAttached,proto3" json:"disk_attached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1048,16 +1052,16 @@ func (*ReplicaPeer) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ReplicaPeer) GetNodeId() string {
+func (x *ReplicaPeer) GetNode() string {
 	if x != nil {
-		return x.NodeId
+		return x.Node
 	}
 	return ""
 }
 
-func (x *ReplicaPeer) GetHostId() string {
+func (x *ReplicaPeer) GetHost() string {
 	if x != nil {
-		return x.HostId
+		return x.Host
 	}
 	return ""
 }
@@ -1083,20 +1087,21 @@ func (x *ReplicaPeer) GetUpToDate() bool {
 	return false
 }
 
-func (x *ReplicaPeer) GetLost() bool {
+func (x *ReplicaPeer) GetIncomplete() bool {
 	if x != nil {
-		return x.Lost
+		return x.Incomplete
 	}
 	return false
 }
 
-func (x *ReplicaPeer) GetAttached() bool {
+func (x *ReplicaPeer) GetDiskAttached() bool {
 	if x != nil {
-		return x.Attached
+		return x.DiskAttached
 	}
 	return false
 }
 
+// Publication is fsm.Publication, field by field, as are Staging and Target.
 type Publication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1104,8 +1109,8 @@ type Publication struct {
 	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Staging       *Staging               `protobuf:"bytes,4,opt,name=staging,proto3" json:"staging,omitempty"`
 	Targets       []*Target              `protobuf:"bytes,5,rep,name=targets,proto3" json:"targets,omitempty"`
-	NodeId        string                 `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	HostId        string                 `protobuf:"bytes,7,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Host          string                 `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`
 	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
 	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1177,16 +1182,16 @@ func (x *Publication) GetTargets() []*Target {
 	return nil
 }
 
-func (x *Publication) GetNodeId() string {
+func (x *Publication) GetNode() string {
 	if x != nil {
-		return x.NodeId
+		return x.Node
 	}
 	return ""
 }
 
-func (x *Publication) GetHostId() string {
+func (x *Publication) GetHost() string {
 	if x != nil {
-		return x.HostId
+		return x.Host
 	}
 	return ""
 }
@@ -1349,6 +1354,131 @@ func (x *Target) GetDone() bool {
 	return false
 }
 
+// DesiredSnapshot is fsm.DesiredSnapshot, field by field.
+type DesiredSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Pool          string                 `protobuf:"bytes,3,opt,name=pool,proto3" json:"pool,omitempty"`
+	Size          int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Goal          uint32                 `protobuf:"varint,5,opt,name=goal,proto3" json:"goal,omitempty"`
+	Group         string                 `protobuf:"bytes,6,opt,name=group,proto3" json:"group,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Frozen        bool                   `protobuf:"varint,9,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Operation     uint64                 `protobuf:"varint,10,opt,name=operation,proto3" json:"operation,omitempty"`
+	Retry         uint32                 `protobuf:"varint,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DesiredSnapshot) Reset() {
+	*x = DesiredSnapshot{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DesiredSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DesiredSnapshot) ProtoMessage() {}
+
+func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DesiredSnapshot.ProtoReflect.Descriptor instead.
+func (*DesiredSnapshot) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DesiredSnapshot) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *DesiredSnapshot) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *DesiredSnapshot) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *DesiredSnapshot) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *DesiredSnapshot) GetGoal() uint32 {
+	if x != nil {
+		return x.Goal
+	}
+	return 0
+}
+
+func (x *DesiredSnapshot) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *DesiredSnapshot) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DesiredSnapshot) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *DesiredSnapshot) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *DesiredSnapshot) GetOperation() uint64 {
+	if x != nil {
+		return x.Operation
+	}
+	return 0
+}
+
+func (x *DesiredSnapshot) GetRetry() uint32 {
+	if x != nil {
+		return x.Retry
+	}
+	return 0
+}
+
 type InventoryQuestion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
@@ -1358,7 +1488,7 @@ type InventoryQuestion struct {
 
 func (x *InventoryQuestion) Reset() {
 	*x = InventoryQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1500,7 @@ func (x *InventoryQuestion) String() string {
 func (*InventoryQuestion) ProtoMessage() {}
 
 func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1513,7 @@ func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryQuestion.ProtoReflect.Descriptor instead.
 func (*InventoryQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InventoryQuestion) GetQuestion() uint64 {
@@ -1405,7 +1535,7 @@ type InventoryAnswer struct {
 
 func (x *InventoryAnswer) Reset() {
 	*x = InventoryAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1547,7 @@ func (x *InventoryAnswer) String() string {
 func (*InventoryAnswer) ProtoMessage() {}
 
 func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1560,7 @@ func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryAnswer.ProtoReflect.Descriptor instead.
 func (*InventoryAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InventoryAnswer) GetQuestion() uint64 {
@@ -1473,7 +1603,7 @@ type InventoryItem struct {
 
 func (x *InventoryItem) Reset() {
 	*x = InventoryItem{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1615,7 @@ func (x *InventoryItem) String() string {
 func (*InventoryItem) ProtoMessage() {}
 
 func (x *InventoryItem) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1628,7 @@ func (x *InventoryItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryItem.ProtoReflect.Descriptor instead.
 func (*InventoryItem) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InventoryItem) GetKind() string {
@@ -1531,7 +1661,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1673,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1686,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProposeRequest) GetCommand() *fsmpb.Command {
@@ -1575,7 +1705,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1717,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1730,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
@@ -1619,7 +1749,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1761,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1774,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FactsRequest) GetSessionsOnly() bool {
@@ -1664,7 +1794,7 @@ type FactsResponse struct {
 
 func (x *FactsResponse) Reset() {
 	*x = FactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1806,7 @@ func (x *FactsResponse) String() string {
 func (*FactsResponse) ProtoMessage() {}
 
 func (x *FactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1819,7 @@ func (x *FactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsResponse.ProtoReflect.Descriptor instead.
 func (*FactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FactsResponse) GetSessions() []*SessionFacts {
@@ -1720,7 +1850,7 @@ type SessionFacts struct {
 
 func (x *SessionFacts) Reset() {
 	*x = SessionFacts{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1862,7 @@ func (x *SessionFacts) String() string {
 func (*SessionFacts) ProtoMessage() {}
 
 func (x *SessionFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1875,7 @@ func (x *SessionFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFacts.ProtoReflect.Descriptor instead.
 func (*SessionFacts) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionFacts) GetNodeId() string {
@@ -1792,7 +1922,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1934,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1947,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InventoryRequest) GetNodeId() string {
@@ -1837,7 +1967,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1979,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1992,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InventoryResponse) GetHeld() bool {
@@ -1877,130 +2007,6 @@ func (x *InventoryResponse) GetItems() []*InventoryItem {
 		return x.Items
 	}
 	return nil
-}
-
-type SnapshotWish struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	SnapshotId      string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
-	SourceVolumeId  string                 `protobuf:"bytes,2,opt,name=source_volume_id,json=sourceVolumeId,proto3" json:"source_volume_id,omitempty"`
-	PoolId          string                 `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	SizeBytes       int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Verb            uint32                 `protobuf:"varint,5,opt,name=verb,proto3" json:"verb,omitempty"`
-	GroupSnapshotId string                 `protobuf:"bytes,6,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
-	Attempt         uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Frozen          bool                   `protobuf:"varint,9,opt,name=frozen,proto3" json:"frozen,omitempty"`
-	OperationId     uint64                 `protobuf:"varint,10,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"` // of the snapshot or its group
-	Retry           uint32                 `protobuf:"varint,11,opt,name=retry,proto3" json:"retry,omitempty"`                                // how often an operator had asked for that again
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *SnapshotWish) Reset() {
-	*x = SnapshotWish{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotWish) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotWish) ProtoMessage() {}
-
-func (x *SnapshotWish) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotWish.ProtoReflect.Descriptor instead.
-func (*SnapshotWish) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *SnapshotWish) GetSnapshotId() string {
-	if x != nil {
-		return x.SnapshotId
-	}
-	return ""
-}
-
-func (x *SnapshotWish) GetSourceVolumeId() string {
-	if x != nil {
-		return x.SourceVolumeId
-	}
-	return ""
-}
-
-func (x *SnapshotWish) GetPoolId() string {
-	if x != nil {
-		return x.PoolId
-	}
-	return ""
-}
-
-func (x *SnapshotWish) GetSizeBytes() int64 {
-	if x != nil {
-		return x.SizeBytes
-	}
-	return 0
-}
-
-func (x *SnapshotWish) GetVerb() uint32 {
-	if x != nil {
-		return x.Verb
-	}
-	return 0
-}
-
-func (x *SnapshotWish) GetGroupSnapshotId() string {
-	if x != nil {
-		return x.GroupSnapshotId
-	}
-	return ""
-}
-
-func (x *SnapshotWish) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *SnapshotWish) GetSequence() uint64 {
-	if x != nil {
-		return x.Sequence
-	}
-	return 0
-}
-
-func (x *SnapshotWish) GetFrozen() bool {
-	if x != nil {
-		return x.Frozen
-	}
-	return false
-}
-
-func (x *SnapshotWish) GetOperationId() uint64 {
-	if x != nil {
-		return x.OperationId
-	}
-	return 0
-}
-
-func (x *SnapshotWish) GetRetry() uint32 {
-	if x != nil {
-		return x.Retry
-	}
-	return 0
 }
 
 // MapQuestion asks for what a snapshot allocates, or with a base for what differs
@@ -2336,20 +2342,20 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x04body\"n\n" +
 	"\x05Hello\x129\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeR\bregister\x12*\n" +
-	"\x04seen\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x04seen\"E\n" +
-	"\tTelemetry\x128\n" +
-	"\x05pools\x18\x01 \x03(\v2\".holdfast.session.v1.PoolTelemetryR\x05pools\"\xb6\x01\n" +
-	"\rPoolTelemetry\x12\x17\n" +
-	"\apool_id\x18\x01 \x01(\tR\x06poolId\x12\x1d\n" +
-	"\n" +
-	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12%\n" +
-	"\x0ecapacity_bytes\x18\x03 \x01(\x03R\rcapacityBytes\x12\x16\n" +
+	"\x04seen\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x04seen\"A\n" +
+	"\tTelemetry\x124\n" +
+	"\x05pools\x18\x01 \x03(\v2\x1e.holdfast.session.v1.PoolFactsR\x05pools\"\x9c\x01\n" +
+	"\tPoolFacts\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04free\x18\x02 \x01(\x03R\x04free\x12\x1a\n" +
+	"\bcapacity\x18\x03 \x01(\x03R\bcapacity\x12\x16\n" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x16\n" +
-	"\x06copies\x18\x06 \x01(\bR\x06copies\"\xff\x01\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1f\n" +
+	"\vfull_copies\x18\x06 \x01(\bR\n" +
+	"fullCopies\"\x87\x02\n" +
 	"\x06ToNode\x128\n" +
-	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x125\n" +
-	"\x06wishes\x18\x02 \x01(\v2\x1b.holdfast.session.v1.WishesH\x00R\x06wishes\x12F\n" +
+	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x12=\n" +
+	"\adesired\x18\x02 \x01(\v2!.holdfast.session.v1.DesiredStateH\x00R\adesired\x12F\n" +
 	"\tinventory\x18\x03 \x01(\v2&.holdfast.session.v1.InventoryQuestionH\x00R\tinventory\x124\n" +
 	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03mapB\x06\n" +
 	"\x04body\"\x8b\x01\n" +
@@ -2358,45 +2364,45 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eincarnation_id\x18\x03 \x01(\fR\rincarnationId\x12\x18\n" +
-	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xc6\x02\n" +
-	"\x06Wishes\x12&\n" +
+	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xe9\x02\n" +
+	"\fDesiredState\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
-	"\x04full\x18\x02 \x01(\bR\x04full\x121\n" +
-	"\x06wishes\x18\x03 \x03(\v2\x19.holdfast.session.v1.WishR\x06wishes\x12\x12\n" +
-	"\x04gone\x18\x04 \x03(\tR\x04gone\x12?\n" +
-	"\tsnapshots\x18\b \x03(\v2!.holdfast.session.v1.SnapshotWishR\tsnapshots\x12%\n" +
+	"\x04full\x18\x02 \x01(\bR\x04full\x12<\n" +
+	"\avolumes\x18\x03 \x03(\v2\".holdfast.session.v1.DesiredVolumeR\avolumes\x12!\n" +
+	"\fvolumes_gone\x18\x04 \x03(\tR\vvolumesGone\x12B\n" +
+	"\tsnapshots\x18\b \x03(\v2$.holdfast.session.v1.DesiredSnapshotR\tsnapshots\x12%\n" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
-	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\x89\x06\n" +
-	"\x04Wish\x12\x1b\n" +
-	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
-	"\apool_id\x18\x02 \x01(\tR\x06poolId\x12\x1d\n" +
-	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x12\n" +
-	"\x04verb\x18\x04 \x01(\rR\x04verb\x12/\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xf6\x05\n" +
+	"\rDesiredVolume\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04goal\x18\x04 \x01(\rR\x04goal\x12/\n" +
 	"\x06format\x18\x05 \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\x12B\n" +
 	"\vpublication\x18\x06 \x01(\v2 .holdfast.session.v1.PublicationR\vpublication\x12=\n" +
 	"\x0eteardown_epoch\x18\a \x01(\v2\x16.holdfast.fsm.v1.EpochR\rteardownEpoch\x12\x1a\n" +
-	"\bsequence\x18\b \x01(\x04R\bsequence\x12!\n" +
-	"\foperation_id\x18\t \x01(\x04R\voperationId\x12\x18\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\x12\x1c\n" +
+	"\toperation\x18\t \x01(\x04R\toperation\x12\x18\n" +
 	"\aattempt\x18\n" +
-	" \x01(\rR\aattempt\x12\x18\n" +
-	"\areplica\x18\v \x01(\rR\areplica\x12#\n" +
-	"\rteardown_node\x18\f \x01(\tR\fteardownNode\x12/\n" +
-	"\x06source\x18\x0e \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12*\n" +
-	"\x11source_size_bytes\x18\x0f \x01(\x03R\x0fsourceSizeBytes\x12/\n" +
-	"\x06limits\x18\x10 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12#\n" +
-	"\rteardown_host\x18\r \x01(\tR\fteardownHost\x12B\n" +
-	"\vreplication\x18\x11 \x01(\v2 .holdfast.session.v1.ReplicaWishR\vreplication\x12.\n" +
-	"\x13modify_operation_id\x18\x12 \x01(\x04R\x11modifyOperationId\x12%\n" +
-	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\"\xfd\x04\n" +
-	"\vReplicaWish\x125\n" +
+	" \x01(\rR\aattempt\x12#\n" +
+	"\rreplica_state\x18\v \x01(\rR\freplicaState\x12#\n" +
+	"\rteardown_node\x18\f \x01(\tR\fteardownNode\x12#\n" +
+	"\rteardown_host\x18\r \x01(\tR\fteardownHost\x12/\n" +
+	"\x06source\x18\x0e \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12\x1f\n" +
+	"\vsource_size\x18\x0f \x01(\x03R\n" +
+	"sourceSize\x12/\n" +
+	"\x06limits\x18\x10 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12E\n" +
+	"\vreplication\x18\x11 \x01(\v2#.holdfast.session.v1.DesiredReplicaR\vreplication\x12)\n" +
+	"\x10modify_operation\x18\x12 \x01(\x04R\x0fmodifyOperation\x12%\n" +
+	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\"\xba\x05\n" +
+	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12\x12\n" +
-	"\x04seed\x18\x04 \x01(\bR\x04seed\x12\x12\n" +
-	"\x04born\x18\x05 \x01(\bR\x04born\x12\x1e\n" +
+	"\x04seed\x18\x04 \x01(\bR\x04seed\x12*\n" +
+	"\x11initial_sync_done\x18\x05 \x01(\bR\x0finitialSyncDone\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x06 \x01(\x04R\n" +
 	"generation\x12\x18\n" +
@@ -2407,26 +2413,31 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	" \x01(\bR\boutdated\x12\x1c\n" +
 	"\n" +
 	"up_to_date\x18\v \x01(\bR\bupToDate\x12\x18\n" +
-	"\aprimary\x18\f \x01(\bR\aprimary\x12!\n" +
-	"\fprimary_done\x18\r \x01(\bR\vprimaryDone\x12\x16\n" +
-	"\x06attach\x18\x0e \x01(\x04R\x06attach\x120\n" +
-	"\x04seen\x18\x0f \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\x12\x14\n" +
-	"\x05force\x18\x10 \x01(\bR\x05force\x12#\n" +
-	"\rbacking_bytes\x18\x11 \x01(\x03R\fbackingBytes\x12!\n" +
-	"\fsettled_uuid\x18\x12 \x01(\x04R\vsettledUuid\x12\x1b\n" +
-	"\tcopy_seed\x18\x13 \x01(\bR\bcopySeed\x12\x1f\n" +
+	"\aprimary\x18\f \x01(\bR\aprimary\x12%\n" +
+	"\x0epromotion_done\x18\r \x01(\bR\rpromotionDone\x12\x1e\n" +
+	"\n" +
+	"attachment\x18\x0e \x01(\x04R\n" +
+	"attachment\x128\n" +
+	"\bobserved\x18\x0f \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\bobserved\x12\x14\n" +
+	"\x05force\x18\x10 \x01(\bR\x05force\x12)\n" +
+	"\x10backing_capacity\x18\x11 \x01(\x03R\x0fbackingCapacity\x12 \n" +
+	"\fin_sync_uuid\x18\x12 \x01(\x04R\n" +
+	"inSyncUuid\x12$\n" +
+	"\x0esync_from_seed\x18\x13 \x01(\bR\fsyncFromSeed\x12\x1f\n" +
 	"\vdisk_failed\x18\x14 \x01(\x04R\n" +
-	"diskFailed\"\xc6\x01\n" +
-	"\vReplicaPeer\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x18\n" +
+	"diskFailed\"\xd1\x01\n" +
+	"\vReplicaPeer\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x1d\n" +
 	"\n" +
 	"public_key\x18\x04 \x01(\fR\tpublicKey\x12\x1c\n" +
 	"\n" +
-	"up_to_date\x18\x05 \x01(\bR\bupToDate\x12\x12\n" +
-	"\x04lost\x18\x06 \x01(\bR\x04lost\x12\x1a\n" +
-	"\battached\x18\a \x01(\bR\battached\"\xe7\x02\n" +
+	"up_to_date\x18\x05 \x01(\bR\bupToDate\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x06 \x01(\bR\n" +
+	"incomplete\x12#\n" +
+	"\rdisk_attached\x18\a \x01(\bR\fdiskAttached\"\xdd\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -2434,9 +2445,9 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"capability\x12\x1b\n" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x126\n" +
 	"\astaging\x18\x04 \x01(\v2\x1c.holdfast.session.v1.StagingR\astaging\x125\n" +
-	"\atargets\x18\x05 \x03(\v2\x1b.holdfast.session.v1.TargetR\atargets\x12\x17\n" +
-	"\anode_id\x18\x06 \x01(\tR\x06nodeId\x12\x17\n" +
-	"\ahost_id\x18\a \x01(\tR\x06hostId\x12\x16\n" +
+	"\atargets\x18\x05 \x03(\v2\x1b.holdfast.session.v1.TargetR\atargets\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
+	"\x04host\x18\a \x01(\tR\x04host\x12\x16\n" +
 	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
 	"\aused_by\x18\t \x01(\tR\x06usedBy\"\x82\x01\n" +
 	"\aStaging\x12\x12\n" +
@@ -2453,7 +2464,20 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12 \n" +
 	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"/\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\x99\x02\n" +
+	"\x0fDesiredSnapshot\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
+	"\x04pool\x18\x03 \x01(\tR\x04pool\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04goal\x18\x05 \x01(\rR\x04goal\x12\x14\n" +
+	"\x05group\x18\x06 \x01(\tR\x05group\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\x12\x1a\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\x12\x16\n" +
+	"\x06frozen\x18\t \x01(\bR\x06frozen\x12\x1c\n" +
+	"\toperation\x18\n" +
+	" \x01(\x04R\toperation\x12\x14\n" +
+	"\x05retry\x18\v \x01(\rR\x05retry\"/\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\"\x91\x01\n" +
 	"\x0fInventoryAnswer\x12\x1a\n" +
@@ -2485,22 +2509,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"a\n" +
 	"\x11InventoryResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\"\xd8\x02\n" +
-	"\fSnapshotWish\x12\x1f\n" +
-	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
-	"snapshotId\x12(\n" +
-	"\x10source_volume_id\x18\x02 \x01(\tR\x0esourceVolumeId\x12\x17\n" +
-	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12\x1d\n" +
-	"\n" +
-	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12\x12\n" +
-	"\x04verb\x18\x05 \x01(\rR\x04verb\x12*\n" +
-	"\x11group_snapshot_id\x18\x06 \x01(\tR\x0fgroupSnapshotId\x12\x18\n" +
-	"\aattempt\x18\a \x01(\rR\aattempt\x12\x1a\n" +
-	"\bsequence\x18\b \x01(\x04R\bsequence\x12\x16\n" +
-	"\x06frozen\x18\t \x01(\bR\x06frozen\x12!\n" +
-	"\foperation_id\x18\n" +
-	" \x01(\x04R\voperationId\x12\x14\n" +
-	"\x05retry\x18\v \x01(\rR\x05retry\"\xb6\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\"\xb6\x01\n" +
 	"\vMapQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12(\n" +
 	"\x10base_snapshot_id\x18\x02 \x01(\tR\x0ebaseSnapshotId\x12,\n" +
@@ -2550,27 +2559,27 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
 	(*Telemetry)(nil),          // 2: holdfast.session.v1.Telemetry
-	(*PoolTelemetry)(nil),      // 3: holdfast.session.v1.PoolTelemetry
+	(*PoolFacts)(nil),          // 3: holdfast.session.v1.PoolFacts
 	(*ToNode)(nil),             // 4: holdfast.session.v1.ToNode
 	(*Welcome)(nil),            // 5: holdfast.session.v1.Welcome
-	(*Wishes)(nil),             // 6: holdfast.session.v1.Wishes
-	(*Wish)(nil),               // 7: holdfast.session.v1.Wish
-	(*ReplicaWish)(nil),        // 8: holdfast.session.v1.ReplicaWish
+	(*DesiredState)(nil),       // 6: holdfast.session.v1.DesiredState
+	(*DesiredVolume)(nil),      // 7: holdfast.session.v1.DesiredVolume
+	(*DesiredReplica)(nil),     // 8: holdfast.session.v1.DesiredReplica
 	(*ReplicaPeer)(nil),        // 9: holdfast.session.v1.ReplicaPeer
 	(*Publication)(nil),        // 10: holdfast.session.v1.Publication
 	(*Staging)(nil),            // 11: holdfast.session.v1.Staging
 	(*Target)(nil),             // 12: holdfast.session.v1.Target
-	(*InventoryQuestion)(nil),  // 13: holdfast.session.v1.InventoryQuestion
-	(*InventoryAnswer)(nil),    // 14: holdfast.session.v1.InventoryAnswer
-	(*InventoryItem)(nil),      // 15: holdfast.session.v1.InventoryItem
-	(*ProposeRequest)(nil),     // 16: holdfast.session.v1.ProposeRequest
-	(*ProposeResponse)(nil),    // 17: holdfast.session.v1.ProposeResponse
-	(*FactsRequest)(nil),       // 18: holdfast.session.v1.FactsRequest
-	(*FactsResponse)(nil),      // 19: holdfast.session.v1.FactsResponse
-	(*SessionFacts)(nil),       // 20: holdfast.session.v1.SessionFacts
-	(*InventoryRequest)(nil),   // 21: holdfast.session.v1.InventoryRequest
-	(*InventoryResponse)(nil),  // 22: holdfast.session.v1.InventoryResponse
-	(*SnapshotWish)(nil),       // 23: holdfast.session.v1.SnapshotWish
+	(*DesiredSnapshot)(nil),    // 13: holdfast.session.v1.DesiredSnapshot
+	(*InventoryQuestion)(nil),  // 14: holdfast.session.v1.InventoryQuestion
+	(*InventoryAnswer)(nil),    // 15: holdfast.session.v1.InventoryAnswer
+	(*InventoryItem)(nil),      // 16: holdfast.session.v1.InventoryItem
+	(*ProposeRequest)(nil),     // 17: holdfast.session.v1.ProposeRequest
+	(*ProposeResponse)(nil),    // 18: holdfast.session.v1.ProposeResponse
+	(*FactsRequest)(nil),       // 19: holdfast.session.v1.FactsRequest
+	(*FactsResponse)(nil),      // 20: holdfast.session.v1.FactsResponse
+	(*SessionFacts)(nil),       // 21: holdfast.session.v1.SessionFacts
+	(*InventoryRequest)(nil),   // 22: holdfast.session.v1.InventoryRequest
+	(*InventoryResponse)(nil),  // 23: holdfast.session.v1.InventoryResponse
 	(*MapQuestion)(nil),        // 24: holdfast.session.v1.MapQuestion
 	(*MapExtent)(nil),          // 25: holdfast.session.v1.MapExtent
 	(*MapAnswer)(nil),          // 26: holdfast.session.v1.MapAnswer
@@ -2590,51 +2599,51 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
-	14, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
+	15, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
 	26, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
 	29, // 4: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
 	30, // 5: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 6: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolTelemetry
+	3,  // 6: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
 	5,  // 7: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	6,  // 8: holdfast.session.v1.ToNode.wishes:type_name -> holdfast.session.v1.Wishes
-	13, // 9: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	6,  // 8: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
+	14, // 9: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
 	24, // 10: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	30, // 11: holdfast.session.v1.Wishes.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 12: holdfast.session.v1.Wishes.wishes:type_name -> holdfast.session.v1.Wish
-	23, // 13: holdfast.session.v1.Wishes.snapshots:type_name -> holdfast.session.v1.SnapshotWish
-	31, // 14: holdfast.session.v1.Wish.format:type_name -> holdfast.fsm.v1.Format
-	10, // 15: holdfast.session.v1.Wish.publication:type_name -> holdfast.session.v1.Publication
-	30, // 16: holdfast.session.v1.Wish.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	32, // 17: holdfast.session.v1.Wish.source:type_name -> holdfast.fsm.v1.Source
-	33, // 18: holdfast.session.v1.Wish.limits:type_name -> holdfast.fsm.v1.Limits
-	8,  // 19: holdfast.session.v1.Wish.replication:type_name -> holdfast.session.v1.ReplicaWish
-	34, // 20: holdfast.session.v1.ReplicaWish.protocol:type_name -> holdfast.fsm.v1.Protocol
-	9,  // 21: holdfast.session.v1.ReplicaWish.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	35, // 22: holdfast.session.v1.ReplicaWish.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	30, // 11: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 12: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
+	13, // 13: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	31, // 14: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	10, // 15: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	30, // 16: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	32, // 17: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	33, // 18: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	8,  // 19: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	34, // 20: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	9,  // 21: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	35, // 22: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
 	30, // 23: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
 	36, // 24: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
 	11, // 25: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
 	12, // 26: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
 	36, // 27: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
 	36, // 28: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	15, // 29: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	16, // 29: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
 	37, // 30: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
 	38, // 31: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	20, // 32: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	21, // 32: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
 	2,  // 33: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	15, // 34: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	16, // 34: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
 	25, // 35: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
 	24, // 36: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
 	26, // 37: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
 	0,  // 38: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	16, // 39: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	18, // 40: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	21, // 41: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	17, // 39: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	19, // 40: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	22, // 41: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
 	27, // 42: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
 	4,  // 43: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	17, // 44: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	19, // 45: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	22, // 46: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	18, // 44: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	20, // 45: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	23, // 46: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
 	28, // 47: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
 	43, // [43:48] is the sub-list for method output_type
 	38, // [38:43] is the sub-list for method input_type
@@ -2656,7 +2665,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 	}
 	file_executor_session_sessionpb_session_proto_msgTypes[4].OneofWrappers = []any{
 		(*ToNode_Welcome)(nil),
-		(*ToNode_Wishes)(nil),
+		(*ToNode_Desired)(nil),
 		(*ToNode_Inventory)(nil),
 		(*ToNode_Map)(nil),
 	}

@@ -32,7 +32,7 @@ const (
 // Session is served on the API listener, to certificates with the role node.
 type SessionClient interface {
 	// Attach begins a session: the host says who it is, then sends telemetry and
-	// answers; the controller sends desired state (wishes) from its applied state.
+	// answers; the controller sends desired state from its applied state.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromNode, ToNode], error)
 	// Propose has one of a host's own commands applied: StageVolume, PublishTarget,
 	// Report, AttachReplica, SetPrimary or Outdate. Others, and those that name another
@@ -78,7 +78,7 @@ func (c *sessionClient) Propose(ctx context.Context, in *ProposeRequest, opts ..
 // Session is served on the API listener, to certificates with the role node.
 type SessionServer interface {
 	// Attach begins a session: the host says who it is, then sends telemetry and
-	// answers; the controller sends desired state (wishes) from its applied state.
+	// answers; the controller sends desired state from its applied state.
 	Attach(grpc.BidiStreamingServer[FromNode, ToNode]) error
 	// Propose has one of a host's own commands applied: StageVolume, PublishTarget,
 	// Report, AttachReplica, SetPrimary or Outdate. Others, and those that name another

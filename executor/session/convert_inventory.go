@@ -8,25 +8,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// What a host measures and finds, both ways.
-
-func telemetryToProto(pools []executor.PoolFacts) *sessionpb.Telemetry {
-	t := &sessionpb.Telemetry{}
-	for _, p := range pools {
-		t.Pools = append(t.Pools, &sessionpb.PoolTelemetry{
-			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail,
-		})
-	}
-	return t
-}
-
-func poolFactsFromProto(p *sessionpb.PoolTelemetry) executor.PoolFacts {
-	return executor.PoolFacts{
-		ID: fsm.PoolID(p.GetPoolId()), Free: p.GetFreeBytes(), Capacity: p.GetCapacityBytes(),
-		Absent: p.GetAbsent(), FullCopies: p.GetCopies(), Detail: p.GetDetail(),
-	}
-}
-
 func inventoryItemToProto(i executor.InventoryItem) *sessionpb.InventoryItem {
 	return &sessionpb.InventoryItem{Kind: i.Kind, Id: cmp.Or(string(i.Volume), string(i.Snapshot)), Path: i.Path}
 }
