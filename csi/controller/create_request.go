@@ -51,7 +51,7 @@ func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities
 		RequiredBytes: capacityRange.GetRequiredBytes(), LimitBytes: capacityRange.GetLimitBytes(), Limits: p.limits.values.Proto(),
 	}
 	for _, c := range capabilities {
-		cmd.Capabilities = append(cmd.Capabilities, csiconv.CapabilityProto(c))
+		cmd.Capabilities = append(cmd.Capabilities, c.TextProto())
 	}
 	if err := csiconv.AddTopology(cmd, req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities
 	if err != nil {
 		return nil, fmt.Errorf("make an id for volume %q: %w", req.GetName(), err)
 	}
-	cmd.VolumeId = "hf-" + id.String()
+	cmd.VolumeId = string(fsm.VolumeIDFrom(id))
 	return cmd, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -136,7 +135,7 @@ func (h *fakeHost) Stage(ctx context.Context, req executor.StageRequest) error {
 	}
 	out, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
 		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
-		StagingPath: req.Path, Capability: csiconv.CapabilityProto(req.Capability), FsUuid: uuid.NewString(), Sequence: h.nextSequence(req.Volume),
+		StagingPath: req.Path, Capability: req.Capability.TextProto(), FsUuid: uuid.NewString(), Sequence: h.nextSequence(req.Volume),
 	}}})
 	if err != nil {
 		return err
@@ -183,7 +182,7 @@ func (h *fakeHost) PublishTarget(ctx context.Context, req executor.PublishTarget
 	}
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
 		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
-		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: csiconv.CapabilityProto(req.Capability),
+		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: req.Capability.TextProto(),
 		Fingerprint: []byte(req.Fingerprint), Sequence: h.nextSequence(req.Volume),
 	}}})
 	if err != nil {

@@ -47,7 +47,7 @@ func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume,
 		if err := csiconv.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 			return nil, err
 		}
-		cmd.Capability = csiconv.CapabilityProto(c)
+		cmd.Capability = c.TextProto()
 	}
 	if !id.Valid() {
 		return nil, fsm.UnknownVolume(id)

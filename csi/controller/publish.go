@@ -58,6 +58,6 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 		return nil, fsm.UnknownVolume(id)
 	}
 	return &fsmpb.PublishVolume{
-		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: csiconv.CapabilityProto(c), ReadOnly: req.GetReadonly(),
+		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: c.TextProto(), ReadOnly: req.GetReadonly(),
 	}, nil
 }

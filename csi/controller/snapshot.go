@@ -54,7 +54,7 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 	if err != nil {
 		return nil, fmt.Errorf("make an id for snapshot %q: %w", req.GetName(), err)
 	}
-	return &fsmpb.CreateSnapshot{SnapshotId: "hs-" + id.String(), Name: req.GetName(), SourceVolumeId: string(source)}, nil
+	return &fsmpb.CreateSnapshot{SnapshotId: string(fsm.SnapshotIDFrom(id)), Name: req.GetName(), SourceVolumeId: string(source)}, nil
 }
 
 // createSnapshot is the id of the snapshot that has the name from now on.

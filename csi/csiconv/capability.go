@@ -84,13 +84,3 @@ func CheckAccessMode(mode fsmpb.AccessMode, reason fsm.Reason) error {
 	return fsm.Reject(reason, "access mode %s is not served: the data of a volume is on one host",
 		csi.VolumeCapability_AccessMode_Mode(mode))
 }
-
-// CapabilityProto is a capability as controllers' commands carry it: its flags are the text of their
-// fingerprint.
-func CapabilityProto(c fsm.Capability) *fsmpb.Capability {
-	p := &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
-	if c.Flags != "" {
-		p.FlagsFingerprint = []byte(c.Flags)
-	}
-	return p
-}

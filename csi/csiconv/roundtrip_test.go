@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/fsm"
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 func reasonOf(err error) fsm.Reason {
@@ -60,16 +59,4 @@ func TestTopologyThereAndBack(t *testing.T) {
 	read, err := ParseTopology(Topology(term))
 	require.NoError(t, err)
 	require.Equal(t, term, read)
-}
-
-// The state has the text of the flags' fingerprint as bytes, in hexadecimal once more.
-func TestCapabilityProto(t *testing.T) {
-	const writer = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER
-	for name, c := range map[string]fsm.Capability{
-		"block": {Mode: writer, Block: true}, "mount": {Mode: writer, FSType: "xfs"},
-	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c, fsm.CapabilityFrom(CapabilityProto(c))) })
-	}
-	flags := Fingerprint("noatime")
-	require.Equal(t, []byte(flags), CapabilityProto(fsm.Capability{Mode: writer, Flags: flags}).GetFlagsFingerprint())
 }

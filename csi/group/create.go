@@ -64,7 +64,7 @@ func newCreateCommand(name string, sources []string) (*fsmpb.CreateGroupSnapshot
 		}
 		member, idErr := uuid.NewRandom()
 		err = cmp.Or(err, idErr)
-		cmd.Members = append(cmd.Members, &fsmpb.GroupMember{SourceVolumeId: source, SnapshotId: "hs-" + member.String()})
+		cmd.Members = append(cmd.Members, &fsmpb.GroupMember{SourceVolumeId: source, SnapshotId: string(fsm.SnapshotIDFrom(member))})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make ids for group snapshot %q: %w", name, err)
