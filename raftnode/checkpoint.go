@@ -21,7 +21,7 @@ type checkpoints struct {
 	proposer    *proposer
 	diskGuard   *diskGuard
 	hashDispute hashDispute
-	window      atomic.Uint64 // of CheckpointEvery entries, the last one entered
+	window      atomic.Uint64 // the newest window of CheckpointEvery entries that was entered
 	signal      chan struct{} // a window was entered
 }
 

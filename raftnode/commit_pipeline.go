@@ -48,83 +48,83 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	if err != nil {
 		return nil, err
 	}
-	l := &commitPipeline{
+	p := &commitPipeline{
 		AppendPipeline: inner, all: &t.commitPipelines, answers: make(chan raft.AppendFuture),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	if !t.commitPipelines.add(l) {
+	if !t.commitPipelines.add(p) {
 		return nil, errors.Join(raft.ErrTransportShutdown, inner.Close())
 	}
-	go l.run()
-	go l.deliver()
-	return l, nil
+	go p.run()
+	go p.deliver()
+	return p, nil
 }
 
 // add tells whether the pipeline may be used: none is opened once the member shuts down.
-func (ls *commitPipelines) add(l *commitPipeline) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.active == nil {
+func (ps *commitPipelines) add(p *commitPipeline) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.active == nil {
 		return false
 	}
-	ls.active[l] = struct{}{}
+	ps.active[p] = struct{}{}
 	return true
 }
 
 // shutdown closes all pipelines, which ends the messages in flight: raft waits for them when it
 // shuts down, and a follower may not answer.
-func (ls *commitPipelines) shutdown() {
-	ls.mu.Lock()
-	active := ls.active
-	ls.active = nil
-	ls.mu.Unlock()
-	for l := range active {
-		_ = l.Close()
+func (ps *commitPipelines) shutdown() {
+	ps.mu.Lock()
+	active := ps.active
+	ps.active = nil
+	ps.mu.Unlock()
+	for p := range active {
+		_ = p.Close()
 	}
 }
 
 // notify gives the pipelines the newest committed entry.
-func (ls *commitPipelines) notify(index, term uint64) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for l := range ls.active {
-		l.notify(&entryID{index, term})
+func (ps *commitPipelines) notify(index, term uint64) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for p := range ps.active {
+		p.notify(&entryID{index, term})
 	}
 }
 
-func (l *commitPipeline) notify(e *entryID) {
-	l.pending.Store(e)
+func (p *commitPipeline) notify(e *entryID) {
+	p.pending.Store(e)
 	select {
-	case l.wake <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (l *commitPipeline) run() {
+func (p *commitPipeline) run() {
 	for {
 		select {
-		case <-l.wake:
-		case <-l.done:
+		case <-p.wake:
+		case <-p.done:
 			return
 		}
-		e := *l.pending.Load()
-		if l.all.proposalsInFlight() && !l.waitForEntries() {
+		e := *p.pending.Load()
+		if p.all.proposalsInFlight() && !p.waitForEntries() {
 			return
 		}
-		if l.sendCommit(e) != nil {
+		if p.sendCommit(e) != nil {
 			return
 		}
 	}
 }
 
 // waitForEntries gives the next entries time; false when the pipeline was closed meanwhile.
-func (l *commitPipeline) waitForEntries() bool {
+func (p *commitPipeline) waitForEntries() bool {
 	t := time.NewTimer(commitCoalesceDelay)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-l.done:
+	case <-p.done:
 		return false
 	}
 }
@@ -132,69 +132,69 @@ func (l *commitPipeline) waitForEntries() bool {
 // sendCommit sends the commit index, unless raft did. The entry was sent on this pipeline
 // before, so the follower has it; term and header are those of raft's own last message, so
 // a leader that was deposed meanwhile repeats a message that it already sent.
-func (l *commitPipeline) sendCommit(e entryID) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.highestCommitSent >= e.index || l.highestSent < e.index {
+func (p *commitPipeline) sendCommit(e entryID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.highestCommitSent >= e.index || p.highestSent < e.index {
 		return nil
 	}
-	args := l.lastRequest
+	args := p.lastRequest
 	args.PrevLogEntry, args.PrevLogTerm = e.index, e.term
 	args.Entries, args.LeaderCommitIndex = nil, e.index
-	if _, err := l.AppendPipeline.AppendEntries(&args, new(raft.AppendEntriesResponse)); err != nil {
+	if _, err := p.AppendPipeline.AppendEntries(&args, new(raft.AppendEntriesResponse)); err != nil {
 		return err
 	}
-	l.highestCommitSent = e.index
+	p.highestCommitSent = e.index
 	return nil
 }
 
 // AppendEntries is raft's own message.
-func (l *commitPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	future, err := l.AppendPipeline.AppendEntries(args, resp)
+func (p *commitPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	future, err := p.AppendPipeline.AppendEntries(args, resp)
 	if err != nil {
 		return nil, err
 	}
-	l.lastRequest = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
-	l.highestSent = max(l.highestSent, args.PrevLogEntry+uint64(len(args.Entries)))
-	l.highestCommitSent = max(l.highestCommitSent, min(l.highestSent, args.LeaderCommitIndex))
+	p.lastRequest = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
+	p.highestSent = max(p.highestSent, args.PrevLogEntry+uint64(len(args.Entries)))
+	p.highestCommitSent = max(p.highestCommitSent, min(p.highestSent, args.LeaderCommitIndex))
 	return future, nil
 }
 
 // Consumer implements raft.AppendPipeline.
-func (l *commitPipeline) Consumer() <-chan raft.AppendFuture { return l.answers }
+func (p *commitPipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 
 // deliver passes the answers to raft. Raft reads none after the first that is no success, and the
 // inner pipeline takes no message while an answer is unread: a sender would wait indefinitely, and
 // the follower be sent nothing more. So those that raft does not read are taken here.
-func (l *commitPipeline) deliver() {
+func (p *commitPipeline) deliver() {
 	for raftReads := true; ; {
 		select {
-		case a := <-l.AppendPipeline.Consumer():
+		case a := <-p.AppendPipeline.Consumer():
 			if raftReads {
-				raftReads = l.pass(a) && a.Response().Success && a.Response().Term <= a.Request().Term
+				raftReads = p.pass(a) && a.Response().Success && a.Response().Term <= a.Request().Term
 			}
-		case <-l.done:
+		case <-p.done:
 			return
 		}
 	}
 }
 
-func (l *commitPipeline) pass(a raft.AppendFuture) bool {
+func (p *commitPipeline) pass(a raft.AppendFuture) bool {
 	select {
-	case l.answers <- a:
+	case p.answers <- a:
 		return true
-	case <-l.done:
+	case <-p.done:
 		return false
 	}
 }
 
 // Close implements raft.AppendPipeline, and may be called more than once; it does not wait for a message in flight.
-func (l *commitPipeline) Close() error {
-	l.closeOnce.Do(func() { close(l.done) })
-	l.all.mu.Lock()
-	delete(l.all.active, l)
-	l.all.mu.Unlock()
-	return l.AppendPipeline.Close()
+func (p *commitPipeline) Close() error {
+	p.closeOnce.Do(func() { close(p.done) })
+	p.all.mu.Lock()
+	delete(p.all.active, p)
+	p.all.mu.Unlock()
+	return p.AppendPipeline.Close()
 }

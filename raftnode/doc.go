@@ -59,14 +59,15 @@
 //	holdfast-raft/1    Raft's messages of a build of feature level 1; untargeted
 //	h2                 gRPC of a build of feature level 1; untargeted
 //
-// A dialer asks for the first and, while the cluster's level is 1, offers the old one
-// beside it: a build of level 1 picks that. An acceptor serves the old ones while the
+// A dialer offers the targeted protocol and, while the cluster's level is 1, the untargeted one
+// beside it, which a build of level 1 picks. An acceptor serves the old ones while the
 // level is 1, and only once the cluster confirmed this process as a member under its own
 // id: its configuration has it, or the leader answered its Join. So a wiped controller
 // never answers as the member that it was, whichever build dials. Level 1 does not
-// protect from a wiped controller that runs the old build: it takes any connection. From level 2 on neither end speaks the old protocols, connections that
-// were open are closed, and Join and Status are all that h2 is answered. Nothing of
-// this is durable, so a member may go back to the old build until the level is raised.
+// protect from a wiped controller that runs the old build: it takes any connection. From
+// level 2 on neither end speaks the old protocols, open connections of them are closed, and
+// h2 serves Join and Status only. Nothing of this is durable, so a member may go back to the
+// old build until the level is raised.
 //
 // Beside that, a process serves nothing (no read, no proposal, not ready) before a
 // configuration that has its own id was committed and received, and votes for nobody before

@@ -59,9 +59,8 @@ func (f *stateDump) write(sink io.Writer) error {
 func (f *stateDump) Release() { f.state = nil }
 
 // Restore decodes and verifies the whole snapshot before it swaps the state (S136).
-// A snapshot that is older than the state brings nothing: the entries that Raft
-// delivers again afterwards were applied, and are skipped, so the state's
-// index never goes back (S24).
+// A snapshot that is older than the state does not replace it, and the entries that Raft
+// delivers again afterwards are passed over, so the state's index never goes back (S24).
 func (m *machine) Restore(content io.ReadCloser) error {
 	if !m.raftStarted.Load() {
 		return m.loadDump(content) // raft tries an older one, or refuses to start

@@ -23,17 +23,17 @@ type duplicateMember struct {
 
 // ruledOut tells whether no duplicate runs. One that answered once counts until the
 // configuration has this member's address: only the leader decides which of the two is the member.
-func (t *duplicateMember) ruledOut() bool {
-	return t.addr.Load() == nil && t.unanswered.Load() >= duplicateProbes
+func (d *duplicateMember) ruledOut() bool {
+	return d.addr.Load() == nil && d.unanswered.Load() >= duplicateProbes
 }
 
-func (t *duplicateMember) found(addr string) { t.addr.Store(&addr) }
+func (d *duplicateMember) found(addr string) { d.addr.Store(&addr) }
 
-func (t *duplicateMember) noAnswer() { t.unanswered.Add(1) }
+func (d *duplicateMember) noAnswer() { d.unanswered.Add(1) }
 
-func (t *duplicateMember) reset() {
-	t.addr.Store(nil)
-	t.unanswered.Store(0)
+func (d *duplicateMember) reset() {
+	d.addr.Store(nil)
+	d.unanswered.Store(0)
 }
 
 // mayCampaign tells whether this member may be elected, and vote: one that the configuration

@@ -39,7 +39,7 @@ func (handshakenCreds) Info() credentials.ProtocolInfo {
 }
 
 // Clone implements credentials.TransportCredentials.
-func (g handshakenCreds) Clone() credentials.TransportCredentials { return g }
+func (c handshakenCreds) Clone() credentials.TransportCredentials { return c }
 
 // OverrideServerName implements credentials.TransportCredentials.
 func (handshakenCreds) OverrideServerName(string) error { return nil }

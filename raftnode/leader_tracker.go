@@ -77,11 +77,12 @@ func (l *leaderTracker) refresh() *leaderInfo {
 	return next
 }
 
-// fallbackRefresh is the interval of refreshes without a notice. Raft observes each change of the
-// leader and of its state right after it made it, and sends to notify after what it clears without
-// an observation, when it stops leading. A term changes without notice, but a leader's does not.
-// Observations are dropped while the channel is full: the refresh on the next one in it comes
-// later than the change. So this makes up for nothing that is known of raft v1.8.0.
+// fallbackRefresh is the interval of refreshes without a notice from raft, a precaution: with raft
+// v1.8.0 no case is known that needs it. Raft sends an observation right after each change of the
+// leader or of its own state; when it stops leading it clears the leader without one, and then
+// sends to notify. The term may change without either, but not while this member leads. An
+// observation that is dropped because the channel is full is made up for by those in the
+// channel: each is followed by a refresh, which is then later than the dropped change.
 const fallbackRefresh = 250 * time.Millisecond
 
 // run refreshes when it begins and on raft's notices. notify must be drained: raft blocks
@@ -114,8 +115,8 @@ func (l *leaderTracker) run(ctx context.Context, notify <-chan bool) {
 	}
 }
 
-// Leadership tells whether this member leads; changed is closed when the answer,
-// the term or the leader is no longer the one told.
+// Leadership tells whether this member leads; changed is closed when the answer is out of date:
+// another member leads, or the same one in another term.
 func (m *Member) Leadership() (leading bool, term uint64, changed <-chan struct{}) {
 	v := m.tracker.current()
 	return v.leading, m.raft.CurrentTerm(), v.ctx.Done()

@@ -136,8 +136,8 @@ func (c *core) targetFor(id string) *raftpb.Target {
 // dialsUntargeted tells whether a member may still be of a build that knows no targets.
 func (c *core) dialsUntargeted() bool { return c.machine.cluster().FeatureLevel < fsm.Level2 }
 
-// waitApplied waits until the machine was given the index, which must be one that
-// it is given. It ends with the member.
+// waitApplied waits until the machine was given the entry at index, or the member closes. Raft
+// gives it commands and configurations only; waitIndex takes any index.
 func (c *core) waitApplied(ctx context.Context, index uint64) error {
 	if c.machine.applied.reached.Load() >= index {
 		return nil

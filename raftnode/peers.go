@@ -111,15 +111,15 @@ type memberCreds struct {
 }
 
 // ClientHandshake sends the target after the TLS handshake.
-func (t memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	protocols := []string{protoMember}
-	if t.id == "" {
+	if c.id == "" {
 		protocols = []string{protoJoin}
 	}
-	if t.core.dialsUntargeted() {
+	if c.core.dialsUntargeted() {
 		protocols = append(protocols, protoMember1)
 	}
-	tlsConn, err := tlsClient(ctx, conn, t.core.cfg.Credentials, t.core.targetFor(t.id), protocols...)
+	tlsConn, err := tlsClient(ctx, conn, c.core.cfg.Credentials, c.core.targetFor(c.id), protocols...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,17 +127,17 @@ func (t memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Con
 }
 
 // ServerHandshake is never used.
-func (t memberCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c memberCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are for clients only")
 }
 
 // Info implements credentials.TransportCredentials.
-func (t memberCreds) Info() credentials.ProtocolInfo {
+func (c memberCreds) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone implements credentials.TransportCredentials.
-func (t memberCreds) Clone() credentials.TransportCredentials { return t }
+func (c memberCreds) Clone() credentials.TransportCredentials { return c }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (t memberCreds) OverrideServerName(string) error { return nil }
+func (c memberCreds) OverrideServerName(string) error { return nil }

@@ -49,8 +49,8 @@ func newProposalBatcher(calls *raftCalls) *proposalBatcher {
 
 // apply has raft commit and apply a command. When ctx or the member ends first, the command
 // may or may not be applied.
-func (g *proposalBatcher) apply(ctx, lifetime context.Context, data []byte) (commandResult, error) {
-	p, err := g.enqueue(data)
+func (b *proposalBatcher) apply(ctx, lifetime context.Context, data []byte) (commandResult, error) {
+	p, err := b.enqueue(data)
 	if err != nil {
 		return commandResult{}, err
 	}
@@ -58,11 +58,11 @@ func (g *proposalBatcher) apply(ctx, lifetime context.Context, data []byte) (com
 }
 
 // enqueue queues a command; nothing happened when it fails.
-func (g *proposalBatcher) enqueue(data []byte) (*proposal, error) {
+func (b *proposalBatcher) enqueue(data []byte) (*proposal, error) {
 	p := &proposal{data: data, done: make(chan proposalResult, 1)}
 	select {
-	case g.pending <- p:
-		g.inflight.Add(1)
+	case b.pending <- p:
+		b.inflight.Add(1)
 		return p, nil
 	default:
 		return nil, errQueueFull
@@ -83,18 +83,18 @@ func awaitResult(ctx, lifetime context.Context, done <-chan proposalResult) (com
 }
 
 // send gives a batch to raft, and each command its result when raft has it.
-func (g *proposalBatcher) send(batch []*proposal, done func()) {
-	if g.calls.begin() != nil {
+func (b *proposalBatcher) send(batch []*proposal, done func()) {
+	if b.calls.begin() != nil {
 		return // the member closes: its callers no longer wait
 	}
 	for _, p := range batch {
-		p.future = g.raft.Apply(p.data, enqueueTimeout)
+		p.future = b.raft.Apply(p.data, enqueueTimeout)
 	}
 	go func() {
-		defer g.calls.end()
+		defer b.calls.end()
 		for _, p := range batch {
 			p.done <- p.result()
-			g.inflight.Add(-1)
+			b.inflight.Add(-1)
 		}
 		done()
 	}()

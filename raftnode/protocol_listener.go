@@ -23,34 +23,34 @@ func newProtocolListener(m *mux) *protocolListener {
 	return &protocolListener{mux: m, accepted: make(chan net.Conn), done: make(chan struct{})}
 }
 
-func (b *protocolListener) deliver(conn net.Conn) {
+func (l *protocolListener) deliver(conn net.Conn) {
 	select {
-	case b.accepted <- conn:
-	case <-b.done:
+	case l.accepted <- conn:
+	case <-l.done:
 		_ = conn.Close()
-	case <-b.mux.lifetime.Done():
+	case <-l.mux.lifetime.Done():
 		_ = conn.Close()
 	}
 }
 
 // Accept implements net.Listener.
-func (b *protocolListener) Accept() (net.Conn, error) {
+func (l *protocolListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-b.accepted:
+	case conn := <-l.accepted:
 		return conn, nil
-	case <-b.done:
+	case <-l.done:
 		return nil, net.ErrClosed
 	}
 }
 
 // Close implements net.Listener. It leaves the mux's listener open.
-func (b *protocolListener) Close() error {
-	b.once.Do(func() { close(b.done) })
+func (l *protocolListener) Close() error {
+	l.once.Do(func() { close(l.done) })
 	return nil
 }
 
 // Addr is what peers dial.
-func (b *protocolListener) Addr() net.Addr { return advertisedAddr(b.mux.advertise) }
+func (l *protocolListener) Addr() net.Addr { return advertisedAddr(l.mux.advertise) }
 
 type advertisedAddr string
 
@@ -60,19 +60,19 @@ func (a advertisedAddr) String() string { return string(a) }
 
 // Dial implements raft.StreamLayer. The address comes from withMemberID: raft's transport
 // pools connections by address, and must not mix up members that share one.
-func (b *protocolListener) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(b.mux.lifetime, min(timeout, handshakeTimeout))
+func (l *protocolListener) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(l.mux.lifetime, min(timeout, handshakeTimeout))
 	defer cancel()
 	id, addr, _ := strings.Cut(string(address), "@")
-	conn, err := b.mux.dial(ctx, addr)
+	conn, err := l.mux.dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	protocols := []string{protoRaft}
-	if b.mux.core.dialsUntargeted() {
+	if l.mux.core.dialsUntargeted() {
 		protocols = append(protocols, protoRaft1)
 	}
-	tlsConn, err := tlsClient(ctx, conn, b.mux.creds, b.mux.core.targetFor(id), protocols...)
+	tlsConn, err := tlsClient(ctx, conn, l.mux.creds, l.mux.core.targetFor(id), protocols...)
 	if err != nil {
 		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
 	}

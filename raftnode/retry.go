@@ -14,9 +14,9 @@ type retrier struct {
 	checkAdmitted func() error // nil once this member may serve
 }
 
-// retry attempts, again at each change of the leader and after short pauses, until an attempt
-// succeeds, is refused for good, or all failed for two leaderless timeouts. It gives up at
-// once when no leader was known for one (S28).
+// retry repeats attempts, at each change of the leader and after short pauses, until one succeeds
+// or is refused for good. It gives up when no leader was known for leaderlessTimeout, or when
+// attempts failed for twice that (S28).
 func (r *retrier) retry(ctx context.Context, attempt func(context.Context, *leaderInfo) error) error {
 	var failingSince time.Time // since when all attempts failed
 	for tries := 0; ; tries++ {

@@ -44,8 +44,8 @@ type guardedLogs struct {
 	checkAppend func() error
 }
 
-// IsMonotonic is the store's own answer: raft empties a monotonic log otherwise
-// than others when it installs a snapshot (S22).
+// IsMonotonic is the store's own answer. When raft installs a snapshot it clears a monotonic
+// log whole, and compacts any other (S22).
 func (g guardedLogs) IsMonotonic() bool {
 	m, ok := g.LogStore.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()

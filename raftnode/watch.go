@@ -44,9 +44,9 @@ func (m *Member) Watch(i Interest) *Watch { return m.watches.watch(i) }
 func (w *Watch) TakeVolumes() (volumes []fsm.VolumeID, all bool) {
 	changes, all := w.TakeChanges()
 	volumes = make([]fsm.VolumeID, 0, len(changes))
-	for _, t := range changes {
-		if t.Snapshot == "" && t.Group == "" {
-			volumes = append(volumes, t.Volume)
+	for _, c := range changes {
+		if c.Snapshot == "" && c.Group == "" {
+			volumes = append(volumes, c.Volume)
 		}
 	}
 	return volumes, all
@@ -58,8 +58,8 @@ func (w *Watch) TakeChanges() (changes []fsm.Change, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	changes = make([]fsm.Change, 0, len(w.changes))
-	for t := range w.changes {
-		changes = append(changes, t)
+	for c := range w.changes {
+		changes = append(changes, c)
 	}
 	all = w.all
 	w.changes, w.all = nil, false
@@ -75,14 +75,14 @@ func compareChanges(a, b fsm.Change) int {
 func (w *Watch) Close() { w.hub.remove(w) }
 
 // add adds a change, or "all", and wakes the watcher. Its memory is bounded.
-func (w *Watch) add(t fsm.Change, all bool) {
-	t.Node, t.WakeWaiters = "", false // the watcher reads the state
+func (w *Watch) add(c fsm.Change, all bool) {
+	c.Node, c.WakeWaiters = "", false // the watcher reads the state
 	w.mu.Lock()
 	if w.changes == nil {
 		w.changes = make(map[fsm.Change]struct{})
 	}
 	if !w.all {
-		w.changes[t] = struct{}{}
+		w.changes[c] = struct{}{}
 	}
 	if all || len(w.changes) > maxListedChanges {
 		w.changes, w.all = nil, true
@@ -147,17 +147,17 @@ func (h *watchHub) publish(changes []fsm.Change) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, t := range changes {
-		if t.WakeWaiters {
+	for _, c := range changes {
+		if c.WakeWaiters {
 			notifySets(h.byVolume)
 			notifySets(h.bySnapshot)
 			notifySets(h.byGroup)
 		}
-		notifyEach(h.all, t)
-		notifyEach(h.byNode[t.Node], t)
-		notifyEach(h.byVolume[t.Volume], t)
-		notifyEach(h.bySnapshot[t.Snapshot], t)
-		notifyEach(h.byGroup[t.Group], t)
+		notifyEach(h.all, c)
+		notifyEach(h.byNode[c.Node], c)
+		notifyEach(h.byVolume[c.Volume], c)
+		notifyEach(h.bySnapshot[c.Snapshot], c)
+		notifyEach(h.byGroup[c.Group], c)
 	}
 }
 
@@ -172,9 +172,9 @@ func (h *watchHub) publishAll() {
 	notifySets(h.byGroup)
 }
 
-func notifyEach(set map[*Watch]struct{}, t fsm.Change) {
+func notifyEach(set map[*Watch]struct{}, c fsm.Change) {
 	for w := range set {
-		w.add(t, false)
+		w.add(c, false)
 	}
 }
 
