@@ -37,9 +37,9 @@ func applyBootstrap(s *State, m Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Reje
 	return &fsmpb.Outcome{}, nil
 }
 
-// applySetFeatureLevel raises what the members may propose. It is never lowered:
-// what a higher level wrote, a lower one cannot read. Its envelope carries the level, so that
-// a member that does not understand it faults.
+// applySetFeatureLevel raises the cluster's feature level. It is never lowered: a build of a
+// lower level cannot read what a higher one wrote. The command's envelope carries the level,
+// so that a member that does not understand it faults.
 func applySetFeatureLevel(s *State, m Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Outcome, *Rejection) {
 	level := c.GetLevel()
 	switch {

@@ -94,7 +94,7 @@ var oneof = (&fsmpb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("body
 // NewerCommand is the fault of a command that a newer build proposed. That build applies it.
 type NewerCommand string
 
-func (t NewerCommand) Error() string { return string(t) }
+func (c NewerCommand) Error() string { return string(c) }
 
 func newerf(format string, args ...any) NewerCommand {
 	return NewerCommand(fmt.Sprintf(format, args...))

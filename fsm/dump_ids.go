@@ -31,7 +31,7 @@ func volumeIDFrom(packed []byte, err *error) VolumeID {
 	return volumeIDFromUUID(u)
 }
 
-// enumFrom refuses a number from outside 1 to most.
+// enumFrom refuses a number that is not in 1 to highest.
 func enumFrom(n, highest uint32, err *error) uint8 {
 	if n == 0 || n > highest {
 		*err = errForm

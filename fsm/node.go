@@ -135,7 +135,8 @@ func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 	return x.checkOrder(4, string(n.ID))
 }
 
-// fieldNoNewReplicas is the number of what came after feature level 1.
+// fieldNoNewReplicas precedes a field that came after feature level 1 in what is hashed, as
+// those of volumes do.
 const fieldNoNewReplicas = 1
 
 func hashNodeReplication(e *encoder, n *Node) {

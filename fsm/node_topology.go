@@ -96,7 +96,7 @@ func sortTopologies(terms []Topology) {
 	slices.SortFunc(terms, func(a, b Topology) int { return slices.CompareFunc(a, b, compareLabels) })
 }
 
-// severalTerms tells whether two of the terms differ. They are in one order.
+// severalTerms tells whether two of the terms differ. The terms are sorted.
 func severalTerms(terms []Topology) bool {
 	return len(terms) > 1 && !slices.Equal(terms[0], terms[len(terms)-1])
 }

@@ -67,7 +67,7 @@ func (s *State) isStaleCreateFailure(f *fsmpb.StepFailed, failure *Operation) bo
 // maxRecentFailures is how many creates that failed a state remembers after their removal.
 const maxRecentFailures = 128
 
-// recentFailures has the reasons of those creates, for callers that look after the removal.
+// recentFailures has the reasons of those creates, for callers that ask once the record is gone.
 // It is neither hashed nor dumped, and Apply does not read it: it decides nothing.
 type recentFailures struct {
 	ring [maxRecentFailures]struct {
@@ -77,13 +77,13 @@ type recentFailures struct {
 	next int
 }
 
-func (g *recentFailures) add(id string, why *Operation) {
+func (r *recentFailures) add(id string, why *Operation) {
 	if why == nil {
 		return
 	}
-	at := &g.ring[g.next%maxRecentFailures]
+	at := &r.ring[r.next%maxRecentFailures]
 	at.id, at.why = id, why
-	g.next++
+	r.next++
 }
 
 // CreateFailure is why a volume, a snapshot or a group of them could not be created, while it

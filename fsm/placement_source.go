@@ -29,8 +29,8 @@ func (s *State) originsOf(from Source, first *origin) []origin {
 	return all
 }
 
-// sameOnAllHosts is false while a host uses a replicated volume, or may: what it wrote
-// is made quiet there only (S19).
+// sameOnAllHosts is false while a host uses a replicated volume, or may: its writes can be
+// frozen on that host only (S19).
 func (s *State) sameOnAllHosts(v *Volume) bool {
 	if v.Replication == nil || len(v.Publications()) > 0 || len(v.Teardowns) > 0 {
 		return false

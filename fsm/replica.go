@@ -132,7 +132,7 @@ func (x *dumpDecoder) replica(p *fsmpb.ReplicaRecord, err *error) Replica {
 	}
 }
 
-// hashUndersized stands at the volume's end.
+// hashUndersized writes at the end of the volume's record.
 func hashUndersized(e *encoder, replicas []Replica) {
 	for i := range replicas {
 		if r := &replicas[i]; r.Undersized {

@@ -118,7 +118,7 @@ func (s *State) checkReplicaSyncs(v *Volume) error {
 func (s *State) checkReplicationIndexes(v *Volume) error {
 	r, at := v.Replication, s.cluster.Index
 	if r.Generation > at || r.LastGrantIndex > r.Generation || r.InitialSyncIndex > r.Generation || r.Generation < v.Created.Index {
-		return violated("S155", "volume %s was born at %d, granted at %d, and is at generation %d in a state at %d", v.ID, r.InitialSyncIndex, r.LastGrantIndex, r.Generation, at)
+		return violated("S155", "volume %s was synchronised at %d, granted at %d, and is at generation %d in a state at %d", v.ID, r.InitialSyncIndex, r.LastGrantIndex, r.Generation, at)
 	}
 	for _, l := range v.ActiveReplicas() {
 		if l.InSyncUUID.Index > at || l.SoloPrimaryUUID.Index > at || l.Observed.Generation > at || l.InSyncUUID.Value != 0 && l.InSyncUUID.Index <= r.LastGrantIndex {
@@ -136,7 +136,7 @@ func (s *State) checkLastCopy(v *Volume) error {
 	}
 	present := slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPresent || r.State == ReplicaMissing })
 	if len(v.Replication.Leaving) > 0 && !present {
-		return violated("S160", "volume %s was given up everywhere: %v", v.ID, v.replicaStates())
+		return violated("S160", "no replica of volume %s has the content: %v", v.ID, v.replicaStates())
 	}
 	for _, host := range v.Replication.Leaving {
 		if r := v.Replica(host); r == nil || r.State != ReplicaLeaving || r.ReplicaSync == nil {
@@ -156,7 +156,7 @@ func (s *State) checkLastCopy(v *Volume) error {
 func checkInitialSync(v *Volume) error {
 	_, ready := v.Phase.(Ready)
 	if synced := v.Replication.InitialSyncIndex != 0; v.isCreating() && synced || ready && !synced {
-		return violated("S157", "volume %s is %T, born at %d", v.ID, v.Phase, v.Replication.InitialSyncIndex)
+		return violated("S157", "volume %s is %T, with its initial sync at %d", v.ID, v.Phase, v.Replication.InitialSyncIndex)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package fsm
 
-// bumpGenerations begins a new generation of each volume whose former primary is on this
-// host, which became unreachable or reachable: the peer's later observations are then made
-// knowing whether to stay disconnected (S8). Hosts whose replicas wait for this one are
-// notified.
+// bumpGenerations begins a new generation of each volume of which a teardown is pending on this
+// host, as the host became unreachable or reachable. Whether the peer stays disconnected depends
+// on that, so only what the peer observes from here on counts (S8). Hosts whose replicas wait
+// for this one are notified.
 func (s *State) bumpGenerations(n *Node) {
 	if s.level2() {
 		s.beginSweep(SweepGenerations, n, "")

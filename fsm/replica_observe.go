@@ -75,8 +75,8 @@ func (r *Replication) noteOwnDiskFailure(l *Replica, observed *ReplicaObservatio
 	}
 }
 
-// clearDiskFailures: all content of the failed disk was copied again since: both hosts observe
-// both disks UpToDate.
+// clearDiskFailures forgets a failed disk once all its content was copied again, which both
+// hosts show by observing both disks UpToDate.
 func (v *Volume) clearDiskFailures() {
 	if active := v.ActiveReplicas(); v.Replication.inSync(active) {
 		for _, l := range active {

@@ -52,16 +52,16 @@ type ForcedPrimary struct {
 	PeerDead          bool // somebody attested that the other host does not run any more
 }
 
-// What came after feature level 1 has a number of its own before it, so that no two of
-// them are taken for each other.
+// Each field that came after feature level 1 is hashed behind a number of its own, so that
+// no two of them have the same bytes.
 const (
 	fieldLeaving    = 1
 	fieldDiskFailed = 2
 	fieldNotKept    = 3
 )
 
-// hashReplication: what replication adds to a volume's record stands at its end and only where it
-// is set, so that records without it hash as they did before there was any.
+// hashReplication writes near the end of the volume's record, and only for replicated volumes, so
+// that others hash as they did before there were any.
 func hashReplication(e *encoder, v *Volume) {
 	r := v.Replication
 	if r == nil {

@@ -152,7 +152,7 @@ func (x *dumpDecoder) checkSnapshotUnique(n *Snapshot) error {
 	return nil
 }
 
-// keptCopy stands at the record's end, and only where it is set.
+// hashKeptCopy writes at the record's end, and only where there is a kept copy.
 func hashKeptCopy(e *encoder, k *KeptCopy) {
 	if k == nil {
 		return

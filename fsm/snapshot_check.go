@@ -84,7 +84,7 @@ func (s *State) checkSnapshotPhase(n *Snapshot) error {
 		SnapshotFailed:   kind == OpSnapshot && ended || kind == 0 && n.Gone,
 	}
 	if !right[n.Phase] || n.Frozen {
-		return violated("S110", "snapshot %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.TakenAt, kind)
+		return violated("S110", "snapshot %s is in phase %d, taken at %v, and has an operation of kind %d", n.ID, n.Phase, n.TakenAt, kind)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func checkKeptPhase(n *Snapshot, kind OperationKind) error {
 		SnapshotDeleting: kind == 0 || kind == OpDelete,
 	}
 	if !right[n.Phase] || n.Frozen || n.Gone {
-		return violated("S110", "kept copy %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.TakenAt, kind)
+		return violated("S110", "kept copy %s is in phase %d, taken at %v, and has an operation of kind %d", n.ID, n.Phase, n.TakenAt, kind)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (s *State) checkGroup(g *GroupSnapshot) error {
 			GroupDeleting: n.Phase == SnapshotDeleting,
 		}
 		if n.Group != g.ID || !right[g.Phase] {
-			return violated("S115", "group snapshot %s in phase %d has member %s in phase %d, frozen %t, cut %t", g.ID, g.Phase, n.ID, n.Phase, n.Frozen, taken)
+			return violated("S115", "group snapshot %s in phase %d has member %s in phase %d, frozen %t, taken %t", g.ID, g.Phase, n.ID, n.Phase, n.Frozen, taken)
 		}
 	}
 	return nil

@@ -195,8 +195,7 @@ func (s *State) MayExpire(n *Snapshot) bool {
 	return n.Phase == SnapshotReady && s.isSuperseded(n) && s.checkNotSource(Busy, "", string(n.ID)) == nil
 }
 
-// liveKeptCopiesOf are the copies that hosts keep of a volume, the oldest first, but for those that
-// are being removed.
+// liveKeptCopiesOf are the kept copies of a volume that are not being removed, the oldest first.
 func (s *State) liveKeptCopiesOf(id VolumeID) []*Snapshot {
 	var all []*Snapshot
 	for n := range s.keptCopiesOf(id) {

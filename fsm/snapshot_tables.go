@@ -247,14 +247,14 @@ func (s Source) key() string {
 	return cmp.Or(string(s.Snapshot), string(s.Volume))
 }
 
-// firstRelated is the first id that the index relates to another and for which still is true,
-// empty when there is none.
-func firstRelated(x *btree.BTreeG[idPair], of string, still func(id string) bool) (id string) {
-	x.Ascend(idPair{subject: of}, func(p idPair) bool {
-		if p.subject == of && still(p.id) {
+// firstRelated is the first id that the index relates to the subject and for which still holds,
+// empty when there is none. While sweeps are pending an index may relate more than there is.
+func firstRelated(x *btree.BTreeG[idPair], subject string, still func(id string) bool) (id string) {
+	x.Ascend(idPair{subject: subject}, func(p idPair) bool {
+		if p.subject == subject && still(p.id) {
 			id = p.id
 		}
-		return p.subject == of && id == ""
+		return p.subject == subject && id == ""
 	})
 	return id
 }

@@ -66,14 +66,14 @@ func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	plantedFault(cmd)
 	m := s.begin(index, cmd)
 	outcome := s.answerOnce(m, row, cmd, body)
-	touched := s.changes
+	changes := s.changes
 	s.changes = nil
 	if checkAlways {
 		if err := s.Check(); err != nil {
 			panic(fmt.Sprintf("log index %d: %s: %v", index, row.command, err))
 		}
 	}
-	return Result{Outcome: outcome, Changes: touched}
+	return Result{Outcome: outcome, Changes: changes}
 }
 
 // begin moves index and clock. The clock is clamped to be monotonic: a leader

@@ -58,7 +58,7 @@ func (s *State) checkNode(n *Node) error {
 	}
 	if n.State == NodeLost {
 		for v := range s.VolumesOn(n.ID) {
-			return violated("S105", "lost node %s still holds or owes volume %s", n.ID, v.ID)
+			return violated("S105", "volume %[2]s has something on lost node %[1]s, or pending there", n.ID, v.ID)
 		}
 	}
 	return nil
@@ -115,7 +115,7 @@ func (s *State) checkHosts(v *Volume) error {
 	}
 	for _, t := range v.Teardowns {
 		if n, ok := s.Node(t.Node); !ok || n.Host != t.Host {
-			return violated("S105", "volume %s has an obligation of host %s of node %s, which is not there", v.ID, t.Host, t.Node)
+			return violated("S105", "volume %s has a teardown pending on host %s of node %s, which is not there", v.ID, t.Host, t.Node)
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (s *State) checkOperation(v *Volume) error {
 			return nil
 		}
 	}
-	return violated("S110", "volume %s is %T, owes %d teardowns, and has an operation of kind %d", v.ID, v.Phase, len(v.Teardowns), kind)
+	return violated("S110", "volume %s is %T, has %d pending teardowns, and has an operation of kind %d", v.ID, v.Phase, len(v.Teardowns), kind)
 }
 
 // ofReady tells whether a Ready volume may have an operation of the kind.
@@ -215,9 +215,9 @@ func (x *index) diff(y *index) error {
 		{"S110", "operations", slices.Equal(x.byOperation.Keys(), y.byOperation.Keys()) && slices.Equal(x.byOperation.Values(), y.byOperation.Values())},
 		{"S112", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
 		{"S108", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
-		{"S105", "obligations", slices.Equal(x.teardowns.Items(), y.teardowns.Items())},
+		{"S105", "teardowns", slices.Equal(x.teardowns.Items(), y.teardowns.Items())},
 		{"S67", "waiting replicas", slices.Equal(x.waitingForPeer.Items(), y.waitingForPeer.Items())},
-		{"S156", "unsettled volumes", slices.Equal(x.inRepair.Values(), y.inRepair.Values())},
+		{"S156", "volumes in repair", slices.Equal(x.inRepair.Values(), y.inRepair.Values())},
 		{"S152", "free minors", x.lowestMinor() == y.lowestMinor()},
 		{"S152", "ports", slices.Equal(x.ports.Items(), y.ports.Items())},
 		{"S152", "minors", slices.Equal(x.minors.Keys(), y.minors.Keys()) && slices.Equal(x.minors.Values(), y.minors.Values())},

@@ -13,13 +13,13 @@ type index struct {
 	byNode         *btree.BTreeG[nodeVolume]
 	teardowns      *btree.BTreeG[nodeVolume] // per node that has a pending teardown
 	waitingForPeer *btree.BTreeG[nodeVolume] // per host that is waited for: volumes with a replica that waits for its peer
-	inRepair       *btree.Map[uint64, uuid]  // by the index that created it
+	inRepair       *btree.Map[uint64, uuid]  // see VolumesInRepair; by the index that created it
 	byOperation    *btree.Map[uint64, uuid]
 	byCreation     *btree.Map[uint64, *storedVolume] // by the index that created it
 	pools          *btree.Map[string, poolUse]
 	publications   *btree.Map[string, int]   // per node
 	minors         *btree.Map[uint32, uuid]  // of replicated volumes
-	freeMinors     *btree.Set[uint32]        // minors below above that no volume has
+	freeMinors     *btree.Set[uint32]        // minors below nextMinor that no volume has
 	nextMinor      uint32                    // no volume ever had this minor, or a higher one
 	ports          *btree.BTreeG[portBitmap] // per host
 }

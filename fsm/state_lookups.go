@@ -41,15 +41,15 @@ func (s *State) indexNames() {
 }
 
 // rename moves a volume from the live name it had to the one it has; empty is none.
-func (f *lookups) rename(before, after string, key uuid) {
-	if before == after || f.names == nil {
+func (l *lookups) rename(before, after string, key uuid) {
+	if before == after || l.names == nil {
 		return
 	}
-	if before != "" && f.names[before] == key {
-		delete(f.names, before)
+	if before != "" && l.names[before] == key {
+		delete(l.names, before)
 	}
 	if after != "" {
-		f.names[after] = key
+		l.names[after] = key
 	}
 }
 
@@ -72,8 +72,8 @@ func (s *State) volumeKeyByName(name string) (key uuid, ok bool) {
 }
 
 // check is S101 and S102: every record is found, and nothing else.
-func (f *lookups) check(s *State) error {
-	if f.trial {
+func (l *lookups) check(s *State) error {
+	if l.trial {
 		return nil
 	}
 	var err error
@@ -84,19 +84,19 @@ func (f *lookups) check(s *State) error {
 			return true
 		}
 		live++
-		if f.names[name] != e.key {
-			err = violated("S101", "volumes %s and %s both have the name %q", volumeIDFromUUID(f.names[name]), e.stored.ID, name)
+		if l.names[name] != e.key {
+			err = violated("S101", "volumes %s and %s both have the name %q", volumeIDFromUUID(l.names[name]), e.stored.ID, name)
 		}
 		return err == nil
 	})
 	s.answers.Scan(func(index uint64, a *answer) bool {
-		if err == nil && (f.answers[a.key] != a || a.index != index) {
+		if err == nil && (l.answers[a.key] != a || a.index != index) {
 			err = violated("S102", "the answer of index %d is not found by its request", index)
 		}
 		return err == nil
 	})
-	if err == nil && (live != len(f.names) || len(f.answers) != s.answers.Len()) {
-		err = fmt.Errorf("invariants S101, S102: %d names of %d and %d requests of %d are known", len(f.names), live, len(f.answers), s.answers.Len())
+	if err == nil && (live != len(l.names) || len(l.answers) != s.answers.Len()) {
+		err = fmt.Errorf("invariants S101, S102: %d names of %d and %d requests of %d are known", len(l.names), live, len(l.answers), s.answers.Len())
 	}
 	return err
 }

@@ -30,9 +30,9 @@ type storedNode struct {
 func (s *State) putVolume(v Volume) {
 	s.sweepPredecessors(&v)
 	v.Modified = s.cluster.Index
-	again := s.level2() && v.allInSync() && !s.wasAllInSync(v.ID)
+	inSyncAgain := s.level2() && v.allInSync() && !s.wasAllInSync(v.ID)
 	s.writeVolume(v)
-	if again {
+	if inSyncAgain {
 		s.supersedeKeptCopies(v.ID)
 	}
 }
@@ -177,8 +177,8 @@ func (r *storedVolume) teardowns() []Teardown {
 	return r.Teardowns
 }
 
-// waitingForPeer tells whether one of the volume's replicas may have to know of its peer's host
-// whether it is reachable.
+// waitingForPeer tells whether what is desired of one of the volume's replicas may depend on
+// whether its peer's host is reachable.
 func (r *storedVolume) waitingForPeer() bool {
 	return r != nil && r.Replication != nil && slices.ContainsFunc(r.ActiveReplicas(), func(r *Replica) bool { return r.waitsForPeer() })
 }

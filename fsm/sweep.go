@@ -8,8 +8,8 @@ import (
 
 // sweepBudget is how much of a sweep one entry does.
 type sweepBudget struct {
-	reads  int // at volumes
-	writes int // of volumes and snapshots
+	reads  int // volumes visited
+	writes int // volumes and snapshots written
 }
 
 // defaultSweepBudget takes a few milliseconds at most.

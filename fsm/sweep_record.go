@@ -43,7 +43,7 @@ const (
 	lastSweepKind = SweepWaiting
 )
 
-// sweeps stands at the end of the cluster's record, where there are any.
+// hashSweeps writes at the end of the cluster's record, and only where there are sweeps.
 func hashSweeps(e *encoder, c *Cluster) {
 	if len(c.Sweeps) == 0 {
 		return

@@ -114,7 +114,7 @@ func (x *dumpDecoder) publication(r *fsmpb.PublicationRecord, err *error) Public
 	return p
 }
 
-// hashEnding stands at the volume's end.
+// hashEnding writes near the end of the volume's record, as it came with level 2.
 func hashEnding(e *encoder, publications []Publication) {
 	for i := range publications {
 		if p := &publications[i]; p.Ending {

@@ -61,8 +61,8 @@ func (s *State) takeoverWaitsFor(v *Volume) string {
 	return "its host has not said so yet"
 }
 
-// UnpublishProgress is what an unpublish call waits for, but for no longer than it can spare:
-// what is not done by then stays with the volume's hosts.
+// UnpublishProgress is what an unpublish call waits for within its deadline. The call does not
+// fail for what is not done by then: the volume's hosts finish it later.
 type UnpublishProgress struct {
 	// Held are the publications that are left.
 	Held []Publication
