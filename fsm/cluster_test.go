@@ -85,8 +85,8 @@ func TestOperations(t *testing.T) {
 	fails(true)
 	require.Equal(t, Failed{Reason: "I/O error"}, w.volume(1).Phase)
 	w.rejected(Precondition, admin, &fsmpb.CancelOperation{OperationId: uint64(op.ID)})
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.Equal(t, GoalKeep, wish.Goal, "a failed volume is not made")
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.Equal(t, GoalKeep, desired.Goal, "a failed volume is not made")
 	fails(true) // nothing runs that could fail
 	require.EqualValues(t, 3, w.volume(1).Operation.Attempts)
 	w.ok(admin, &fsmpb.RetryOperation{OperationId: uint64(op.ID)})
@@ -127,17 +127,17 @@ func TestAConditionIsWhatTheHostReported(t *testing.T) {
 
 func TestChangesNameWhatChanged(t *testing.T) {
 	w := newWorld(t)
-	touched := func(actor string, cmd *fsmpb.Command) []Change {
+	changesOf := func(actor string, cmd *fsmpb.Command) []Change {
 		w.index++
 		return w.s.Apply(w.index, cmd).Changes
 	}
 	id := VolumeID(volumeID(1))
 	c := envelope(controller, "create", w.index, create(1))
-	require.Equal(t, []Change{{Volume: id, Node: "n1"}}, touched(controller, c))
-	require.Empty(t, touched(controller, c), "a retry touches nothing")
-	require.Empty(t, touched(controller, envelope(controller, "refused", w.index, publish(1, "n1"))))
-	require.Equal(t, []Change{{Node: "n1"}}, touched("", envelope("node/n1", "again", w.index, register("n1"))), "its wishes read as before")
+	require.Equal(t, []Change{{Volume: id, Node: "n1"}}, changesOf(controller, c))
+	require.Empty(t, changesOf(controller, c), "a retry changes nothing")
+	require.Empty(t, changesOf(controller, envelope(controller, "refused", w.index, publish(1, "n1"))))
+	require.Equal(t, []Change{{Node: "n1"}}, changesOf("", envelope("node/n1", "again", w.index, register("n1"))), "its desired state is as before")
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	gone := envelope("node/n1", "gone", w.index, &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Observations: []*fsmpb.Observation{deviceGone(1)}})
-	require.Equal(t, []Change{{Volume: id, Node: "n1"}, {Volume: id}}, touched("node/n1", gone))
+	require.Equal(t, []Change{{Volume: id, Node: "n1"}, {Volume: id}}, changesOf("node/n1", gone))
 }

@@ -67,7 +67,7 @@ func TestAForkIsWrittenWhileApplyGoesOn(t *testing.T) {
 }
 
 // In any life a Raft snapshot is written, and a fork is applied to, while Apply goes on.
-func TestForksOfARandomLifeAreUsedWhileApplyGoesOn(t *testing.T) {
+func TestForksOfRandomHistoriesAreUsedWhileApplyGoesOn(t *testing.T) {
 	p := newPlayer(t, &seededDice{r: rand.New(rand.NewSource(500)), left: 300})
 	p.w = newReplicated(t, protocolC)
 	p.at, p.created = p.w.index, 1

@@ -70,7 +70,7 @@ func TestS72_ACommandAboveTheLevelIsRejected(t *testing.T) {
 
 // S72: an entry of level 1 that asked for more than its members understood was
 // refused, and still is.
-func TestS72_ALevelIsRaisedByAnEnvelopeThatSaysIt(t *testing.T) {
+func TestS72_RaisingTheLevelTakesAnEnvelopeOfThatLevel(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	cmd := envelope(admin, "old", w.index, &fsmpb.SetFeatureLevel{Level: Level2})
 	cmd.SchemaVersion = Level1

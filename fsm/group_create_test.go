@@ -208,7 +208,7 @@ func TestAGroupThatIsBeingTakenCanBeDeleted(t *testing.T) {
 	w.ok("admin/ann", &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1"})
 	require.Equal(t, 0, w.s.SnapshotCount())
 	_, known := w.s.GroupSnapshot(GroupSnapshotID(groupID(1)))
-	require.False(t, known, "the lost host's obligation ended with it")
+	require.False(t, known, "the lost host's pending removal ended with it")
 }
 
 func TestS19_NothingIsStagedBetweenFreezeAndSnapshot(t *testing.T) {
@@ -254,20 +254,20 @@ func TestAReadyGroupKeepsWhatALostHostDidNotHold(t *testing.T) {
 
 func TestChangesNameSnapshotsAndGroups(t *testing.T) {
 	w := twoHosts(t)
-	touched := func(actor string, body proto.Message) []Change {
+	changesOf := func(actor string, body proto.Message) []Change {
 		w.calls++
 		w.index++
 		return w.s.Apply(w.index, envelope(actor, fmt.Sprintf("touch %d", w.calls), w.index, body)).Changes
 	}
 	single := Change{Snapshot: SnapshotID(snapshotID(1)), Node: "n1"}
-	require.Equal(t, []Change{single}, touched(controller, createSnapshot(1, 1)))
-	require.Empty(t, touched(controller, createSnapshot(1, 1)), "nothing changed")
+	require.Equal(t, []Change{single}, changesOf(controller, createSnapshot(1, 1)))
+	require.Empty(t, changesOf(controller, createSnapshot(1, 1)), "nothing changed")
 	w.report("n1", takenReport(1, 1, 0))
 	group := GroupSnapshotID(groupID(1))
 	first, second := Change{Snapshot: SnapshotID(snapshotID(100)), Group: group, Node: "n1"}, Change{Snapshot: SnapshotID(snapshotID(101)), Group: group, Node: "n2"}
-	all := touched(controller, createGroup(1, 1, 3))
+	all := changesOf(controller, createGroup(1, 1, 3))
 	require.Subset(t, all, []Change{first, second, {Group: group}})
 	w.report("n1", frozenReport(100, 1))
 	cut := &fsmpb.Report{NodeId: "n2", HostId: "host-n2", BootId: "boot-1", Observations: []*fsmpb.Observation{frozenReport(101, 1)}}
-	require.Subset(t, touched("node/n2", cut), []Change{first, second, {Group: group}}, "every host is to cut now")
+	require.Subset(t, changesOf("node/n2", cut), []Change{first, second, {Group: group}}, "every host is to cut now")
 }

@@ -107,6 +107,6 @@ func fromVolume(n int) *fsmpb.Source   { return &fsmpb.Source{VolumeId: volumeID
 
 // snapshotGoal is node n1's goal for snapshot n; zero for none.
 func (w *world) snapshotGoal(n int) SnapshotGoal {
-	wish, _ := w.s.DesiredSnapshot("n1", SnapshotID(snapshotID(n)))
-	return wish.Goal
+	desired, _ := w.s.DesiredSnapshot("n1", SnapshotID(snapshotID(n)))
+	return desired.Goal
 }

@@ -77,7 +77,7 @@ func TestS17_ANewHostInheritsNothingOfTheOld(t *testing.T) {
 	w.twice(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
 
 	_, known := w.s.Volume(VolumeID(volumeID(2)))
-	require.False(t, known, "what only the lost host owed is over")
+	require.False(t, known, "what was pending on the lost host only has ended")
 	for _, n := range []int{1, 3} {
 		require.IsType(t, Failed{}, w.volume(n).Phase)
 		require.Contains(t, w.volume(n).Condition.Message, "burnt")
@@ -88,8 +88,8 @@ func TestS17_ANewHostInheritsNothingOfTheOld(t *testing.T) {
 	require.Zero(t, w.s.PublicationCount("n1"))
 
 	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.HostId, r.Pools[0].PoolId = "host-new", "pool-new" }))
-	for wish := range w.s.DesiredVolumes("n1") {
-		t.Errorf("the new host is asked for %v", wish)
+	for desired := range w.s.DesiredVolumes("n1") {
+		t.Errorf("the new host is asked for %v", desired)
 	}
 	w.rejected(Precondition, controller, publish(1, "n1"))
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
@@ -123,11 +123,11 @@ func TestS1_AdoptionModeEndsByAnOperatorOnly(t *testing.T) {
 		w.rejected(Precondition, "node/n1", stage)
 		w.rejected(Precondition, controller, publish(3, "n1"))
 		w.rejected(NoCapacity, controller, create(4))
-		wish, ok := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
+		desired, ok := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
 		require.True(t, ok)
-		require.Equal(t, GoalKeep, wish.Goal)
-		wish, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-		require.NotNil(t, wish.Publication, "what is published is not taken away")
+		require.Equal(t, GoalKeep, desired.Goal)
+		desired, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+		require.NotNil(t, desired.Publication, "what is published is not taken away")
 	}
 	adoption()
 	for _, said := range []uint64{0, 1, 2} {
@@ -140,8 +140,8 @@ func TestS1_AdoptionModeEndsByAnOperatorOnly(t *testing.T) {
 	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.Incarnation = 1 })) // it has not heard of it yet
 	w.ok("node/n1", stage)
 	require.Equal(t, uint64(2), EpochFrom(w.ok(controller, publish(3, "n1")).GetEpoch()).Incarnation)
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
-	require.Equal(t, GoalRemove, wish.Goal)
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
+	require.Equal(t, GoalRemove, desired.Goal)
 }
 
 // S1: a host that acted for a later incarnation than a restored state's is in adoption mode.
@@ -226,8 +226,8 @@ func TestDesiredVolumesComeInOrderWithTheirGoals(t *testing.T) {
 		w.ok(controller, changed(n, func(c *fsmpb.CreateVolume) { c.Requisite = []*fsmpb.Topology{onNode([]string{"n2", "n1"}[n%2])} }))
 	}
 	var got []DesiredVolume
-	for wish := range w.s.DesiredVolumes("n1") {
-		got = append(got, wish)
+	for desired := range w.s.DesiredVolumes("n1") {
+		got = append(got, desired)
 	}
 	require.Equal(t, []VolumeID{VolumeID(volumeID(1)), VolumeID(volumeID(3))}, []VolumeID{got[0].Volume, got[1].Volume})
 	require.Equal(t, DesiredVolume{

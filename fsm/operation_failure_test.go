@@ -47,8 +47,8 @@ func TestS74_FailedVolumesLeaveNothing(t *testing.T) {
 		out := w.twice(controller, c)
 		require.Equal(t, volumeID(n), out.GetVolumeId(), "a retry starts afresh")
 		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(n), Fact: &fsmpb.Observation_StepFailed{StepFailed: finalFailure("create", "the pool is full")}})
-		wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(n)))
-		require.Equal(t, GoalRemove, wish.Goal)
+		desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(n)))
+		require.Equal(t, GoalRemove, desired.Goal)
 		op := w.volume(n).CreateFailure()
 		require.Equal(t, []any{NoCapacity, "the pool is full", out.GetOperationId()}, []any{op.Reason, op.LastError, uint64(op.ID)})
 		w.rejected(NotFound, controller, publish(n, "n1"))
@@ -134,20 +134,20 @@ func TestS74_ALateCreateFailureDoesNotFailTheRemoval(t *testing.T) {
 // it find the reason.
 func TestS74_AnAbortedGroupLeavesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		giveUp, end func(*world)
-		want        Reason
+		abort, end func(*world)
+		want       Reason
 	}{
 		"a step that failed": {want: NoCapacity,
-			giveUp: func(w *world) { w.report("n1", snapshotObservation(100, finalFailure("cut", "the pool is full"))) },
-			end:    func(w *world) { w.report("n2", goneReport(101, 1)) }},
+			abort: func(w *world) { w.report("n1", snapshotObservation(100, finalFailure("cut", "the pool is full"))) },
+			end:   func(w *world) { w.report("n2", goneReport(101, 1)) }},
 		"an operator's cancel": {want: Busy,
-			giveUp: func(w *world) {
+			abort: func(w *world) {
 				w.twice(admin, &fsmpb.CancelOperation{OperationId: uint64(w.groupSnapshot(1).Operation.ID)})
 			},
 			end: func(w *world) { w.report("n2", goneReport(101, 1)) }},
 		"a host that is lost before it cleaned up": {want: Busy,
-			giveUp: func(w *world) { w.report("n2", snapshotObservation(101, &fsmpb.Thawed{Attempt: 1})) },
-			end:    func(w *world) { w.loseNode("n2") }},
+			abort: func(w *world) { w.report("n2", snapshotObservation(101, &fsmpb.Thawed{Attempt: 1})) },
+			end:   func(w *world) { w.loseNode("n2") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := twoHosts(t)
@@ -156,13 +156,13 @@ func TestS74_AnAbortedGroupLeavesNothing(t *testing.T) {
 			w.report("n1", frozenReport(100, 1))
 			w.report("n2", frozenReport(101, 1))
 			w.report("n1", takenReport(100, 7, 1))
-			tc.giveUp(w)
+			tc.abort(w)
 			again := createGroup(2, 1, 2)
 			again.Name = "group-1"
 			w.rejected(Busy, controller, again)
 			require.Equal(t, []any{tc.want, OpDelete, OpRunning}, []any{w.s.CreateFailure(groupID(1)).Reason, w.groupSnapshot(1).Operation.Kind, w.groupSnapshot(1).Operation.State})
 			w.report("n1", goneReport(100, 1))
-			require.Equal(t, SnapshotFailed, w.snapshot(100).Phase, "the other host owes its part")
+			require.Equal(t, SnapshotFailed, w.snapshot(100).Phase, "its removal is pending on the other host")
 			tc.end(w)
 			reserved, _ := w.s.PoolUse("pool-n1")
 			require.Equal(t, before, reserved)
@@ -185,8 +185,8 @@ func TestS73_ASnapshotsFailureIsOfTheOperationThatItNames(t *testing.T) {
 	w := twoHosts(t)
 	w.ok(controller, createSnapshot(1, 1))
 	op := w.snapshot(1).Operation
-	wish, _ := w.s.DesiredSnapshot("n1", w.snapshot(1).ID)
-	require.Equal(t, []any{op.ID, op.Retries}, []any{wish.Operation, wish.Retry})
+	desired, _ := w.s.DesiredSnapshot("n1", w.snapshot(1).ID)
+	require.Equal(t, []any{op.ID, op.Retries}, []any{desired.Operation, desired.Retry})
 	w.report("n1", named(1, op.ID-1, 0), named(1, op.ID, 7))
 	require.Equal(t, []any{SnapshotTaking, uint32(0)}, []any{w.snapshot(1).Phase, w.snapshot(1).Operation.Attempts})
 	w.report("n1", named(1, op.ID, 0))
@@ -198,8 +198,8 @@ func TestS73_ASnapshotsFailureIsOfTheOperationThatItNames(t *testing.T) {
 
 	w.ok(controller, createGroup(1, 1, 2))
 	g := w.groupSnapshot(1)
-	wish, _ = w.s.DesiredSnapshot("n1", w.snapshot(100).ID)
-	require.Equal(t, []any{g.Operation.ID, uint32(0), g.Attempt}, []any{wish.Operation, wish.Retry, wish.Attempt})
+	desired, _ = w.s.DesiredSnapshot("n1", w.snapshot(100).ID)
+	require.Equal(t, []any{g.Operation.ID, uint32(0), g.Attempt}, []any{desired.Operation, desired.Retry, desired.Attempt})
 	w.report("n1", named(100, g.Operation.ID-1, 0))
 	require.Equal(t, GroupFreezing, w.groupSnapshot(1).Phase, "that was another attempt's")
 	w.report("n1", named(100, g.Operation.ID, 0), named(101, g.Operation.ID, 0))

@@ -34,7 +34,7 @@ func TestS73_ModifyHasAnOperationDuringATeardown(t *testing.T) {
 		w.report(node, stepFailedOf(1, &fsmpb.StepFailed{Step: "change", Error: "no cgroup", Final: true, OperationId: uint64(op)}))
 	}
 	fails("n2", w.volume(1).OperationOf(OpTeardown).ID)
-	require.Equal(t, OpRunning, w.volume(1).OperationOf(OpTeardown).State, "n2 owes nothing of it")
+	require.Equal(t, OpRunning, w.volume(1).OperationOf(OpTeardown).State, "no teardown is pending on n2")
 	fails("n2", OperationID(id))
 	require.Equal(t, []OperationState{OpRunning, OpFailed}, []OperationState{w.volume(1).OperationOf(OpTeardown).State, w.volume(1).OperationOf(OpModify).State})
 	w.ok(admin, &fsmpb.RetryOperation{OperationId: id})
@@ -57,8 +57,8 @@ func TestOperationsOfSeveralKindsRunSideBySide(t *testing.T) {
 	require.Equal(t, []OperationKind{OpExpand, OpModify, OpReplicaChange}, kindsOf(w.volume(1)))
 	w.rejected(Busy, controller, expandVolume(1, 3*gib, 0))
 	w.rejected(Busy, controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
-	wish, _ := w.s.DesiredVolume("n1", w.volume(1).ID)
-	require.Equal(t, w.volume(1).OperationOf(OpExpand).ID, wish.Operation)
+	desired, _ := w.s.DesiredVolume("n1", w.volume(1).ID)
+	require.Equal(t, w.volume(1).OperationOf(OpExpand).ID, desired.Operation)
 	w.report("n1", grownObservation(1, 2*gib))
 	require.Equal(t, []OperationKind{OpModify, OpReplicaChange}, kindsOf(w.volume(1)))
 	w.report("n1", limitsAppliedObservation(1, c.Limits))
@@ -70,7 +70,7 @@ func TestOperationsOfSeveralKindsRunSideBySide(t *testing.T) {
 
 // What level 1 put off while a teardown was the volume's one operation continues at level
 // 2.
-func TestWhatLevel1DeferredGoesOnAtLevel2(t *testing.T) {
+func TestWorkDeferredAtLevel1ContinuesAtLevel2(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	p := w.staged(1, "n1", 1)
@@ -148,8 +148,8 @@ func TestS117_ARestoredUndersizedReplicaIsExpandedBeforeUse(t *testing.T) {
 	op := w.volume(1).Operation
 	w.report("n2", stepFailedOf(1, &fsmpb.StepFailed{Step: "change", Error: "the pool is full", Final: true, NoSpace: true, OperationId: uint64(op.ID)}))
 	require.Equal(t, []any{2 * gib, OpRunning, "the pool is full"}, []any{w.volume(1).Size, w.volume(1).Operation.State, w.volume(1).Operation.LastError}, "what was promised is not taken back")
-	wish, _ := w.s.DesiredVolume("n2", v.ID)
-	require.Equal(t, []any{GoalKeep, 2 * gib, op.ID}, []any{wish.Goal, wish.Size, wish.Operation})
+	desired, _ := w.s.DesiredVolume("n2", v.ID)
+	require.Equal(t, []any{GoalKeep, 2 * gib, op.ID}, []any{desired.Goal, desired.Size, desired.Operation})
 	w.report("n2", grownObservation(1, 2*gib))
 	require.Empty(t, w.volume(1).Operations())
 	require.False(t, w.volume(1).Replica("host-n2").Undersized)

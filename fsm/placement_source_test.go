@@ -78,8 +78,8 @@ func TestACloneIsPlacedOnAnyHostOfItsSource(t *testing.T) {
 			w.twice(controller, tc.ask)
 			v := w.volume(2)
 			require.Equal(t, tc.first, v.Replicas[0].Node)
-			wish, _ := w.s.DesiredVolume(tc.first, v.ID)
-			require.Equal(t, VolumeID(volumeID(1)), wish.Source.Volume, "that host makes it")
+			desired, _ := w.s.DesiredVolume(tc.first, v.ID)
+			require.Equal(t, VolumeID(volumeID(1)), desired.Source.Volume, "that host makes it")
 			if tc.ask.Replicas == 2 {
 				require.Equal(t, v.Replicas[0].Host, v.Replication.Seed)
 			}
@@ -88,7 +88,7 @@ func TestACloneIsPlacedOnAnyHostOfItsSource(t *testing.T) {
 }
 
 // CSI-CTRL-Topology-02, -10: a snapshot is on one host, also one of a replicated volume.
-func TestARestoresHostIsTheOneThatTookTheSnapshot(t *testing.T) {
+func TestAVolumeOfASnapshotIsOnTheHostThatTookIt(t *testing.T) {
 	w := withThird(t)
 	w.takeSnapshot(1, 1)
 	at := func(nodes ...string) *fsmpb.CreateVolume {

@@ -175,7 +175,7 @@ func (p *player) losses(v *Volume) (string, proto.Message) {
 	return "", nil
 }
 
-// keeping asks for a copy, or says that the one that was asked for is there.
+// keeping requests a kept copy, or reports that the requested one was taken.
 func (p *player) keeping(v *Volume, n *Node, l *Replica) proto.Message {
 	if copies := p.w.s.liveKeptCopiesOn(v.ID, n.Host); len(copies) > 0 && p.roll(2) == 0 {
 		k := copies[p.roll(len(copies))]

@@ -294,8 +294,8 @@ func (p *player) report() *fsmpb.Report {
 	r := &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot}
 	for range 1 + p.roll(3) {
 		o := &fsmpb.Observation{VolumeId: string(v.ID), Epoch: pub.Epoch.Proto()}
-		if owed := v.Teardown(n.Host); owed != nil && p.roll(2) == 0 {
-			o.Epoch = owed.Epoch.Proto()
+		if teardown := v.Teardown(n.Host); teardown != nil && p.roll(2) == 0 {
+			o.Epoch = teardown.Epoch.Proto()
 		}
 		p.observe(o, &v, &pub)
 		r.Observations = append(r.Observations, o)

@@ -85,7 +85,7 @@ func TestTheLastReplicaThatIsUpToDateStays(t *testing.T) {
 			w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
 		}, want: Precondition},
 		"it is published": {before: func(w *world) { w.ok(controller, publish(1, "n2")) }, want: InUse},
-		"it owes the end of its use, not outdated": {before: func(w *world) {
+		"its teardown is pending, not outdated": {before: func(w *world) {
 			w.primary(1, "n2", 7)
 			w.setReachable("n2", true)
 			w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
@@ -119,7 +119,7 @@ func TestAnUnreachableOutdatedReplicaIsReplaced(t *testing.T) {
 	won.Primary = true
 	w.reportCurrent(1, "n2", won)
 	w.twice(controller, removeReplica("n1"))
-	require.Equal(t, OpTeardown, w.volume(1).Operation.Kind, "what it owes comes first")
+	require.Equal(t, OpTeardown, w.volume(1).Operation.Kind, "its pending teardown comes first")
 	epoch := w.volume(1).Teardowns[0].Epoch
 	w.setReachable("n1", false)
 	w.report("n1", volumeObservation(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
@@ -155,14 +155,14 @@ func TestAReplicatedVolumeGrowsWhenBothHostsReportedIt(t *testing.T) {
 		w.reportCurrent(1, node, observed)
 	}
 	room("n1", 2*gib)
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.Zero(t, wish.Replication.BackingCapacity)
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.Zero(t, desired.Replication.BackingCapacity)
 	room("n2", gib)
-	wish, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.Equal(t, gib, wish.Replication.BackingCapacity)
+	desired, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.Equal(t, gib, desired.Replication.BackingCapacity)
 	room("n2", 2*gib)
-	wish, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.Equal(t, 2*gib, wish.Replication.BackingCapacity)
+	desired, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.Equal(t, 2*gib, desired.Replication.BackingCapacity)
 	grown := volumeObservation(1, &fsmpb.Observation_DeviceGrown{DeviceGrown: &fsmpb.DeviceGrown{SizeBytes: 2 * gib}})
 	w.report("n1", grown)
 	require.NotNil(t, w.volume(1).Operation)

@@ -19,12 +19,12 @@ func TestAReplicatedVolumeIsReadyAfterItsInitialSync(t *testing.T) {
 	v := w.volume(1)
 	require.Equal(t, []ReplicaSync{{}, {}}, syncsOf(v, "host-n1", "host-n2"))
 	require.Equal(t, HostID("host-n1"), v.Replication.Seed)
-	wish, _ := w.s.DesiredVolume("n2", v.ID)
-	require.Equal(t, GoalCreate, wish.Goal)
+	desired, _ := w.s.DesiredVolume("n2", v.ID)
+	require.Equal(t, GoalCreate, desired.Goal)
 	require.Equal(t, &DesiredReplica{
 		Protocol: protocolC, Minor: 100, Port: 7800, Generation: v.Created.Index, Address: "10.0.0.2", Connect: true,
 		Peer: &ReplicaPeer{Node: "n1", Host: "host-n1", Address: "10.0.0.1", PublicKey: bytesOf("key of n1", 32)},
-	}, wish.Replication)
+	}, desired.Replication)
 
 	made := &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: v.Size}}
 	for _, node := range []string{"n1", "n2"} {
@@ -161,9 +161,9 @@ func TestS18_AMinorIsUsedAgainOnlyAfterBothHostsReportedItGone(t *testing.T) {
 	w.report("n1", gone)
 	w.ok(controller, createReplicated(3, protocolC))
 	require.EqualValues(t, 102, w.volume(3).Replication.Minor)
-	wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-	require.Equal(t, GoalRemove, wish.Goal)
-	require.EqualValues(t, 100, wish.Replication.Minor)
+	desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+	require.Equal(t, GoalRemove, desired.Goal)
+	require.EqualValues(t, 100, desired.Replication.Minor)
 	w.report("n2", gone)
 	_, kept := w.s.Volume(VolumeID(volumeID(1)))
 	require.False(t, kept)
@@ -182,7 +182,7 @@ func TestS18_TheSameNameIsFreeAtOnceAndGetsNothingOfTheOldVolume(t *testing.T) {
 	c.Name = "pvc-1"
 	w.ok(controller, c)
 	require.NotEqual(t, w.volume(1).Replication.Port, w.volume(2).Replication.Port)
-	require.Equal(t, Deleting{Since: w.volume(1).Phase.(Deleting).Since}, w.volume(1).Phase, "n2 still owes its removal")
+	require.Equal(t, Deleting{Since: w.volume(1).Phase.(Deleting).Since}, w.volume(1).Phase, "the removal is still pending on n2")
 }
 
 func TestAFailedReplicaFailsTheNewVolume(t *testing.T) {

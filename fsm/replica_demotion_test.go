@@ -21,7 +21,7 @@ func TestS10_TheLastTeardownRecordsACleanDemotion(t *testing.T) {
 		w.reportCurrent(1, "n1", inSyncObservation(7))
 		w.reportCurrent(1, "n2", inSyncObservation(7))
 		for _, node := range []string{"n1", "n2"} {
-			require.Zero(t, w.replicaSync(1, node).InSyncUUID, "its end is still owed")
+			require.Zero(t, w.replicaSync(1, node).InSyncUUID, "its teardown is still pending")
 		}
 		w.unstaged(1, "n1", epoch)
 		require.Empty(t, w.volume(1).Teardowns)

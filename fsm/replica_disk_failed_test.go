@@ -23,8 +23,8 @@ func TestS67_AFailedDiskIsRecordedByThePeersObservation(t *testing.T) {
 		w.reportCurrent(1, "n1", withoutPeersDisk(9, true))
 		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "level %d", level)
 		require.Zero(t, w.replicaSync(1, "n1").DiskFailed)
-		wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-		require.Equal(t, attach, wish.Replication.DiskFailed)
+		desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+		require.Equal(t, attach, desired.Replication.DiskFailed)
 		w.reboot("n2")
 		w.attach(1, "n2", 2)
 		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "a boot mends nothing")
@@ -66,8 +66,8 @@ func TestS67_AFailedDiskIsPromotedByADecisionOnly(t *testing.T) {
 	w.ok("admin/a", &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burned", PeerDead: true})
 	w.ok("node/n2", w.setPrimary(1, "n2", solo))
 	require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
-	wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-	require.True(t, wish.Replication.Peer.Incomplete)
+	desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+	require.True(t, desired.Replication.Peer.Incomplete)
 }
 
 // S67: an observation of an earlier generation does not mark a disk as failed that was
@@ -148,11 +148,11 @@ func TestS67_NoDiskIsDiscardedForAPeerWithoutOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newReplicated(t, protocolC)
 			w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
-			wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-			require.True(t, wish.Replication.Peer.UpToDate && !wish.Replication.Peer.Incomplete)
+			desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+			require.True(t, desired.Replication.Peer.UpToDate && !desired.Replication.Peer.Incomplete)
 			lose(w)
-			wish, _ = w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-			require.True(t, !wish.Replication.Peer.UpToDate && wish.Replication.Peer.Incomplete)
+			desired, _ = w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+			require.True(t, !desired.Replication.Peer.UpToDate && desired.Replication.Peer.Incomplete)
 		})
 	}
 }
@@ -180,9 +180,9 @@ func TestS67_AFailedDiskIsRecordedByItsOwnHostsObservation(t *testing.T) {
 func TestS67_APeersDiskIsAttachedByItsCurrentObservationOnly(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	peer := func() *ReplicaPeer {
-		wish, ok := w.s.DesiredVolume("n1", w.volume(1).ID)
+		desired, ok := w.s.DesiredVolume("n1", w.volume(1).ID)
 		require.True(t, ok)
-		return wish.Replication.Peer
+		return desired.Replication.Peer
 	}
 	require.False(t, peer().DiskAttached, "what has its disk does not ask")
 	w.reportCurrent(1, "n1", ReplicaObservation{Disk: diskless, PeerDisk: upToDate, Connection: connected})

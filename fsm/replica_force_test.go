@@ -67,9 +67,9 @@ func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 		w.twice(admin, forcePrimary("n2", true))
 		require.True(t, w.replicaSync(1, "n2").Outdated, "nothing changes before it is used")
 		w.ok(controller, publish(1, "n2"))
-		wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-		require.True(t, wish.Replication.Force)
-		require.True(t, wish.Replication.Primary)
+		desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+		require.True(t, desired.Replication.Force)
+		require.True(t, desired.Replication.Primary)
 		for range 2 { // its host may have to request it again
 			require.True(t, w.ok("node/n2", w.setPrimary(1, "n2", stale)).GetForce())
 			require.False(t, w.replicaSync(1, "n2").Outdated)

@@ -19,9 +19,9 @@ func (w *world) loseNode(node string) {
 
 func (w *world) volumeGoal(n int, node string) Goal {
 	w.t.Helper()
-	wish, ok := w.s.DesiredVolume(NodeID(node), VolumeID(volumeID(n)))
+	desired, ok := w.s.DesiredVolume(NodeID(node), VolumeID(volumeID(n)))
 	require.True(w.t, ok)
-	return wish.Goal
+	return desired.Goal
 }
 
 // S71: n2 is evicted and unreachable, n1 burns: the replica on n2 is the last copy.
@@ -68,7 +68,7 @@ func TestS71_ALastCopyRemovedMeanwhileIsReportedMissing(t *testing.T) {
 	w.twice(controller, removeReplica("n2"))
 	w.loseNode("n1")
 	w.report("n2", volumeObservation(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
-	require.Equal(t, ReplicaPresent, w.volume(1).Replica("host-n2").State, "what it said was of a wish that is over")
+	require.Equal(t, ReplicaPresent, w.volume(1).Replica("host-n2").State, "it reported about a desired state that is over")
 	w.report("n2", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{}}})
 	v := w.volume(1)
 	require.Equal(t, ReplicaMissing, v.Replica("host-n2").State)
@@ -130,15 +130,15 @@ func TestS71_AReplicaThatIsBeingAddedIsNoCopy(t *testing.T) {
 			require.Equal(t, ReplicaPresent, v.Replica("host-n2").State)
 			require.Len(t, v.ActiveReplicas(), 2)
 			for _, node := range []string{"n2", "n3"} {
-				wish, _ := w.s.DesiredVolume(NodeID(node), v.ID)
-				require.False(t, wish.Replication.Connect, "neither has what the other could take")
+				desired, _ := w.s.DesiredVolume(NodeID(node), v.ID)
+				require.False(t, desired.Replication.Connect, "neither has what the other could take")
 			}
 			w.twice(admin, &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burnt"})
 			w.ok(controller, publish(1, "n2"))
 			w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, standAlone)))
 			for _, node := range []string{"n2", "n3"} {
-				wish, _ := w.s.DesiredVolume(NodeID(node), v.ID)
-				require.True(t, wish.Replication.Connect)
+				desired, _ := w.s.DesiredVolume(NodeID(node), v.ID)
+				require.True(t, desired.Replication.Connect)
 			}
 		})
 	}

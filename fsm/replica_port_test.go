@@ -124,8 +124,8 @@ func TestS152_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
 		w.ok(admin, &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2", Reason: "burnt"})
 		w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
 		require.EqualValues(t, 7801, w.port(1))
-		wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-		require.EqualValues(t, 7801, wish.Replication.Port, "the host that stays hears of it")
+		desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+		require.EqualValues(t, 7801, desired.Replication.Port, "the host that stays hears of it")
 	})
 	t.Run("none is left", func(t *testing.T) {
 		w := given(t)

@@ -177,7 +177,7 @@ func TestS5_AttachingIsRecordedFirstAndEndsBeingUpToDate(t *testing.T) {
 
 // S2: a grant is for one publication, one boot, one host and the attachment that it
 // names.
-func TestS2_AGrantToBePrimaryIsForWhoAsks(t *testing.T) {
+func TestS2_AGrantIsForOnePublicationBootAndAttachment(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world, *fsmpb.SetPrimary)
 		want   Reason
@@ -216,9 +216,9 @@ func TestS2_ANewBootHasNoGrant(t *testing.T) {
 	w.reboot("n1")
 	require.Empty(t, w.s.PrimaryHost(w.volume(1)))
 	require.NotNil(t, w.volume(1).Replication.Primary)
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.True(t, wish.Replication.Primary)
-	require.True(t, wish.Replication.PromotionDone, "only a staging asks again")
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.True(t, desired.Replication.Primary)
+	require.True(t, desired.Replication.PromotionDone, "only a staging asks again")
 	w.attach(1, "n1", 2)
 	w.reportCurrent(1, "n1", inSyncObservation(7))
 	w.reportCurrent(1, "n2", inSyncObservation(7))

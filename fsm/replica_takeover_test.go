@@ -74,8 +74,8 @@ func TestS8_ATakeoverHasFourSteps(t *testing.T) {
 			id := VolumeID(volumeID(1))
 			w.reportCurrent(1, "n2", before)
 			w.setReachable("n1", true)
-			wish, _ := w.s.DesiredVolume("n2", id)
-			require.True(t, wish.Replication.Connect)
+			desired, _ := w.s.DesiredVolume("n2", id)
+			require.True(t, desired.Replication.Connect)
 
 			// (1) Revoke: its requests to outdate the peer are refused from here on.
 			w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
@@ -84,8 +84,8 @@ func TestS8_ATakeoverHasFourSteps(t *testing.T) {
 			require.False(t, w.s.FormerPrimaryIsolated(id))
 
 			// (2) The other host disconnects.
-			wish, _ = w.s.DesiredVolume("n2", id)
-			require.False(t, wish.Replication.Connect)
+			desired, _ = w.s.DesiredVolume("n2", id)
+			require.False(t, desired.Replication.Connect)
 			w.reportCurrent(1, "n2", before)
 			require.False(t, w.s.FormerPrimaryIsolated(id), "it waits for its peer, which may come back by itself")
 			w.reportCurrent(1, "n2", disconnectedObservation(7, standAlone))
@@ -155,13 +155,13 @@ func TestS8_AReachableHostUnstagesFirst(t *testing.T) {
 	require.NotEmpty(t, w.volume(1).Teardowns, "it is primary, staged or not")
 	require.True(t, w.s.FormerPrimaryIsolated(VolumeID(volumeID(1))), "nobody waits for a host that can be asked")
 	w.twice(controller, publish(1, "n2"))
-	wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
-	require.True(t, wish.Replication.Connect)
+	desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+	require.True(t, desired.Replication.Connect)
 	w.rejected(Busy, "node/n2", w.setPrimary(1, "n2", inSyncObservation(7)))
 	w.rejected(Busy, "node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, standAlone)))
 	w.reportCurrent(1, "n1", inSyncObservation(7))
 	w.reportCurrent(1, "n2", inSyncObservation(7))
-	require.Zero(t, w.replicaSync(1, "n2").InSyncUUID, "its end is still owed")
+	require.Zero(t, w.replicaSync(1, "n2").InSyncUUID, "its teardown is still pending")
 	w.unstaged(1, "n1", epoch)
 	require.Empty(t, w.volume(1).Teardowns)
 	w.ok("node/n2", w.setPrimary(1, "n2", inSyncObservation(7)))

@@ -142,7 +142,7 @@ func TestAFailedSnapshotBeginsAnewWithTheNextCreate(t *testing.T) {
 	again := createSnapshot(2, 1)
 	again.Name = "snap-1"
 	require.Equal(t, snapshotID(2), w.twice(controller, again).GetSnapshotId())
-	require.Equal(t, SnapshotDeleting, w.snapshot(1).Phase, "what the failed cut left is an obligation")
+	require.Equal(t, SnapshotDeleting, w.snapshot(1).Phase, "what the failed attempt left is a pending removal")
 	w.report("n1", goneReport(1, 0), takenReport(2, 5, 0))
 	require.Equal(t, 1, w.s.SnapshotCount())
 }
@@ -177,7 +177,7 @@ func TestALostHostHoldsNoSnapshots(t *testing.T) {
 		require.Equal(t, []any{SnapshotFailed, true}, []any{w.snapshot(n).Phase, w.snapshot(n).Gone})
 		w.twice(controller, &fsmpb.DeleteSnapshot{SnapshotId: snapshotID(n)})
 	}
-	require.Equal(t, 0, w.s.SnapshotCount(), "its obligations end with it")
+	require.Equal(t, 0, w.s.SnapshotCount(), "what is pending on it ends with it")
 }
 
 func TestSnapshotsAreFoundBySourceNodeAndPage(t *testing.T) {

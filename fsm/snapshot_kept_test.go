@@ -98,7 +98,7 @@ func TestS49_AKeptCopyIsARecordThatCounts(t *testing.T) {
 	require.Equal(t, w.s.Hash(), restored(t, w.s).Hash())
 }
 
-// S49: one copy of each loss, whatever it is called when it is asked for again.
+// S49: one copy of each loss, under whichever id it is requested again.
 func TestS49_ARepeatedLossKeepsNoSecondCopy(t *testing.T) {
 	w := newLoser(t)
 	w.keptCopy(1, "n1")
@@ -300,7 +300,7 @@ func TestS49_RetentionRemovesSupersededCopies(t *testing.T) {
 	w.rejected(Precondition, controller, end)
 }
 
-// S49: what was asked for and never made holds nothing once both sides are up to date.
+// S49: a copy that was requested and never taken reserves nothing once both replicas are up to date.
 func TestS49_ACopyNotMadeIsCancelledWhenAllReplicasAreUpToDate(t *testing.T) {
 	w := newLoser(t)
 	w.ok("node/n1", w.keepReplica(1, "n1"))

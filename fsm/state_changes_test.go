@@ -75,8 +75,8 @@ func (h *hostViews) check(t testing.TB, s *State, e entry) {
 	}
 }
 
-// S119, S71: at a higher level a host may be asked for something else, as to keep the last
-// copy that it was to remove: it does not go on with what it was asked for before.
+// S119, S71: at a higher level a host's desired state may be another, as to keep the last copy
+// that it was to remove: the host is told, and does not continue with the former one.
 func TestS119_RaisingTheLevelAnnouncesChanges(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.twice(controller, removeReplica("n2"))

@@ -42,7 +42,7 @@ func TestAtLevel1LimitsAreComparedAsTheyAre(t *testing.T) {
 	w.twice(controller, limitedTo(&fsmpb.Limits{ReadIops: 8}))
 }
 
-// A claim is kept, followed, and decides nothing.
+// A claim is recorded, updated when it changes, and decides nothing.
 func TestTheClaimOfAVolumeIsKept(t *testing.T) {
 	w := newWorld(t)
 	first := &fsmpb.Claim{Name: "data", Namespace: "shop", Volume: "pvc-1"}

@@ -141,8 +141,8 @@ func TestModifyVolumeThatIsNotStagedIsDoneAtOnce(t *testing.T) {
 	w.twice(controller, modifyVolume(1, 0, &fsmpb.Limits{WriteIops: 3}))
 	require.Equal(t, Limits{ReadIOPS: 7, WriteIOPS: 3, WriteBPS: 9}, w.volume(1).Limits, "the others are left alone")
 	w.twice(controller, modifyVolume(1, 1, &fsmpb.Limits{}))
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.Equal(t, Limits{WriteIOPS: 3, WriteBPS: 9}, wish.Limits, "one can be ended by naming it")
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.Equal(t, Limits{WriteIOPS: 3, WriteBPS: 9}, desired.Limits, "one can be ended by naming it")
 	w.report("n1", limitsAppliedObservation(1, &fsmpb.Limits{ReadIops: 1}))
 	require.Zero(t, w.volume(1).Replicas[0].Limits, "nothing is in force where it is not staged")
 }

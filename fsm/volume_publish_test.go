@@ -190,10 +190,10 @@ func TestS31_AnUnreachableHostKeepsItsTeardown(t *testing.T) {
 	require.Empty(t, v.Publications())
 	require.Len(t, v.Teardowns, 1)
 	require.Equal(t, OpTeardown, v.Operation.Kind)
-	wish, ok := w.s.DesiredVolume("n1", v.ID)
+	desired, ok := w.s.DesiredVolume("n1", v.ID)
 	require.True(t, ok)
-	require.Nil(t, wish.Publication)
-	require.Equal(t, &v.Teardowns[0], wish.Teardown)
+	require.Nil(t, desired.Publication)
+	require.Equal(t, &v.Teardowns[0], desired.Teardown)
 
 	w.rejected(Precondition, admin, &fsmpb.CancelOperation{OperationId: uint64(v.Operation.ID)})
 	other := v.Teardowns[0].Epoch
@@ -245,10 +245,10 @@ func TestDeleteVolume(t *testing.T) {
 	w.rejected(Precondition, admin, &fsmpb.CancelOperation{OperationId: out.GetOperationId()})
 	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_StepFailed{StepFailed: &fsmpb.StepFailed{Step: "remove", Error: "busy", Final: true}}})
 	require.Equal(t, OpFailed, w.volume(1).Operation.State)
-	require.IsType(t, Deleting{}, w.volume(1).Phase, "an obligation stays one")
+	require.IsType(t, Deleting{}, w.volume(1).Phase, "a pending removal stays one")
 	w.ok(admin, &fsmpb.RetryOperation{OperationId: out.GetOperationId()})
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.EqualValues(t, 1, wish.Attempt)
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.EqualValues(t, 1, desired.Attempt)
 	w.report("n1", deviceGone(1))
 	w.twice(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 }
@@ -258,9 +258,9 @@ func TestDeleteVolume(t *testing.T) {
 func TestS14_DeletionIsExplicitAndNeverInferred(t *testing.T) {
 	w := newWorld(t)
 	verb := func() Goal {
-		wish, ok := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+		desired, ok := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
 		require.True(t, ok)
-		return wish.Goal
+		return desired.Goal
 	}
 	w.ok(controller, create(1))
 	require.Equal(t, GoalCreate, verb())

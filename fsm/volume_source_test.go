@@ -78,8 +78,8 @@ func TestCreateVolumeFromASource(t *testing.T) {
 			v, _ := w.s.Volume(id)
 			require.Equal(t, tc.size, v.Size)
 			require.Equal(t, Replica{Node: "n1", Host: "host-n1", Pool: "pool-n1", State: ReplicaPlanned}, v.Replicas[0], "where its source is")
-			wish, _ := w.s.DesiredVolume("n1", id)
-			require.Equal(t, []any{SourceFrom(tc.ask.Source), gib}, []any{wish.Source, wish.SourceSize})
+			desired, _ := w.s.DesiredVolume("n1", id)
+			require.Equal(t, []any{SourceFrom(tc.ask.Source), gib}, []any{desired.Source, desired.SourceSize})
 		})
 	}
 }

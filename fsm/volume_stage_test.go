@@ -275,8 +275,8 @@ func TestS16_ALateTeardownRecordEndsNoLaterStaging(t *testing.T) {
 	w.report("n1", unstaged(1, epoch, 5))
 	require.Nil(t, w.volume(1).Publication("n1").Staging)
 	require.EqualValues(t, 5, w.volume(1).Replicas[0].Sequence)
-	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
-	require.EqualValues(t, 5, wish.Sequence)
+	desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.EqualValues(t, 5, desired.Sequence)
 }
 
 // S2: what a host staged in an earlier boot is not staged; only its report of what

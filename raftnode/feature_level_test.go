@@ -186,7 +186,7 @@ func TestS72_NobodyJoinsWhileTheLevelRisesUnobserved(t *testing.T) {
 }
 
 // S72: a member that does not answer, or answers with another member's id, counts as not supporting the level.
-func TestS72_MissingLevels(t *testing.T) {
+func TestS72_MembersThatLackALevelAreNamed(t *testing.T) {
 	t.Parallel()
 	status := func(id string, level uint32) memberStatus {
 		return memberStatus{StatusResponse: &raftpb.StatusResponse{MemberId: id, Name: "c-" + id, FeatureLevel: level}}

@@ -128,7 +128,7 @@ func TestMessagesToTheLeaderAreBounded(t *testing.T) {
 	}
 }
 
-func TestForwardedCommandsMustBeWhole(t *testing.T) {
+func TestForwardedCommandsNeedABodyAndARequestID(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)

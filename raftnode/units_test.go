@@ -93,7 +93,7 @@ func TestTheHashRing(t *testing.T) {
 	require.Equal(t, [32]byte{20}, hash)
 }
 
-func TestWaiters(t *testing.T) {
+func TestIndexWaiters(t *testing.T) {
 	var w indexWaiters
 	require.NoError(t, w.wait(t.Context(), 0))
 	done := make(chan uint64, 64)
@@ -318,7 +318,7 @@ func TestARestoreThatFailsKeepsTheStateAndStops(t *testing.T) {
 }
 
 // S147: Raft's logs appear at INFO and above, and never contain an entry's content.
-func TestRaftsLogs(t *testing.T) {
+func TestRaftsLogMessagesHoldNoEntry(t *testing.T) {
 	var b bytes.Buffer
 	l := newRaftLogger(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	l.Debug("unseen")
