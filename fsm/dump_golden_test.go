@@ -150,7 +150,7 @@ var replicationCommands = map[protoreflect.FullName]bool{
 	"holdfast.fsm.v1.ScheduleNode": true,
 }
 
-// lacks says what a log is missing, empty when it has everything.
+// missingFromLog says what a log is missing, empty when it has everything.
 func missingFromLog(log []entry) string {
 	accepted, refused := map[string]bool{}, map[Reason]bool{}
 	s := New()

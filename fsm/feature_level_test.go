@@ -68,8 +68,8 @@ func TestS72_ACommandAboveTheLevelIsRejected(t *testing.T) {
 	w.ok(controller, create(1))
 }
 
-// S72: an entry of level 1 that asked for more than its members understood was
-// refused, and still is.
+// S72: a request to raise the level in an envelope of level 1 was refused by builds of level 1,
+// and still is.
 func TestS72_RaisingTheLevelTakesAnEnvelopeOfThatLevel(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	cmd := envelope(admin, "old", w.index, &fsmpb.SetFeatureLevel{Level: Level2})
@@ -109,8 +109,8 @@ func TestS72_RaisingTheLevelKeepsEveryRecord(t *testing.T) {
 	require.Equal(t, w.s.Hash(), restored(t, w.s).Hash())
 }
 
-// S72: what a newer build says to one of an older level is what that one would have said,
-// at any depth; the rest stays.
+// S72: Trim leaves of a message what a build of the older level would have written, at any
+// depth.
 func TestS72_TrimRemovesWhatALevelDoesNotKnow(t *testing.T) {
 	known := map[protoreflect.FullName]*shape{}
 	s := shapeOf((&fsmpb.Command{}).ProtoReflect().Descriptor(), known)
@@ -150,7 +150,7 @@ func fieldOfPool(t *testing.T, field protoreflect.Name) protoreflect.FieldDescri
 	return d
 }
 
-// S72: who proposes asks first what the cluster's level knows.
+// S72: a proposer checks a command against the cluster's level first.
 func TestS72_TooNewCommandsAreUnsupported(t *testing.T) {
 	odd := envelope(controller, "x", 0, create(1))
 	odd.GetCreateVolume().ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 2047, protowire.VarintType), 1))
@@ -176,9 +176,9 @@ func TestS72_TooNewCommandsAreUnsupported(t *testing.T) {
 	}
 }
 
-// S72: a leader of level 1 put on the log what others gave it and it did not see. Its
-// members passed those fields over, and so does this build: the states are equal. An
-// entry that says the level is refused.
+// S72: a leader of level 1 appended fields that it did not know, as others sent them to it.
+// Its members ignored those fields, and so does this build, so that the states are equal. An
+// entry whose envelope has the higher level is refused.
 func TestS72_FieldsUnknownToALevel1LeaderAreIgnored(t *testing.T) {
 	since := &shapes["holdfast.fsm.v1.RegisterNode"].fields
 	kept := slices.Clone(*since)

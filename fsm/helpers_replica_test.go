@@ -85,12 +85,12 @@ func volumeObservation(n int, fact any) *fsmpb.Observation {
 	return o
 }
 
-// together, secondary, is what a host sees of two whole replicas.
+// inSyncObservation is what a secondary observes of two connected replicas that are up to date.
 func inSyncObservation(uuid uint64) ReplicaObservation {
 	return ReplicaObservation{Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: uuid}
 }
 
-// disconnectedObservation is what a host sees of a whole replica without its peer.
+// disconnectedObservation is what a host observes of an UpToDate replica without its peer.
 func disconnectedObservation(uuid uint64, connection fsmpb.ConnectionState) ReplicaObservation {
 	return ReplicaObservation{Disk: upToDate, Connection: connection, UUID: uuid}
 }
@@ -110,14 +110,14 @@ func (w *world) replicaSync(n int, node string) *Replica {
 	return l
 }
 
-// now is the observation in the attachment and the generation that are current.
+// currentObservation is the observation in the current boot, attachment and generation.
 func (w *world) currentObservation(n int, node string, observed ReplicaObservation) ReplicaObservation {
 	w.t.Helper()
 	observed.Boot, observed.Attachment, observed.Generation = w.bootOf(node), w.replicaSync(n, node).Attachment, w.volume(n).Replication.Generation
 	return observed
 }
 
-// says reports an observation as it is, twice.
+// reportObservation reports an observation as it is, twice.
 func (w *world) reportObservation(n int, node string, observed ReplicaObservation) {
 	w.t.Helper()
 	r := &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Observations: []*fsmpb.Observation{
@@ -126,7 +126,7 @@ func (w *world) reportObservation(n int, node string, observed ReplicaObservatio
 	w.twice("node/"+node, r)
 }
 
-// reportCurrent reports an observation of now, twice.
+// reportCurrent reports the observation as a current one, twice.
 func (w *world) reportCurrent(n int, node string, observed ReplicaObservation) {
 	w.t.Helper()
 	w.reportObservation(n, node, w.currentObservation(n, node, observed))
@@ -137,7 +137,7 @@ func (w *world) attach(n int, node string, attach uint64) {
 	w.twice("node/"+node, &fsmpb.AttachReplica{VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Attach: attach})
 }
 
-// setPrimary asks for volume n on the node, with what it sees now.
+// setPrimary requests a grant for volume n on the node, with the observation as a current one.
 func (w *world) setPrimary(n int, node string, observed ReplicaObservation) *fsmpb.SetPrimary {
 	w.t.Helper()
 	c := &fsmpb.SetPrimary{
@@ -149,7 +149,7 @@ func (w *world) setPrimary(n int, node string, observed ReplicaObservation) *fsm
 	return c
 }
 
-// outdate is the node's question of now.
+// outdate is the node's request to outdate its peer, under the current generation.
 func (w *world) outdate(n int, node string, observed ReplicaObservation) *fsmpb.Outdate {
 	w.t.Helper()
 	return &fsmpb.Outdate{
@@ -182,13 +182,13 @@ func (w *world) reboot(node string) {
 	w.ok("node/"+node, r)
 }
 
-// setReachable says that the node cannot be reached.
-func (w *world) setReachable(node string, unreachable bool) {
+// setUnreachable records whether the node is unreachable.
+func (w *world) setUnreachable(node string, unreachable bool) {
 	w.t.Helper()
 	w.twice("controller/c1", &fsmpb.SetNodeReachable{NodeId: node, HostId: "host-" + node, Reachable: !unreachable})
 }
 
-// unstaged is the node's word that nothing of volume n is open, under the epoch.
+// unstaged reports from the node that nothing of volume n is open, under the epoch.
 func (w *world) unstaged(n int, node string, epoch Epoch) {
 	w.t.Helper()
 	sequence := w.volume(n).Replica(HostID("host-"+node)).Sequence + 1

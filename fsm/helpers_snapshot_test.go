@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// cutOf asks for snapshot n, named after it, of a volume.
+// createSnapshot requests snapshot n, named after it, of a volume.
 func createSnapshot(n, volume int) *fsmpb.CreateSnapshot {
 	return &fsmpb.CreateSnapshot{SnapshotId: snapshotID(n), Name: fmt.Sprintf("snap-%d", n), SourceVolumeId: volumeID(volume), Fingerprint: bytesOf("class", 32)}
 }
@@ -36,7 +36,7 @@ func (w *world) groupSnapshot(n int) *GroupSnapshot {
 	return g
 }
 
-// seen is an observation of snapshot n.
+// snapshotObservation is an observation of snapshot n.
 func snapshotObservation(n int, fact any) *fsmpb.Observation {
 	o := &fsmpb.Observation{SnapshotId: snapshotID(n)}
 	switch f := fact.(type) {
@@ -95,7 +95,7 @@ func (w *world) takeGroup(n int, volumes ...int) *GroupSnapshot {
 	return w.groupSnapshot(n)
 }
 
-// of asks for volume n from a source, without a size.
+// createFrom requests volume n from a source, without a size.
 func createFrom(n int, source *fsmpb.Source) *fsmpb.CreateVolume {
 	c := create(n)
 	c.RequiredBytes, c.Source = 0, source

@@ -44,7 +44,7 @@ func replicatedStory(t testing.TB) *world {
 	won := disconnectedObservation(9, standAlone)
 	won.Primary = true
 	w.reportCurrent(1, "n2", won)
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	w.reportCurrent(1, "n1", ReplicaObservation{Unconfigured: true})
 	w.ok(controller, removeReplica("n1"))
 	w.ok(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
@@ -57,7 +57,7 @@ func replicatedStory(t testing.TB) *world {
 	w.readyReplicated(5, createReplicated(5, protocolC))
 	w.reboot("n1")
 	w.attach(5, "n1", 2)
-	w.setReachable("n2", true)
+	w.setUnreachable("n2", true)
 	c := forcePrimary("n1", true)
 	c.VolumeId = volumeID(5)
 	w.ok(admin, c)

@@ -115,7 +115,7 @@ func (w *world) apply(actor string, body proto.Message) *fsmpb.Outcome {
 	return w.applyEnvelope(envelope(actor, fmt.Sprintf("request %d", w.calls), w.index, body))
 }
 
-// raw applies an envelope at the next index.
+// applyEnvelope applies an envelope at the next index.
 func (w *world) applyEnvelope(cmd *fsmpb.Command) *fsmpb.Outcome {
 	w.t.Helper()
 	w.index++

@@ -51,7 +51,7 @@ func TestOperationsOfSeveralKindsRunSideBySide(t *testing.T) {
 	w.ok("node/n1", w.stage(1, "n1", 1))
 	c := &fsmpb.ModifyVolume{VolumeId: volumeID(1), Limits: &fsmpb.Limits{ReadIops: 100}}
 	w.twice(controller, removeReplica("n2"))
-	w.setReachable("n2", true)
+	w.setUnreachable("n2", true)
 	w.twice(controller, c)
 	w.twice(controller, expandVolume(1, 2*gib, 0))
 	require.Equal(t, []OperationKind{OpExpand, OpModify, OpReplicaChange}, kindsOf(w.volume(1)))
@@ -62,7 +62,7 @@ func TestOperationsOfSeveralKindsRunSideBySide(t *testing.T) {
 	w.report("n1", grownObservation(1, 2*gib))
 	require.Equal(t, []OperationKind{OpModify, OpReplicaChange}, kindsOf(w.volume(1)))
 	w.report("n1", limitsAppliedObservation(1, c.Limits))
-	w.setReachable("n2", false)
+	w.setUnreachable("n2", false)
 	w.report("n2", deviceGone(1))
 	require.Empty(t, w.volume(1).Operations())
 	require.Nil(t, w.volume(1).Operation)
@@ -124,13 +124,13 @@ func TestAtLevel1AReplicaThatCannotBeAddedStaysPlanned(t *testing.T) {
 func newUndersizedReplica(t *testing.T) *world {
 	w := newReplicated(t, protocolC)
 	w.twice(controller, removeReplica("n2"))
-	w.setReachable("n2", true)
+	w.setUnreachable("n2", true)
 	w.twice(controller, expandVolume(1, 2*gib, 0))
 	w.report("n1", grownObservation(1, 2*gib))
 	require.Equal(t, []OperationKind{OpReplicaChange}, kindsOf(w.volume(1)))
 	require.Equal(t, gib, w.volume(1).Replica("host-n2").Size)
 	w.loseNode("n1")
-	w.setReachable("n2", false)
+	w.setUnreachable("n2", false)
 	return w
 }
 

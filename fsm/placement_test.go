@@ -21,7 +21,7 @@ func zone(z string) *fsmpb.Topology {
 	return &fsmpb.Topology{Segments: []*fsmpb.Label{{Key: ZoneKey, Value: z}}}
 }
 
-// three hosts: a with 10, b with 20, c with 20 GiB; a and b in zone x, c in y.
+// threeHosts are a with 10, b with 20, c with 20 GiB; a and b in zone x, c in y.
 func threeHosts(t testing.TB) *world {
 	w := &world{t: t, s: New()}
 	w.ok(controller, bootstrap())

@@ -187,14 +187,14 @@ func (p *player) keeping(v *Volume, n *Node, l *Replica) proto.Message {
 	return &fsmpb.KeepReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: max(1, l.Attachment), SnapshotId: snapshotID(p.created)}
 }
 
-// current is what a host sees of two whole replicas now.
+// currentObservation is what a host observes now of two connected replicas that are up to date.
 func (p *player) currentObservation(v *Volume, n *Node) ReplicaObservation {
 	observed := inSyncObservation(7)
 	observed.Boot, observed.Attachment, observed.Generation, observed.Primary = n.Boot, v.ActiveReplica(n.Host).Attachment, v.Replication.Generation, p.w.s.PrimaryHost(v) == n.Host
 	return observed
 }
 
-// observeTogether: a host sees both replicas whole.
+// observeTogether: a host observes both replicas connected and up to date.
 func (p *player) observeTogether(v *Volume) (string, proto.Message) {
 	if len(v.ActiveReplicas()) == 0 {
 		return p.chooseReplica()

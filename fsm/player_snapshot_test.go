@@ -79,7 +79,7 @@ func (p *player) source(c *fsmpb.CreateVolume) {
 	}
 }
 
-// obey is a report of a host about its snapshots, mostly that it did as it was told.
+// doDesiredSnapshots is a host's report about its snapshots, mostly that it did what is desired.
 func (p *player) doDesiredSnapshots() *fsmpb.Report {
 	n := p.node()
 	r := &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot}

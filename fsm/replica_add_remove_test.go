@@ -76,7 +76,7 @@ func TestTheLastReplicaThatIsUpToDateStays(t *testing.T) {
 	}{
 		"both are up to date":           {},
 		"the other one was rebooted":    {before: func(w *world) { w.reboot("n1") }, want: Precondition},
-		"the other one cannot be asked": {before: func(w *world) { w.setReachable("n1", true) }, want: Precondition},
+		"the other one cannot be asked": {before: func(w *world) { w.setUnreachable("n1", true) }, want: Precondition},
 		"the other one was not seen since the last grant": {before: func(w *world) {
 			w.primary(1, "n2", 7)
 			w.release(1, "n2", 8)
@@ -87,7 +87,7 @@ func TestTheLastReplicaThatIsUpToDateStays(t *testing.T) {
 		"it is published": {before: func(w *world) { w.ok(controller, publish(1, "n2")) }, want: InUse},
 		"its teardown is pending, not outdated": {before: func(w *world) {
 			w.primary(1, "n2", 7)
-			w.setReachable("n2", true)
+			w.setUnreachable("n2", true)
 			w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 			w.reportCurrent(1, "n1", disconnectedObservation(7, standAlone))
 		}, want: InUse},
@@ -121,7 +121,7 @@ func TestAnUnreachableOutdatedReplicaIsReplaced(t *testing.T) {
 	w.twice(controller, removeReplica("n1"))
 	require.Equal(t, OpTeardown, w.volume(1).Operation.Kind, "its pending teardown comes first")
 	epoch := w.volume(1).Teardowns[0].Epoch
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	w.report("n1", volumeObservation(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
 	require.Len(t, w.volume(1).Replicas, 2, "not before it ended what was revoked")
 	w.unstaged(1, "n1", epoch)
@@ -181,7 +181,7 @@ func TestAReplicatedVolumesSnapshotIsTakenWhereItIsUpToDate(t *testing.T) {
 		"on the seed's host":            {want: "n1"},
 		"where it is published":         {before: func(w *world) { w.primary(1, "n2", 7) }, want: "n2"},
 		"where it is up to date":        {before: func(w *world) { w.attach(1, "n1", 2) }, want: "n2"},
-		"where it can be asked":         {before: func(w *world) { w.setReachable("n1", true) }, want: "n2"},
+		"where it can be asked":         {before: func(w *world) { w.setUnreachable("n1", true) }, want: "n2"},
 		"not of a primary without disk": {before: func(w *world) { w.primary(1, "n2", 7); w.attach(1, "n2", 2) }, no: Precondition},
 		"not when none is up to date":   {before: func(w *world) { w.attach(1, "n1", 2); w.attach(1, "n2", 2) }, no: Precondition},
 	} {

@@ -58,7 +58,7 @@ func TestReplicationThatCannotBeServedIsRefused(t *testing.T) {
 		"three":                      {func(_ *world, c *fsmpb.CreateVolume) { c.Replicas = 3 }, Invalid, "DRBD 8.4 holds two replicas, 3 were asked for"},
 		"a protocol for one":         {func(_ *world, c *fsmpb.CreateVolume) { c.Replicas = 1 }, Invalid, "two replicas"},
 		"an unknown protocol":        {func(_ *world, c *fsmpb.CreateVolume) { c.Protocol = 9 }, Invalid, "protocol 9"},
-		"one host is unreachable":    {func(w *world, _ *fsmpb.CreateVolume) { w.setReachable("n2", true) }, NoCapacity, "no second host"},
+		"one host is unreachable":    {func(w *world, _ *fsmpb.CreateVolume) { w.setUnreachable("n2", true) }, NoCapacity, "no second host"},
 		"one host is cordoned":       {func(w *world, _ *fsmpb.CreateVolume) { w.ok(admin, scheduleNode("n2", true)) }, NoCapacity, "no second host"},
 		"one host holds no replicas": {func(w *world, _ *fsmpb.CreateVolume) { w.ok("node/n2", register("n2")) }, NoCapacity, "no second host"},
 		"no host holds replicas": {func(w *world, _ *fsmpb.CreateVolume) {
@@ -174,10 +174,10 @@ func TestS18_AMinorIsUsedAgainOnlyAfterBothHostsReportedItGone(t *testing.T) {
 // S18: the name is free at once, and the new volume has another id, minor and port.
 func TestS18_TheSameNameIsFreeAtOnceAndGetsNothingOfTheOldVolume(t *testing.T) {
 	w := newReplicated(t, protocolC)
-	w.setReachable("n2", true)
+	w.setUnreachable("n2", true)
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	w.report("n1", volumeObservation(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
-	w.setReachable("n2", false)
+	w.setUnreachable("n2", false)
 	c := createReplicated(2, protocolC)
 	c.Name = "pvc-1"
 	w.ok(controller, c)

@@ -16,7 +16,7 @@ func forcePrimary(node string, dead bool) *fsmpb.ForcePrimary {
 func TestS11_ProtocolATakeoverNeedsAForcedDecision(t *testing.T) {
 	w := newReplicated(t, protocolA)
 	w.primary(1, "n1", 7)
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	w.reportCurrent(1, "n2", disconnectedObservation(7, connecting))
 	w.rejected(Unreachable, controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	w.rejected(InUse, controller, publish(1, "n2"))
@@ -46,7 +46,7 @@ func TestS11_WithProtocolAACleanlyDemotedPeerHasEverything(t *testing.T) {
 	w.rejected(Precondition, "node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, connecting)))
 	w.reportCurrent(1, "n1", inSyncObservation(7))
 	w.reportCurrent(1, "n2", inSyncObservation(7))
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, connecting)))
 }
 
@@ -83,7 +83,7 @@ func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 		require.Nil(t, w.volume(1).Replication.Forced, "it was carried out")
 		// Scenario 2d: the other host, whose kernel still calls its disk UpToDate, boots
 		// alone.
-		w.setReachable("n1", false)
+		w.setUnreachable("n1", false)
 		w.reboot("n1")
 		w.attach(1, "n1", 2)
 		w.unstaged(1, "n1", w.volume(1).Teardowns[0].Epoch)
@@ -106,7 +106,7 @@ func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 		w := set(t)
 		w.ok(admin, forcePrimary("n2", true))
 		w.ok(controller, publish(1, "n2"))
-		w.setReachable("n1", false)
+		w.setUnreachable("n1", false)
 		w.rejected(Busy, "node/n2", w.setPrimary(1, "n2", stale))
 	})
 	t.Run("a peer that can be asked is not attested dead", func(t *testing.T) {

@@ -24,7 +24,7 @@ func (w *world) volumeGoal(n int, node string) Goal {
 	return desired.Goal
 }
 
-// S71: n2 is evicted and unreachable, n1 burns: the replica on n2 is the last copy.
+// S71: n2's replica is being removed while n2 is unreachable, and n1 is lost: n2's is the last copy.
 func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 	for name, away := range map[string]bool{"it is away": true, "it is slow": false} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 			w.primary(1, "n1", 7)
 			w.twice(controller, removeReplica("n2"))
 			require.Equal(t, GoalRemove, w.volumeGoal(1, "n2"))
-			w.setReachable("n2", away)
+			w.setUnreachable("n2", away)
 			w.loseNode("n1")
 			v := w.volume(1)
 			require.IsType(t, Ready{}, v.Phase)
@@ -44,7 +44,7 @@ func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 			require.Nil(t, v.Replication.Leaving)
 			require.Nil(t, v.Operation)
 			require.Equal(t, GoalKeep, w.volumeGoal(1, "n2"))
-			w.setReachable("n2", false)
+			w.setUnreachable("n2", false)
 			w.rejected(Precondition, controller, publish(1, "n2"))
 			w.rejected(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
 			w.rejected(Precondition, controller, removeReplica("n2"))
@@ -316,7 +316,7 @@ func (c *copyPlayer) checkSize(v *Volume) {
 	}
 }
 
-// obey converges the host to its desired state.
+// removeIfAsked removes the host's device if that is desired, and reports it.
 func (c *copyPlayer) removeIfAsked(n *Node) {
 	w, ok := c.s.DesiredVolume(n.ID, VolumeID(volumeID(1)))
 	if !ok || w.Goal != GoalRemove || n.State != NodeReachable {

@@ -110,7 +110,7 @@ func TestS7_ADelayedObservationDoesNotCountAfterANewDisconnect(t *testing.T) {
 	w.reportObservation(1, "n2", n2)
 	require.True(t, w.replicaSync(1, "n2").Outdated)
 	require.False(t, w.replicaSync(1, "n2").UpToDate)
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	require.False(t, w.s.FormerPrimaryIsolated(VolumeID(volumeID(1))) && !w.replicaSync(1, "n2").Outdated)
 	w.rejected(Precondition, controller, publish(1, "n2"))

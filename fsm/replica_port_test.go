@@ -160,7 +160,7 @@ func TestS152_PortsUnderRandomCommands(t *testing.T) {
 	require.Positive(t, min(all.shared, all.moved, all.none, all.joined))
 }
 
-// portFlood creates, drains, loses and replaces at random.
+// portFlood creates volumes, and removes, loses and replaces replicas, at random.
 type portFlood struct {
 	r                           *rand.Rand
 	w                           *world
@@ -252,8 +252,7 @@ func (x *portFlood) addReplica(n int, v *Volume, node string) {
 	x.makeReplicas(n)
 }
 
-// settle: mostly, what is planned is created, and then all replicas are observed
-// UpToDate.
+// makeReplicas creates most of the planned replicas, and then has all observed UpToDate.
 func (x *portFlood) makeReplicas(n int) {
 	for _, r := range x.w.volume(n).Replicas {
 		at, _ := x.w.s.Node(r.Node)

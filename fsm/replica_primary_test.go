@@ -124,7 +124,7 @@ func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	w.primary(1, "n1", 7)
 	// The disk under n2 fails and its process is stopped: nothing of it is reported. n1
 	// loses power. The process of n2 starts again and attaches alone.
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	w.attach(1, "n2", 2)
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	w.reportCurrent(1, "n2", ReplicaObservation{Disk: consistent, UUID: 7, Connection: standAlone})

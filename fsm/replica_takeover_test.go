@@ -15,14 +15,14 @@ const (
 	staleVerdict = fsmpb.Verdict_VERDICT_STALE
 )
 
-// publicationRevoked1 is the first half of a takeover from n1: volume 1 is unpublished
+// publicationRevoked1 is the first half of a takeover of volume 1 from n1: it is unpublished
 // while n1 is unreachable.
 func publicationRevoked1(w *world) {
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
 }
 
-// takeover1 is the second half.
+// takeover1 is the second half of a takeover of volume 1.
 func takeover1(w *world) {
 	w.reportCurrent(1, "n2", disconnectedObservation(7, standAlone))
 	require.True(w.t, w.s.FormerPrimaryIsolated(VolumeID(volumeID(1))))
@@ -73,7 +73,7 @@ func TestS8_ATakeoverHasFourSteps(t *testing.T) {
 			w.primary(1, "n1", 7)
 			id := VolumeID(volumeID(1))
 			w.reportCurrent(1, "n2", before)
-			w.setReachable("n1", true)
+			w.setUnreachable("n1", true)
 			desired, _ := w.s.DesiredVolume("n2", id)
 			require.True(t, desired.Replication.Connect)
 
@@ -117,7 +117,7 @@ func TestS9_AnOutdatedReplicaReconnectsOnlyAfterItsTeardown(t *testing.T) {
 	epoch := w.volume(1).Publication("n1").Epoch
 	publicationRevoked1(w)
 	takeover1(w)
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	loser, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
 	winner, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
 	require.True(t, loser.Replication.Outdated)
@@ -177,9 +177,9 @@ func TestS8_ObservationsFromBeforeTheOldPrimaryCameBackDoNotCount(t *testing.T) 
 	w.reportCurrent(1, "n2", disconnectedObservation(7, standAlone))
 	w.ok(controller, publish(1, "n2"))
 	early := w.setPrimary(1, "n2", disconnectedObservation(7, standAlone))
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	w.rejected(Busy, "node/n2", early)
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	require.False(t, w.s.FormerPrimaryIsolated(VolumeID(volumeID(1))))
 	w.rejected(Busy, "node/n2", early)
 	w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, standAlone)))
@@ -198,7 +198,7 @@ func TestS31_AStagedReplicatedVolumeIsUnpublishedOnlyFromAnUnreachableHost(t *te
 		}
 		w.rejected(InUse, controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 		require.Equal(t, level == Level2, w.volume(1).Publication("n1").Ending)
-		w.setReachable("n1", true)
+		w.setUnreachable("n1", true)
 		out := w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 		require.NotZero(t, out.GetOperationId())
 		require.Equal(t, OpTeardown, w.volume(1).Operation.Kind)
@@ -243,7 +243,7 @@ func TestS8_AnOutdatedReplicaIsPromotedByNobody(t *testing.T) {
 	ask1(w)
 	w.reboot("n2")
 	w.attach(1, "n2", 2)
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	w.reportCurrent(1, "n2", ReplicaObservation{Disk: consistent, UUID: 7, Connection: standAlone})
 	require.False(t, w.s.FormerPrimaryIsolated(VolumeID(volumeID(1))))

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// simHost is one host's process: what it knows of the log, and what it asked for. It
-// knows less than there is, and later.
+// simHost is one host's process: what it knows of the log, which lags, and what it requested.
 type simHost struct {
 	sim                 *sim
 	index               int
@@ -39,8 +38,8 @@ type simGrant struct {
 	unstages   int
 }
 
-// simQuestion is the kernel's, through its handler, or the process's own when the
-// handler died.
+// simQuestion is a request to outdate the peer: from the kernel's fence-peer handler, or from the
+// process itself when the handler died.
 type simQuestion struct {
 	cmd     *fsmpb.Command
 	losses  int
@@ -48,7 +47,7 @@ type simQuestion struct {
 	promote bool
 }
 
-// simMessage is a command on its way, for as long as it likes.
+// simMessage is a command in flight, delayed arbitrarily.
 type simMessage struct {
 	cmd  *fsmpb.Command
 	from *simHost
@@ -101,7 +100,7 @@ func (h *simHost) refreshDesired() {
 	}
 }
 
-// send puts a command on its way, when there is a way.
+// send puts a command in flight, if the host has a session.
 func (h *simHost) send(cmd *fsmpb.Command, done func(*fsmpb.Outcome)) {
 	if !h.session || len(h.sim.inFlight) > 12 {
 		return
@@ -164,7 +163,7 @@ func (h *simHost) act() {
 	}
 }
 
-// bringUp attaches, after the log heard of it (S5).
+// bringUp attaches after the attachment is committed (S5).
 func (h *simHost) bringUp() {
 	m := h.replica()
 	if h.committedAttachment == h.attachment && h.attachment != 0 {
@@ -254,8 +253,8 @@ func (h *simHost) promote() {
 	}
 }
 
-// askToOutdatePeer is the handler's question, or the process's own (S6). One that is on its way is
-// repeated with its id.
+// askToOutdatePeer is the handler's request, or the process's own (S6). One in flight is repeated
+// with its request id.
 func (h *simHost) askToOutdatePeer(handler, promote bool) {
 	if q := h.question; q != nil {
 		h.send(q.cmd, h.onVerdict(q))
@@ -301,7 +300,7 @@ func (h *simHost) useVerdict(q *simQuestion, generation uint64) {
 	h.generation = max(h.generation, generation)
 }
 
-// restart is the process's death: the kernel stays, what was in memory does not.
+// restart restarts the process: the kernel's state stays, what was in memory is lost.
 func (h *simHost) restart() {
 	h.desired, h.grant, h.question, h.committedAttachment, h.connectedGeneration, h.selfOutdated = nil, nil, nil, 0, 0, false
 }

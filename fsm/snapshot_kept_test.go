@@ -26,14 +26,14 @@ func keptFact(n int, node string) *fsmpb.Observation {
 	}}
 }
 
-// kept has the host keep copy n, each word of it said twice.
+// keptCopy has the host keep copy n, with each command proposed twice.
 func (w *world) keptCopy(n int, node string) *Snapshot {
 	w.t.Helper()
 	require.Equal(w.t, snapshotID(n), w.twice("node/"+node, w.keepReplica(n, node)).GetSnapshotId())
 	w.report(node, keptFact(n, node))
 	before := w.contents()
 	require.Empty(w.t, w.report(node, keptFact(n, node)).GetOvertaken())
-	require.Equal(w.t, before, w.contents(), "said again it is no news")
+	require.Equal(w.t, before, w.contents(), "a repeated report changes nothing")
 	return w.snapshot(n)
 }
 
@@ -46,7 +46,7 @@ func newLoserAt(t *testing.T, level uint32) *world {
 	epoch := w.volume(1).Publication("n1").Epoch
 	publicationRevoked1(w)
 	takeover1(w)
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	w.reportCurrent(1, "n1", ReplicaObservation{Unconfigured: true})
 	w.unstaged(1, "n1", epoch)
 	require.True(t, w.replicaSync(1, "n1").Outdated)
@@ -261,12 +261,12 @@ func TestS49_AKeptCopyEnds(t *testing.T) {
 			t.Run(name+" when it is "+at, func(t *testing.T) {
 				w := newLoser(t)
 				make(w)
-				w.setReachable("n1", true)
+				w.setUnreachable("n1", true)
 				end(w)
 				require.Equal(t, SnapshotGoalRemove, w.snapshotGoal(1))
 				require.Equal(t, []uint32{0}, w.report("n1", keptFact(1, "n1")).GetOvertaken(), "nothing is discarded on it")
 				require.Equal(t, SnapshotGoalRemove, w.snapshotGoal(1))
-				w.setReachable("n1", false)
+				w.setUnreachable("n1", false)
 				w.report("n1", goneReport(1, 0))
 				require.Zero(t, w.s.SnapshotCount())
 			})

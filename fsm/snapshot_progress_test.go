@@ -69,7 +69,7 @@ func TestSnapshotRemoval(t *testing.T) {
 			w := newWorld(t)
 			w.ready(1, create(1))
 			w.takeGroup(1, 1)
-			w.setReachable("n1", tc.unreachable)
+			w.setUnreachable("n1", tc.unreachable)
 			w.changeSnapshot(100, func(n *Snapshot) { n.Phase = SnapshotDeleting; tc.change(n) })
 			g := *w.groupSnapshot(1)
 			g.Operation = tc.ofGroup

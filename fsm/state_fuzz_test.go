@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// play applies what a player proposes. After each entry every invariant holds, the
+// playCommands applies what a player proposes. After each entry every invariant holds, the
 // same entry again leaves what it left once (S102), and a fork taken before is as it was.
 func playCommands(t testing.TB, d dice) *world {
 	p := newPlayer(t, d)

@@ -21,7 +21,7 @@ func losingN1(t *testing.T, before func(w *world)) *world {
 	return w
 }
 
-// carryOn is the leader's part; it returns how many entries it took.
+// continueSweeps proposes the batches as the leader does; it returns how many entries it took.
 func (w *world) continueSweeps() (entries int) {
 	for ; len(w.s.Cluster().Sweeps) > 0; entries++ {
 		w.ok(controller, &fsmpb.ContinueSweep{Index: w.s.Cluster().Sweeps[0].Epoch.Index})

@@ -77,7 +77,7 @@ func (x *twins) step(e entry) {
 	require.Equal(x.w.t, withoutMinors(x.w), withoutMinors(x.slow), "after %v", e.cmd)
 }
 
-// carryOn is the leader's part.
+// continueSweep proposes the next batch as the leader does.
 func (x *twins) continueSweep() {
 	x.at++
 	c := &fsmpb.ContinueSweep{}

@@ -36,7 +36,7 @@ func TestVolumeConditionOfALocalVolume(t *testing.T) {
 		"reported": {given: func(w *world) { w.changeVolume(func(v *Volume) { v.Condition = reported }) }, want: "I/O errors"},
 		"reported, and now unreachable": {given: func(w *world) {
 			w.changeVolume(func(v *Volume) { v.Condition = reported })
-			w.setReachable("n1", true)
+			w.setUnreachable("n1", true)
 		}, want: "I/O errors"},
 		"unreachable":   {given: node(func(n *Node) { n.State = NodeUnreachable }), want: "node n1 cannot be reached"},
 		"lost":          {given: node(func(n *Node) { n.State = NodeLost }), want: "node n1 was recorded as lost"},
@@ -67,10 +67,10 @@ func TestStoredCondition(t *testing.T) {
 	}
 	says, _ := stored()
 	require.Empty(t, says)
-	w.setReachable("n1", true)
+	w.setUnreachable("n1", true)
 	says, _ = stored()
 	require.Empty(t, says, "reachability is no part of it")
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	w.reportCurrent(1, "n1", ReplicaObservation{Unconfigured: true})
 	says, ofReplication := stored()
 	v := w.volume(1)

@@ -145,7 +145,7 @@ func TestVolumeRemoval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.ready(1, create(1))
-			w.setReachable("n1", tc.unreachable)
+			w.setUnreachable("n1", tc.unreachable)
 			w.changeVolume(tc.change)
 			done, rej := w.s.VolumeRemoval(VolumeID(volumeID(1)))
 			require.Equal(t, tc.done, done)

@@ -23,9 +23,9 @@ func TestAReplicaStaysWhileItIsCopiedFrom(t *testing.T) {
 		},
 		"snapshot": {
 			make: func(w *world) {
-				w.setReachable("n1", true)
+				w.setUnreachable("n1", true)
 				w.ok(controller, &fsmpb.CreateSnapshot{SnapshotId: snapshotID(2), Name: "snap", SourceVolumeId: volumeID(1)})
-				w.setReachable("n1", false)
+				w.setUnreachable("n1", false)
 			},
 			end: func(w *world) {
 				w.report("n2", snapshotObservation(2, &fsmpb.SnapshotCut{SizeBytes: gib, CutUnixNano: 5}))
@@ -74,7 +74,7 @@ func TestS49_AKeptCopyOfAVolumeThatWasJustFormatted(t *testing.T) {
 	epoch := w.volume(1).Publication("n1").Epoch
 	publicationRevoked1(w)
 	takeover1(w)
-	w.setReachable("n1", false)
+	w.setUnreachable("n1", false)
 	w.reportCurrent(1, "n1", ReplicaObservation{Unconfigured: true})
 	w.unstaged(1, "n1", epoch)
 	require.Equal(t, fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING, w.volume(1).Format.Phase)

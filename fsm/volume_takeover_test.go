@@ -25,12 +25,12 @@ func TestVolumePublication(t *testing.T) {
 		"not replicated": {given: published, id: volumeID(2), done: true},
 		"unknown":        {given: published, id: volumeID(9), want: NotFound, says: `volume "` + volumeID(9) + `" is not known`},
 		"another epoch":  {given: published, epoch: func(e *Epoch) { e.Index++ }, want: Busy, says: "publish volume " + volumeID(1) + ": its publication to node n1 was ended meanwhile; retry"},
-		"unreachable": {given: func(w *world) { published(w); w.setReachable("n1", true) },
+		"unreachable": {given: func(w *world) { published(w); w.setUnreachable("n1", true) },
 			want: Unreachable, says: "publish volume " + volumeID(1) + ": node n1 cannot be reached now"},
-		"primary and unreachable": {given: func(w *world) { w.primary(1, "n1", 7); w.setReachable("n1", true) }, done: true},
+		"primary and unreachable": {given: func(w *world) { w.primary(1, "n1", 7); w.setUnreachable("n1", true) }, done: true},
 		"its replica is not up to date": {given: func(w *world) {
 			published(w)
-			w.setReachable("n2", true)
+			w.setUnreachable("n2", true)
 			w.reboot("n1")
 		}, waitsFor: "the replica on node n1 is not attached"},
 	} {
@@ -69,7 +69,7 @@ func TestVolumeIsolation(t *testing.T) {
 		"the peer is disconnected":  {given: func(w *world) { w.reportCurrent(1, "n2", disconnectedObservation(7, standAlone)) }, done: true},
 		"of another node":           {given: func(*world) {}, node: "n2", done: true},
 		"of this node":              {given: func(*world) {}, node: "n1", waitsFor: "node n1 has not ended its use of it"},
-		"a host that can be asked":  {given: func(w *world) { w.setReachable("n1", false) }, done: true},
+		"a host that can be asked":  {given: func(w *world) { w.setUnreachable("n1", false) }, done: true},
 		"a volume that was deleted": {given: func(w *world) { w.changeVolume(func(v *Volume) { v.Phase = Deleting{} }) }, done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,10 +113,10 @@ func TestUnpublishProgress(t *testing.T) {
 		"not staged":                {given: publication(func(p *Publication) { p.Staging = nil }), want: progress{held: true}},
 		"requested to unstage":      {given: publication(func(p *Publication) { p.Ending = true }), want: progress{held: true, ending: true}},
 		"in use":                    {given: publication(func(p *Publication) { p.Ending, p.UsedBy = true, "pid 7" }), want: progress{held: true}},
-		"staged, unreachable":       {given: func(w *world) { w.setReachable("n1", true) }, want: progress{held: true}},
+		"staged, unreachable":       {given: func(w *world) { w.setUnreachable("n1", true) }, want: progress{held: true}},
 		"unpublished":               {given: revoked, want: progress{tearingDown: true}},
 		"unpublished, another node": {given: revoked, node: "n2"},
-		"unpublished, unreachable":  {given: func(w *world) { revoked(w); w.setReachable("n1", true) }},
+		"unpublished, unreachable":  {given: func(w *world) { revoked(w); w.setUnreachable("n1", true) }},
 		"unpublished, a step failed": {given: func(w *world) {
 			revoked(w)
 			w.changeVolume(func(v *Volume) { v.Operation = &Operation{Kind: OpTeardown, LastError: "busy"} })
