@@ -96,7 +96,7 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 	}
 }
 
-// epoch is of the entry that is being applied.
+// epoch is the epoch of the entry that is being applied.
 func (s *State) epoch() Epoch {
 	return Epoch{Incarnation: s.cluster.Incarnation, Index: s.cluster.Index}
 }

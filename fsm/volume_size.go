@@ -49,7 +49,8 @@ func MinSize(capabilities []Capability) int64 {
 	return least
 }
 
-// roundUp is for sizes up to MaxVolumeSize, so it cannot overflow.
+// roundUp rounds up to a multiple of VolumeSizeUnit. It is for sizes up to MaxVolumeSize, so it
+// cannot overflow.
 func roundUp(size int64) int64 {
 	return (size + VolumeSizeUnit - 1) / VolumeSizeUnit * VolumeSizeUnit
 }

@@ -52,9 +52,9 @@ type Config struct {
 	CheckpointEvery                                 uint64        // 256 entries (S23)
 	DiskHang                                        time.Duration // 5 s: an I/O outstanding for longer ends the process
 	SegmentSize                                     int           // bytes of a wal segment; 64 MiB
-	// DiskReserve is the size of a file that is kept to be deleted when the disk is
-	// full, in bytes; 64 MiB, below zero: none. DiskGuard is how much must be free;
-	// min(10 % of the disk, 256 MiB).
+	// DiskReserve is the size in bytes of a file that is deleted when the disk is full; 64 MiB
+	// by default, none when negative. DiskGuard is how many bytes must be free; by default a
+	// tenth of the disk, at most 256 MiB.
 	DiskReserve, DiskGuard int64
 	JournalRetain          int64 // bytes of journal kept; 1 GiB
 

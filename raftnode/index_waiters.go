@@ -17,7 +17,7 @@ type indexWaiters struct {
 type indexWaiter struct {
 	index     uint64
 	done      chan struct{}
-	heapIndex int // in the heap; negative once removed
+	heapIndex int // position in the heap; negative once removed
 }
 
 // advance tells that everything up to index is applied. It never goes back.

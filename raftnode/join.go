@@ -27,7 +27,7 @@ type joiner struct {
 	joinError atomic.Pointer[string] // why it is not in the cluster yet
 }
 
-// setAdmitted takes each configuration that was committed and received.
+// setAdmitted is called with each configuration that was committed and received.
 func (j *joiner) setAdmitted(c raft.Configuration) {
 	j.admitted.Store(slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == j.id }))
 }

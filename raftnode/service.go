@@ -19,7 +19,8 @@ type service struct {
 	member *Member
 }
 
-// authorise is the leader's own check of the forwarding member (the lesson of CVE-2023-1782).
+// authorise checks the caller on the member that acts: that another member forwarded the call
+// proves nothing (CVE-2023-1782 came of such trust).
 func (s *service) authorise(ctx context.Context) error {
 	id, err := pki.Peer(ctx)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft.NetworkTransport whose connections name their target (S68), that
-// also records which voter confirmed this leader when, and sends followers the commit index
-// at once.
+// transport is a raft.NetworkTransport whose connections name their target (S68). It also
+// records when each voter last confirmed this leader, and sends followers the commit index at
+// once.
 type transport struct {
 	*raft.NetworkTransport
 
