@@ -24,15 +24,15 @@ type progress struct {
 }
 
 // await waits for a volume; see cluster.Client.Await.
-func (w *progress) await(ctx context.Context, id fsm.VolumeID, what string, question cluster.Question) error {
-	wake, stop := w.client.WatchVolume(id)
+func (p *progress) await(ctx context.Context, id fsm.VolumeID, what string, question cluster.Question) error {
+	wake, stop := p.client.WatchVolume(id)
 	defer stop()
-	return w.client.Await(ctx, wake, what+" volume "+string(id), question)
+	return p.client.Await(ctx, wake, what+" volume "+string(id), question)
 }
 
 // awaitSnapshot waits for a snapshot.
-func (w *progress) awaitSnapshot(ctx context.Context, id fsm.SnapshotID, what string, question cluster.Question) error {
-	wake, stop := w.client.WatchSnapshot(id)
+func (p *progress) awaitSnapshot(ctx context.Context, id fsm.SnapshotID, what string, question cluster.Question) error {
+	wake, stop := p.client.WatchSnapshot(id)
 	defer stop()
-	return w.client.Await(ctx, wake, what+" snapshot "+string(id), question)
+	return p.client.Await(ctx, wake, what+" snapshot "+string(id), question)
 }

@@ -37,7 +37,7 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	return &csi.CreateVolumeResponse{Volume: volume}, nil
 }
 
-// create is the id of the volume that has the name from now on.
+// create proposes the volume, and returns the id of the one that has the name from now on.
 func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.VolumeID, error) {
 	if !s.client.AtFeatureLevel(fsm.Level2) {
 		cmd.Claim = nil
@@ -50,8 +50,8 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.Volum
 }
 
 // awaitReady waits until the volume's device is there.
-func (w *progress) awaitReady(ctx context.Context, id fsm.VolumeID) (created *csi.Volume, err error) {
-	err = w.await(ctx, id, "create", func(state *fsm.State) (bool, *fsm.Rejection) {
+func (p *progress) awaitReady(ctx context.Context, id fsm.VolumeID) (created *csi.Volume, err error) {
+	err = p.await(ctx, id, "create", func(state *fsm.State) (bool, *fsm.Rejection) {
 		v, rejection := state.VolumeCreation(id)
 		if v != nil {
 			created = describeVolume(state.VolumeView(v), v)

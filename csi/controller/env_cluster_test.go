@@ -17,7 +17,7 @@ import (
 
 const incarnation = "incarnation-0001" // 16 bytes
 
-// cluster is the real state machine in memory, with hosts that report at once
+// fakeCluster is the real state machine in memory, with hosts that report at once
 // what they are asked for, unless they are told to be idle.
 type fakeCluster struct {
 	mu            sync.Mutex
@@ -91,7 +91,7 @@ func (c *fakeCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.O
 	return out, err
 }
 
-// work has all hosts do what they are asked for; what one did may ask more of another.
+// reconcileHosts has all hosts do what is desired of them; what one did may ask more of another.
 func (c *fakeCluster) reconcileHosts() {
 	for range c.reconcileRounds() {
 		for _, h := range c.hosts {
@@ -166,7 +166,7 @@ func (c *fakeCluster) watch(id any) (<-chan struct{}, func()) {
 	}
 }
 
-// set changes how the cluster behaves.
+// update changes how the cluster behaves.
 func (c *fakeCluster) update(change func(*fakeCluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ type fakeReplica struct {
 	made        bool
 }
 
-// replicated makes a host that holds replicas.
+// replicatedHostIn makes a host in a zone that holds replicas.
 func replicatedHostIn(id fsm.NodeID, zone string) func(*fakeCluster) *fakeHost {
 	return func(c *fakeCluster) *fakeHost {
 		h := newHost(c, id, &fsmpb.Label{Key: fsm.ZoneKey, Value: zone})

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// host plays one storage host against the state: what a device or a mount would
+// fakeHost plays one storage host against the state: what a device or a mount would
 // be is a path that exists. It is a node.Host.
 type fakeHost struct {
 	cluster *fakeCluster
@@ -83,7 +83,7 @@ func (h *fakeHost) update(change func(*fakeHost)) {
 	change(h)
 }
 
-// work converges the host's devices to their desired state, and reports it.
+// reconcile converges the host's devices to their desired state, and reports it.
 func (h *fakeHost) reconcile() {
 	h.mu.Lock()
 	idle, fail := h.idle, h.fail

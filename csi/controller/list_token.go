@@ -28,31 +28,31 @@ const (
 
 var tokenEncoding = base64.RawURLEncoding.Strict()
 
-func (l pageTokens) encode(last string, incarnation uint64) string {
-	id, err := uuid.Parse(last[len(l.idPrefix):])
+func (t pageTokens) encode(last string, incarnation uint64) string {
+	id, err := uuid.Parse(last[len(t.idPrefix):])
 	if err != nil {
 		return "" // not reached: ids in the state are valid
 	}
-	raw := binary.BigEndian.AppendUint64([]byte(l.tag), incarnation)
+	raw := binary.BigEndian.AppendUint64([]byte(t.tag), incarnation)
 	raw = append(raw, id[:]...)
 	return tokenEncoding.EncodeToString(binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw)))
 }
 
 // decode is the id after which the list continues. A token that is not of this list and
 // incarnation is fsm.Busy (ABORTED): the caller begins the list again.
-func (l pageTokens) decode(text string, incarnation uint64) (string, error) {
+func (t pageTokens) decode(text string, incarnation uint64) (string, error) {
 	if text == "" {
 		return "", nil
 	}
 	raw, err := tokenEncoding.DecodeString(text)
-	if err != nil || len(raw) != tokenSize || string(raw[:tagSize]) != l.tag {
+	if err != nil || len(raw) != tokenSize || string(raw[:tagSize]) != t.tag {
 		return "", invalidToken()
 	}
 	body, sum := raw[:tokenSize-4], binary.BigEndian.Uint32(raw[tokenSize-4:])
 	if crc32.ChecksumIEEE(body) != sum || binary.BigEndian.Uint64(body[tagSize:]) != incarnation {
 		return "", invalidToken()
 	}
-	return l.idPrefix + uuid.UUID(body[tagSize+8:]).String(), nil
+	return t.idPrefix + uuid.UUID(body[tagSize+8:]).String(), nil
 }
 
 func invalidToken() error {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// failure is a step that failed for good.
+// stepFailure is a step that failed for good.
 func stepFailure(why string, reason fsm.Reason) *fsmpb.StepFailed {
 	return &fsmpb.StepFailed{Step: "grow", Error: why, Final: true, Reason: uint32(reason)}
 }

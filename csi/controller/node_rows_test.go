@@ -17,7 +17,7 @@ import (
 
 type nodePublishReq = csi.NodePublishVolumeRequest
 
-// staged is a volume that is published and staged.
+// stagedVolume is a volume that is published and staged.
 type stagedVolume struct {
 	*env
 	id, dir string

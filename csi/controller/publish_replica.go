@@ -11,9 +11,9 @@ import (
 // the last step of a takeover (S8). For a volume that is not replicated it returns at
 // once. Near the deadline it is ABORTED and says what the host waits for; the host
 // continues, and the retry joins.
-func (w *progress) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
+func (p *progress) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
 	waitsFor := ""
-	err := w.await(ctx, id, "publish", func(state *fsm.State) (done bool, rejection *fsm.Rejection) {
+	err := p.await(ctx, id, "publish", func(state *fsm.State) (done bool, rejection *fsm.Rejection) {
 		done, waitsFor, rejection = state.VolumePublication(id, node, epoch)
 		return done, rejection
 	})

@@ -20,7 +20,7 @@ import (
 
 type publishReq = csi.ControllerPublishVolumeRequest
 
-// ControllerPublishVolumeArguments: one case per rule about the request; each twice.
+// One case per rule about the request; each twice.
 func TestControllerPublishVolumeArguments(t *testing.T) {
 	const invalid = codes.InvalidArgument
 	for name, tc := range map[string]struct {

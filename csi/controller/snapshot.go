@@ -57,15 +57,15 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 	return &fsmpb.CreateSnapshot{SnapshotId: string(fsm.SnapshotIDFrom(id)), Name: req.GetName(), SourceVolumeId: string(source)}, nil
 }
 
-// createSnapshot is the id of the snapshot that has the name from now on.
+// createSnapshot proposes the snapshot, and returns the id of the one that has the name from now on.
 func (s *Server) createSnapshot(ctx context.Context, cmd *fsmpb.CreateSnapshot) (fsm.SnapshotID, error) {
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: cmd}})
 	return fsm.SnapshotID(out.GetSnapshotId()), err
 }
 
-func (w *progress) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (*csi.Snapshot, error) {
+func (p *progress) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (*csi.Snapshot, error) {
 	var created *fsm.Snapshot
-	err := w.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (_ bool, rejection *fsm.Rejection) {
+	err := p.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (_ bool, rejection *fsm.Rejection) {
 		created, rejection = state.SnapshotCreation(id)
 		return created != nil, rejection
 	})

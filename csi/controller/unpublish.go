@@ -72,31 +72,31 @@ func (s *Server) proposeUnpublish(ctx context.Context, id fsm.VolumeID, node fsm
 
 // awaitUnstaged waits briefly for a report that is still under way; whether it came is
 // decided by fsm.
-func (w *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	w.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Unstaging })
+func (p *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	p.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Unstaging })
 }
 
 // awaitHostTeardown gives a host that was requested to unstage the volume time to do so,
 // or to report what uses it.
-func (w *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	w.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Ending })
+func (p *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	p.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Ending })
 }
 
 // awaitPendingTeardowns gives the host of a single replica time for its teardown: the
 // volume is unpublished already, and while it is in use the teardown stays pending (S31).
-func (w *progress) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	w.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.TearingDown })
+func (p *progress) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	p.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.TearingDown })
 }
 
 // awaitBriefly waits while something is under way, no longer than the caller can spare.
-func (w *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, underWay func(*fsm.UnpublishProgress) bool) {
-	timeout := w.unstageTimeout
+func (p *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, underWay func(*fsm.UnpublishProgress) bool) {
+	timeout := p.unstageTimeout
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
 		timeout = min(timeout, time.Until(deadline)/2) // the proposal needs the rest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_ = w.await(ctx, id, "unpublish", func(state *fsm.State) (bool, *fsm.Rejection) {
+	_ = p.await(ctx, id, "unpublish", func(state *fsm.State) (bool, *fsm.Rejection) {
 		p := state.UnpublishProgress(id, node)
 		return !underWay(&p), nil
 	})

@@ -13,15 +13,15 @@ import (
 // date, the second step of a takeover (S8). For a volume that is not replicated it
 // returns at once, as no other host has its data (S31). When the time runs out it is
 // UNAVAILABLE: the publication is revoked, and the retry waits again.
-func (w *progress) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
-	limit := w.isolationTimeout
+func (p *progress) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
+	limit := p.isolationTimeout
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
 		limit = min(limit, time.Until(deadline)*9/10)
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	waitsFor := ""
-	err := w.await(waitCtx, id, "unpublish", func(state *fsm.State) (done bool, _ *fsm.Rejection) {
+	err := p.await(waitCtx, id, "unpublish", func(state *fsm.State) (done bool, _ *fsm.Rejection) {
 		done, waitsFor = state.VolumeIsolation(id, node)
 		return done, nil
 	})

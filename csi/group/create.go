@@ -72,7 +72,7 @@ func newCreateCommand(name string, sources []string) (*fsmpb.CreateGroupSnapshot
 	return cmd, nil
 }
 
-// create is the id of the group that has the name from now on.
+// create proposes the group, and returns the id of the one that has the name from now on.
 func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (fsm.GroupSnapshotID, error) {
 	out, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: cmd}})
 	return fsm.GroupSnapshotID(out.GetGroupSnapshotId()), err

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// host remembers what it was asked and answers with err.
+// fakeHost remembers what it was asked for and answers with err.
 type fakeHost struct {
 	err     error
 	stats   executor.VolumeStats

@@ -49,7 +49,8 @@ func (s *service) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest
 	return &csi.DeleteVolumeResponse{}, s.answer(ctx, req)
 }
 
-// NodeStageVolume-like secrets come with CreateVolume and its capabilities.
+// CreateVolume answers like the other calls: its request has secrets and capabilities, as that of
+// NodeStageVolume has.
 func (s *service) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	return &csi.CreateVolumeResponse{}, s.answer(ctx, &csi.DeleteVolumeRequest{VolumeId: req.GetName()})
 }
