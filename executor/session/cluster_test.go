@@ -197,9 +197,9 @@ func (m *testMember) catchUp(log []*fsmpb.Command) {
 
 func (m *testMember) notifyWatches(changes []fsm.Change) {
 	for w := range m.watches {
-		for _, t := range changes {
-			if t.Node == w.node {
-				w.changes = append(w.changes, t)
+		for _, c := range changes {
+			if c.Node == w.node {
+				w.changes = append(w.changes, c)
 			}
 		}
 		w.notify()

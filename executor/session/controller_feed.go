@@ -52,14 +52,14 @@ type desiredUpdate struct {
 // send sends the desired state of what changed, or of all. Without
 // either it is a heartbeat, which still carries the epoch and the adoption.
 func (f *feed) send(changes []fsm.Change, all bool) error {
-	n, err := f.readDesired(changes, all)
+	u, err := f.readDesired(changes, all)
 	if err != nil {
 		return err
 	}
-	if err := f.welcome(n); err != nil {
+	if err := f.welcome(u); err != nil {
 		return err
 	}
-	for _, message := range n.messages() {
+	for _, message := range u.messages() {
 		if err := f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Desired{Desired: message}}); err != nil {
 			return err
 		}
@@ -69,51 +69,51 @@ func (f *feed) send(changes []fsm.Change, all bool) error {
 
 // readDesired reads the applied state once, so that all of the update holds at one index.
 func (f *feed) readDesired(changes []fsm.Change, all bool) (*desiredUpdate, error) {
-	n := &desiredUpdate{full: all}
+	u := &desiredUpdate{full: all}
 	err := f.member.View(func(state *fsm.State) error {
-		n.cluster = state.Cluster()
-		if err := f.checkRecord(state, n); err != nil {
+		u.cluster = state.Cluster()
+		if err := f.checkRecord(state, u); err != nil {
 			return err
 		}
-		if n.full || f.incarnationChanged(n.cluster) || n.adopted != f.adopted {
-			n.full = true
+		if u.full || f.incarnationChanged(u.cluster) || u.adopted != f.adopted {
+			u.full = true
 			return nil // read from a copy: the desired state of a whole host may be large
 		}
 		if len(changes) <= maxReadUnderLock {
-			f.readChanged(state, n, changes)
+			f.readChanged(state, u, changes)
 		}
 		return nil
 	})
-	if err == nil && (n.full || len(changes) > maxReadUnderLock) {
-		err = f.readFromFork(n, changes)
+	if err == nil && (u.full || len(changes) > maxReadUnderLock) {
+		err = f.readFromFork(u, changes)
 	}
 	if _, ok := status.FromError(err); err != nil && !ok {
 		return nil, status.Errorf(codes.Unavailable, "read this controller's state: %v", err)
 	}
-	return n, err
+	return u, err
 }
 
 // readFromFork reads the desired state of what changed, or of the whole host, at one index,
 // without the lock that Apply needs.
-func (f *feed) readFromFork(n *desiredUpdate, changes []fsm.Change) error {
+func (f *feed) readFromFork(u *desiredUpdate, changes []fsm.Change) error {
 	state, err := f.member.Fork()
 	if err != nil {
 		return err
 	}
-	n.cluster = state.Cluster()
-	if err := f.checkRecord(state, n); err != nil {
+	u.cluster = state.Cluster()
+	if err := f.checkRecord(state, u); err != nil {
 		return err
 	}
-	if n.full = n.full || f.incarnationChanged(n.cluster) || n.adopted != f.adopted; !n.full {
-		f.readChanged(state, n, changes)
+	if u.full = u.full || f.incarnationChanged(u.cluster) || u.adopted != f.adopted; !u.full {
+		f.readChanged(state, u, changes)
 		return nil
 	}
-	n.volumes, n.snapshots = slices.Collect(state.DesiredVolumes(f.node)), slices.Collect(state.DesiredSnapshots(f.node))
+	u.volumes, u.snapshots = slices.Collect(state.DesiredVolumes(f.node)), slices.Collect(state.DesiredSnapshots(f.node))
 	return nil
 }
 
 // checkRecord checks that the record is still this host's: desired state is for a host, not for a name (S17).
-func (f *feed) checkRecord(state *fsm.State, n *desiredUpdate) error {
+func (f *feed) checkRecord(state *fsm.State, u *desiredUpdate) error {
 	record, ok := state.Node(f.node)
 	switch {
 	case !ok:
@@ -123,7 +123,7 @@ func (f *feed) checkRecord(state *fsm.State, n *desiredUpdate) error {
 	case record.Host != f.host:
 		return status.Errorf(codes.FailedPrecondition, "the name %s belongs to host %s now (S17)", f.node, record.Host)
 	}
-	n.adopted = record.Incarnation == n.cluster.Incarnation // else the host is in adoption mode (S1)
+	u.adopted = record.Incarnation == u.cluster.Incarnation // else the host is in adoption mode (S1)
 	return nil
 }
 
@@ -133,13 +133,13 @@ func (f *feed) incarnationChanged(c fsm.Cluster) bool {
 }
 
 // readChanged reads the desired state of each volume and snapshot that changed.
-func (f *feed) readChanged(state *fsm.State, n *desiredUpdate, changes []fsm.Change) {
-	for _, t := range dedupChanges(changes) {
+func (f *feed) readChanged(state *fsm.State, u *desiredUpdate, changes []fsm.Change) {
+	for _, c := range dedupChanges(changes) {
 		switch {
-		case t.Volume != "":
-			f.readVolume(state, n, t.Volume)
-		case t.Snapshot != "":
-			f.readSnapshot(state, n, t.Snapshot)
+		case c.Volume != "":
+			f.readVolume(state, u, c.Volume)
+		case c.Snapshot != "":
+			f.readSnapshot(state, u, c.Snapshot)
 		} // else the node's own record
 	}
 }
@@ -147,8 +147,8 @@ func (f *feed) readChanged(state *fsm.State, n *desiredUpdate, changes []fsm.Cha
 // dedupChanges names each changed volume and snapshot once, in a fixed order.
 func dedupChanges(changes []fsm.Change) []fsm.Change {
 	all := make([]fsm.Change, 0, len(changes))
-	for _, t := range changes {
-		all = append(all, fsm.Change{Volume: t.Volume, Snapshot: t.Snapshot})
+	for _, c := range changes {
+		all = append(all, fsm.Change{Volume: c.Volume, Snapshot: c.Snapshot})
 	}
 	slices.SortFunc(all, func(a, b fsm.Change) int {
 		return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.Snapshot, b.Snapshot))
@@ -156,52 +156,52 @@ func dedupChanges(changes []fsm.Change) []fsm.Change {
 	return slices.Compact(all)
 }
 
-func (f *feed) readVolume(state *fsm.State, n *desiredUpdate, id fsm.VolumeID) {
-	if w, ok := state.DesiredVolume(f.node, id); ok {
-		n.volumes = append(n.volumes, w)
+func (f *feed) readVolume(state *fsm.State, u *desiredUpdate, id fsm.VolumeID) {
+	if d, ok := state.DesiredVolume(f.node, id); ok {
+		u.volumes = append(u.volumes, d)
 	} else {
-		n.volumesGone = append(n.volumesGone, id)
+		u.volumesGone = append(u.volumesGone, id)
 	}
 }
 
-func (f *feed) readSnapshot(state *fsm.State, n *desiredUpdate, id fsm.SnapshotID) {
-	if w, ok := state.DesiredSnapshot(f.node, id); ok {
-		n.snapshots = append(n.snapshots, w)
+func (f *feed) readSnapshot(state *fsm.State, u *desiredUpdate, id fsm.SnapshotID) {
+	if d, ok := state.DesiredSnapshot(f.node, id); ok {
+		u.snapshots = append(u.snapshots, d)
 	} else {
-		n.snapshotsGone = append(n.snapshotsGone, id)
+		u.snapshotsGone = append(u.snapshotsGone, id)
 	}
 }
 
 // welcome sends the cluster and its incarnation, at the start and when the incarnation changed.
-func (f *feed) welcome(n *desiredUpdate) error {
-	f.adopted = n.adopted
-	if !f.incarnationChanged(n.cluster) {
+func (f *feed) welcome(u *desiredUpdate) error {
+	f.adopted = u.adopted
+	if !f.incarnationChanged(u.cluster) {
 		return nil
 	}
-	f.welcomed, f.incarnation, f.incarnationID = true, n.cluster.Incarnation, bytes.Clone(n.cluster.IncarnationID)
+	f.welcomed, f.incarnation, f.incarnationID = true, u.cluster.Incarnation, bytes.Clone(u.cluster.IncarnationID)
 	return f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Welcome{Welcome: &sessionpb.Welcome{
-		ClusterId: n.cluster.ID, Incarnation: f.incarnation, IncarnationId: f.incarnationID, Adopted: n.adopted,
+		ClusterId: u.cluster.ID, Incarnation: f.incarnation, IncarnationId: f.incarnationID, Adopted: u.adopted,
 	}}})
 }
 
 // messages splits the update into messages that are small enough; all but the last have More set.
-func (n *desiredUpdate) messages() []*sessionpb.DesiredState {
+func (u *desiredUpdate) messages() []*sessionpb.DesiredState {
 	var all []*sessionpb.DesiredState
 	newMessage := func() *sessionpb.DesiredState {
-		m := &sessionpb.DesiredState{At: clusterEpoch(n.cluster).Proto(), Full: n.full, Adopted: n.adopted, More: true, FeatureLevel: n.cluster.FeatureLevel}
+		m := &sessionpb.DesiredState{At: clusterEpoch(u.cluster).Proto(), Full: u.full, Adopted: u.adopted, More: true, FeatureLevel: u.cluster.FeatureLevel}
 		all = append(all, m)
 		return m
 	}
-	for part := range slices.Chunk(n.volumes, maxPerMessage) {
+	for part := range slices.Chunk(u.volumes, maxPerMessage) {
 		newMessage().Volumes = convertAll(part, desiredVolumeToProto)
 	}
-	for part := range slices.Chunk(n.volumesGone, maxPerMessage) {
+	for part := range slices.Chunk(u.volumesGone, maxPerMessage) {
 		newMessage().VolumesGone = convertAll(part, func(id fsm.VolumeID) string { return string(id) })
 	}
-	for part := range slices.Chunk(n.snapshots, maxPerMessage) {
+	for part := range slices.Chunk(u.snapshots, maxPerMessage) {
 		newMessage().Snapshots = convertAll(part, desiredSnapshotToProto)
 	}
-	for part := range slices.Chunk(n.snapshotsGone, maxPerMessage) {
+	for part := range slices.Chunk(u.snapshotsGone, maxPerMessage) {
 		newMessage().SnapshotsGone = convertAll(part, func(id fsm.SnapshotID) string { return string(id) })
 	}
 	if len(all) == 0 {

@@ -43,10 +43,10 @@ func TestManyChangesAreReadFromAFork(t *testing.T) {
 			changes = append(changes, fsm.Change{Volume: fsm.VolumeID(fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", i))})
 		}
 		m.forks = 0
-		n, err := f.readDesired(changes, false)
+		u, err := f.readDesired(changes, false)
 		require.NoError(t, err)
-		require.Len(t, n.volumesGone, many)
+		require.Len(t, u.volumesGone, many)
 		require.Equal(t, many > maxReadUnderLock, m.forks > 0)
-		require.False(t, n.full)
+		require.False(t, u.full)
 	}
 }

@@ -36,12 +36,12 @@ func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.In
 	}
 	failures := fmt.Errorf("ask %s what it holds: %w", node, ErrNoSession)
 	for range members {
-		a := <-answers
-		if a.err == nil {
-			return inventoryItemsFromProto(a.items), nil
+		r := <-answers
+		if r.err == nil {
+			return inventoryItemsFromProto(r.items), nil
 		}
-		if !errors.Is(a.err, errNoSessionHere) {
-			failures = errors.Join(failures, a.err)
+		if !errors.Is(r.err, errNoSessionHere) {
+			failures = errors.Join(failures, r.err)
 		}
 	}
 	return nil, failures

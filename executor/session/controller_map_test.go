@@ -114,8 +114,8 @@ func TestAFailedMapSaysWhy(t *testing.T) {
 		require.ErrorContains(t, err, "n1 could not map its blocks: the disk is on fire")
 	})
 	t.Run("a host without block maps", func(t *testing.T) {
-		a := &hostSession{Client: &Client{}}
-		require.Equal(t, uint32(fsm.Unsupported), a.mapAnswer(t.Context(), &sessionpb.MapQuestion{}).GetReason())
+		h := &hostSession{Client: &Client{}}
+		require.Equal(t, uint32(fsm.Unsupported), h.mapAnswer(t.Context(), &sessionpb.MapQuestion{}).GetReason())
 	})
 	t.Run("a host without a session", func(t *testing.T) {
 		err := ask(t.Context(), "n9")

@@ -70,9 +70,9 @@ func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
 	require.Equal(t, fsmpb.Verdict_VERDICT_REFUSED, outcome.GetVerdict(), "S8: no grant, no Outdate")
 	eventually(t, "the desired replica shows the attachment", func() bool {
 		for _, u := range n.received() {
-			for _, w := range u.Volumes {
-				if w.Replication != nil && w.Replication.Attachment == 2 {
-					return w.Replication.Peer.Node == "n2"
+			for _, d := range u.Volumes {
+				if d.Replication != nil && d.Replication.Attachment == 2 {
+					return d.Replication.Peer.Node == "n2"
 				}
 			}
 		}

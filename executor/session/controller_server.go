@@ -20,8 +20,8 @@ type Server struct {
 	member             Member
 	log                *slog.Logger
 	timing             timing
-	proposalLimits     *nodeRateLimits // of proposals
-	registrationLimits *nodeRateLimits // of registrations
+	proposalLimits     *nodeRateLimits
+	registrationLimits *nodeRateLimits
 
 	mu       sync.Mutex
 	sessions map[fsm.NodeID]*liveSession

@@ -255,13 +255,13 @@ type readinessCheck struct {
 	notReadyFor time.Duration
 }
 
-func (p *readinessCheck) check() error {
-	err := p.member.Ready()
+func (r *readinessCheck) check() error {
+	err := r.member.Ready()
 	if err == nil {
-		p.notReadyFor = 0
+		r.notReadyFor = 0
 		return nil
 	}
-	if p.notReadyFor += p.timing.heartbeat; p.notReadyFor < p.timing.peerTimeout {
+	if r.notReadyFor += r.timing.heartbeat; r.notReadyFor < r.timing.peerTimeout {
 		return nil
 	}
 	return status.Errorf(codes.Unavailable, "this controller does not serve any more: %v", err)

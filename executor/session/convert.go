@@ -17,12 +17,12 @@ var (
 // stateValues are the conversions that commands have too.
 func stateValues() valueCopies {
 	values := valueCopies{}
-	valueCopy(values, fsm.Epoch.Proto, fsm.EpochFrom)
-	valueCopy(values, fsm.Format.Proto, fsm.FormatFrom)
-	valueCopy(values, fsm.Source.Proto, fsm.SourceFrom)
-	valueCopy(values, fsm.Limits.Proto, fsm.LimitsFrom)
-	valueCopy(values, fsm.Capability.TextProto, fsm.CapabilityFromText)
-	valueCopy(values, fsm.ReplicaObservation.Proto, fsm.ReplicaObservationFrom)
+	addValueCopy(values, fsm.Epoch.Proto, fsm.EpochFrom)
+	addValueCopy(values, fsm.Format.Proto, fsm.FormatFrom)
+	addValueCopy(values, fsm.Source.Proto, fsm.SourceFrom)
+	addValueCopy(values, fsm.Limits.Proto, fsm.LimitsFrom)
+	addValueCopy(values, fsm.Capability.TextProto, fsm.CapabilityFromText)
+	addValueCopy(values, fsm.ReplicaObservation.Proto, fsm.ReplicaObservationFrom)
 	return values
 }
 

@@ -20,7 +20,7 @@ type copyFunc func(to, from reflect.Value)
 // newConverter makes a converter; the fields named in except are left to the caller.
 func newConverter[G, P any](values valueCopies, except ...string) converter[G, P] {
 	g, p := reflect.TypeFor[G](), reflect.TypeFor[P]()
-	return converter[G, P]{toProto: values.ofStruct(p, g, except), fromProto: values.ofStruct(g, p, except)}
+	return converter[G, P]{toProto: values.structCopy(p, g, except), fromProto: values.structCopy(g, p, except)}
 }
 
 func (c converter[G, P]) proto(from *G) *P {
@@ -40,8 +40,8 @@ func (c converter[G, P]) read(from *P) (to G) {
 // valueCopies are the conversions of types that have one of their own, by target and source.
 type valueCopies map[[2]reflect.Type]copyFunc
 
-// valueCopy adds a type's own conversion and its inverse.
-func valueCopy[G, P any](values valueCopies, toProto func(G) P, fromProto func(P) G) {
+// addValueCopy adds a type's own conversion and its inverse.
+func addValueCopy[G, P any](values valueCopies, toProto func(G) P, fromProto func(P) G) {
 	values[[2]reflect.Type{reflect.TypeFor[P](), reflect.TypeFor[G]()}] = copyWith(toProto)
 	values[[2]reflect.Type{reflect.TypeFor[G](), reflect.TypeFor[P]()}] = copyWith(fromProto)
 }
@@ -52,8 +52,8 @@ func copyWith[A, B any](convert func(A) B) copyFunc {
 	}
 }
 
-// ofStruct copies each field. The unexported ones of messages are protobuf's.
-func (values valueCopies) ofStruct(to, from reflect.Type, except []string) copyFunc {
+// structCopy copies each field. The unexported ones of messages are protobuf's.
+func (values valueCopies) structCopy(to, from reflect.Type, except []string) copyFunc {
 	source := counterparts(from, except)
 	var copies []copyFunc
 	for name, field := range counterparts(to, except) {
@@ -62,7 +62,7 @@ func (values valueCopies) ofStruct(to, from reflect.Type, except []string) copyF
 			panic(fmt.Sprintf("session: %s.%s has no counterpart in %s", to, field.Name, from))
 		}
 		delete(source, name)
-		copies = append(copies, ofField(field.Index[0], other.Index[0], values.of(field.Type, other.Type)))
+		copies = append(copies, fieldCopy(field.Index[0], other.Index[0], values.copyOf(field.Type, other.Type)))
 	}
 	for _, f := range source {
 		panic(fmt.Sprintf("session: %s.%s has no counterpart in %s", from, f.Name, to))
@@ -74,7 +74,7 @@ func (values valueCopies) ofStruct(to, from reflect.Type, except []string) copyF
 	}
 }
 
-func ofField(to, from int, value copyFunc) copyFunc {
+func fieldCopy(to, from int, value copyFunc) copyFunc {
 	return func(t, f reflect.Value) { value(t.Field(to), f.Field(from)) }
 }
 
@@ -89,17 +89,18 @@ func counterparts(t reflect.Type, except []string) map[string]reflect.StructFiel
 	return fields
 }
 
-func (values valueCopies) of(to, from reflect.Type) copyFunc {
+// copyOf chooses what copies a value of one type to the other. It panics where none can.
+func (values valueCopies) copyOf(to, from reflect.Type) copyFunc {
 	if c := values[[2]reflect.Type{to, from}]; c != nil {
 		return c
 	}
 	switch {
 	case isPointerToStruct(to) && isPointerToStruct(from):
-		return copyPointed(values.ofStruct(to.Elem(), from.Elem(), nil))
+		return copyPointed(values.structCopy(to.Elem(), from.Elem(), nil))
 	case isPointerToStruct(to) && from.Kind() == reflect.Struct:
-		return copyToPointer(values.ofStruct(to.Elem(), from, nil))
+		return copyToPointer(values.structCopy(to.Elem(), from, nil))
 	case to.Kind() == reflect.Struct && isPointerToStruct(from):
-		return copyFromPointer(values.ofStruct(to, from.Elem(), nil))
+		return copyFromPointer(values.structCopy(to, from.Elem(), nil))
 	case isBytes(to) && isBytes(from):
 		return func(to, from reflect.Value) { to.SetBytes(bytesOrNil(from.Bytes())) }
 	case isBytes(to) && from.Kind() == reflect.String:
@@ -107,20 +108,20 @@ func (values valueCopies) of(to, from reflect.Type) copyFunc {
 	case to.Kind() == reflect.String && isBytes(from):
 		return func(to, from reflect.Value) { to.SetString(string(from.Bytes())) }
 	case to.Kind() == reflect.Slice && from.Kind() == reflect.Slice:
-		return copyElements(values.of(to.Elem(), from.Elem()))
+		return copyElements(values.copyOf(to.Elem(), from.Elem()))
 	}
-	return ofScalar(to, from)
+	return scalarCopy(to, from)
 }
 
-func ofScalar(to, from reflect.Type) copyFunc {
-	switch kind := reflect.Zero(to); {
+func scalarCopy(to, from reflect.Type) copyFunc {
+	switch zero := reflect.Zero(to); {
 	case to.Kind() == reflect.String && from.Kind() == reflect.String:
 		return func(to, from reflect.Value) { to.SetString(from.String()) }
 	case to.Kind() == reflect.Bool && from.Kind() == reflect.Bool:
 		return func(to, from reflect.Value) { to.SetBool(from.Bool()) }
-	case kind.CanInt() && from.Kind() == to.Kind():
+	case zero.CanInt() && from.Kind() == to.Kind():
 		return func(to, from reflect.Value) { to.SetInt(from.Int()) }
-	case kind.CanUint() && reflect.Zero(from).CanUint():
+	case zero.CanUint() && reflect.Zero(from).CanUint():
 		return copyUint
 	}
 	panic(fmt.Sprintf("session: a %s is not made from a %s", to, from))

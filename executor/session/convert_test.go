@@ -14,9 +14,9 @@ import (
 )
 
 // roundTrip encodes and decodes a desired volume.
-func roundTrip(t *testing.T, w fsm.DesiredVolume) fsm.DesiredVolume {
+func roundTrip(t *testing.T, d fsm.DesiredVolume) fsm.DesiredVolume {
 	t.Helper()
-	raw, err := proto.Marshal(desiredVolumeToProto(w))
+	raw, err := proto.Marshal(desiredVolumeToProto(d))
 	require.NoError(t, err)
 	var p sessionpb.DesiredVolume
 	require.NoError(t, proto.Unmarshal(raw, &p))
@@ -34,7 +34,7 @@ func TestEveryFieldOfADesiredVolumeCrossesTheWire(t *testing.T) {
 	for range 2 {
 		require.Equal(t, full, roundTrip(t, full))
 	}
-	for name, w := range map[string]fsm.DesiredVolume{
+	for name, d := range map[string]fsm.DesiredVolume{
 		"no goal":                         {},
 		"a publication without a staging": {Publication: &fsm.Publication{}},
 		"a staging without targets":       {Publication: &fsm.Publication{Staging: &fsm.Staging{}}},
@@ -43,14 +43,14 @@ func TestEveryFieldOfADesiredVolumeCrossesTheWire(t *testing.T) {
 		"a peer that has no key yet":      {Replication: &fsm.DesiredReplica{Peer: &fsm.ReplicaPeer{}}},
 		"a fingerprint that is no text":   {Publication: &fsm.Publication{Capability: fsm.Capability{Flags: "\xff\x00"}, Targets: []fsm.Target{{Fingerprint: "\xfe"}}}},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, w, roundTrip(t, w)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, d, roundTrip(t, d)) })
 	}
 }
 
 // roundTripSnapshot encodes and decodes a desired snapshot.
-func roundTripSnapshot(t *testing.T, w fsm.DesiredSnapshot) fsm.DesiredSnapshot {
+func roundTripSnapshot(t *testing.T, d fsm.DesiredSnapshot) fsm.DesiredSnapshot {
 	t.Helper()
-	raw, err := proto.Marshal(desiredSnapshotToProto(w))
+	raw, err := proto.Marshal(desiredSnapshotToProto(d))
 	require.NoError(t, err)
 	var p sessionpb.DesiredSnapshot
 	require.NoError(t, proto.Unmarshal(raw, &p))
@@ -98,11 +98,11 @@ func FuzzDesiredSnapshotRoundTrip(f *testing.F) {
 		if !utf8.ValidString(id + source + pool + group) {
 			t.Skip("ids came in as protobuf text, so they are valid UTF-8")
 		}
-		w := fsm.DesiredSnapshot{
+		d := fsm.DesiredSnapshot{
 			Snapshot: fsm.SnapshotID(id), Source: fsm.VolumeID(source), Pool: fsm.PoolID(pool), Size: size,
 			Goal: fsm.SnapshotGoal(uint8(small)), Group: fsm.GroupSnapshotID(group), Attempt: small, Sequence: sequence, Frozen: flag,
 		}
-		require.Equal(t, w, roundTripSnapshot(t, w))
+		require.Equal(t, d, roundTripSnapshot(t, d))
 	})
 }
 
@@ -141,7 +141,7 @@ func FuzzDesiredVolumeRoundTrip(f *testing.F) {
 			t.Skip("ids and paths came in as protobuf text, so they are valid UTF-8")
 		}
 		capability := fsm.Capability{Block: flag, FSType: text, Flags: string(print)}
-		w := fsm.DesiredVolume{
+		d := fsm.DesiredVolume{
 			Volume: fsm.VolumeID(volume), Pool: fsm.PoolID(pool), Size: size, Goal: fsm.Goal(uint8(small)),
 			Format: fsm.Format{FSType: text, FSUUID: pool, Epoch: fsm.Epoch{Incarnation: incarnation, Index: index}, Cloned: flag},
 			Source: fsm.Source{Snapshot: fsm.SnapshotID(text), Volume: fsm.VolumeID(pool)}, SourceSize: size,
@@ -149,18 +149,18 @@ func FuzzDesiredVolumeRoundTrip(f *testing.F) {
 			Sequence: index, Operation: fsm.OperationID(incarnation), Attempt: small, ReplicaState: fsm.ReplicaState(uint8(small >> 8)),
 		}
 		if flag {
-			w.Teardown = &fsm.Teardown{Node: fsm.NodeID(text), Host: fsm.HostID(volume), Epoch: fsm.Epoch{Index: index}}
-			w.Publication = &fsm.Publication{
+			d.Teardown = &fsm.Teardown{Node: fsm.NodeID(text), Host: fsm.HostID(volume), Epoch: fsm.Epoch{Index: index}}
+			d.Publication = &fsm.Publication{
 				Node: fsm.NodeID(pool), Capability: capability, Staging: &fsm.Staging{Path: text, Boot: pool, Capability: capability},
 				Targets: []fsm.Target{{Path: text, Fingerprint: string(print), Done: flag}}, Ending: flag, UsedBy: text,
 			}
-			w.Replication = &fsm.DesiredReplica{
+			d.Replication = &fsm.DesiredReplica{
 				Minor: small, Generation: index, InitialSyncDone: flag, Address: text, Attachment: incarnation, BackingCapacity: size, InSyncUUID: index, DiskFailed: index,
 				Observed: fsm.ReplicaObservation{Boot: pool, Attachment: index, UUID: incarnation, Generation: index, SyncPercent: small, BackingCapacity: size},
 				Peer:     &fsm.ReplicaPeer{Node: fsm.NodeID(text), PublicKey: append([]byte(nil), print...), UpToDate: flag, Incomplete: !flag},
 			}
 		}
-		require.Equal(t, w, roundTrip(t, w))
+		require.Equal(t, d, roundTrip(t, d))
 	})
 }
 

@@ -36,14 +36,14 @@ func (a *updateAssembler) add(m *sessionpb.ToNode) (*executor.Update, error) {
 	return nil, nil
 }
 
-func (a *updateAssembler) addDesired(w *sessionpb.DesiredState) (*executor.Update, error) {
-	at := fsm.EpochFrom(w.GetAt())
-	if err := a.checkEpoch(at, w); err != nil {
+func (a *updateAssembler) addDesired(d *sessionpb.DesiredState) (*executor.Update, error) {
+	at := fsm.EpochFrom(d.GetAt())
+	if err := a.checkEpoch(at, d); err != nil {
 		return nil, err
 	}
 	a.lastEpoch = at
-	a.merge(w)
-	if w.GetMore() {
+	a.merge(d)
+	if d.GetMore() {
 		return nil, nil
 	}
 	u := a.pending
@@ -62,7 +62,7 @@ func isEmpty(u *executor.Update) bool {
 
 // checkEpoch refuses desired state that is older than what the host acted on (S14), or of another
 // incarnation than that of the Welcome message.
-func (a *updateAssembler) checkEpoch(at fsm.Epoch, w *sessionpb.DesiredState) error {
+func (a *updateAssembler) checkEpoch(at fsm.Epoch, d *sessionpb.DesiredState) error {
 	switch {
 	case a.welcome == nil:
 		return fmt.Errorf("desired state at %s came before a welcome", at)
@@ -72,30 +72,30 @@ func (a *updateAssembler) checkEpoch(at fsm.Epoch, w *sessionpb.DesiredState) er
 		return fmt.Errorf("desired state at %s is older than %s, which this host acted on (S14)", at, a.actedEpoch)
 	case at.Compare(a.lastEpoch) < 0:
 		return fmt.Errorf("desired state at %s came after that at %s", at, a.lastEpoch)
-	case !a.delivered && !w.GetFull():
+	case !a.delivered && !d.GetFull():
 		return fmt.Errorf("the first desired state, at %s, is not the full one", at)
 	}
 	return nil
 }
 
-func (a *updateAssembler) merge(w *sessionpb.DesiredState) {
+func (a *updateAssembler) merge(d *sessionpb.DesiredState) {
 	if a.pending == nil {
 		a.pending = &executor.Update{IncarnationID: bytes.Clone(a.welcome.GetIncarnationId())}
 	}
 	u := a.pending
-	u.At, u.Full = a.lastEpoch, u.Full || w.GetFull()
-	u.Adopted = w.GetAdopted() && !a.foreignIncarnation()
-	u.FeatureLevel = max(fsm.Level1, w.GetFeatureLevel())
-	for _, p := range w.GetVolumes() {
+	u.At, u.Full = a.lastEpoch, u.Full || d.GetFull()
+	u.Adopted = d.GetAdopted() && !a.foreignIncarnation()
+	u.FeatureLevel = max(fsm.Level1, d.GetFeatureLevel())
+	for _, p := range d.GetVolumes() {
 		u.Volumes = append(u.Volumes, desiredVolumeFromProto(p))
 	}
-	for _, id := range w.GetVolumesGone() {
+	for _, id := range d.GetVolumesGone() {
 		u.VolumesGone = append(u.VolumesGone, fsm.VolumeID(id))
 	}
-	for _, p := range w.GetSnapshots() {
+	for _, p := range d.GetSnapshots() {
 		u.Snapshots = append(u.Snapshots, desiredSnapshots.read(p))
 	}
-	for _, id := range w.GetSnapshotsGone() {
+	for _, id := range d.GetSnapshotsGone() {
 		u.SnapshotsGone = append(u.SnapshotsGone, fsm.SnapshotID(id))
 	}
 }

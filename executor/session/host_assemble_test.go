@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func desiredMessage(w *sessionpb.DesiredState) *sessionpb.ToNode {
-	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Desired{Desired: w}}
+func desiredMessage(d *sessionpb.DesiredState) *sessionpb.ToNode {
+	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Desired{Desired: d}}
 }
 
 func welcomeMessage(incarnation uint64, id string) *sessionpb.ToNode {
@@ -109,20 +109,20 @@ func TestS1_AHostIsAdoptedByTheIncarnationItKnowsOrThatAnOperatorNamed(t *testin
 }
 
 func TestALargeUpdateIsSplitAndReassembled(t *testing.T) {
-	n := &desiredUpdate{cluster: fsm.Cluster{Incarnation: 1, Index: 7}, full: true, adopted: true}
+	u := &desiredUpdate{cluster: fsm.Cluster{Incarnation: 1, Index: 7}, full: true, adopted: true}
 	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, FeatureLevel: 1, Adopted: true, IncarnationID: []byte("id")}
 	for i := range 2*maxPerMessage + 1 {
-		w := fsm.DesiredVolume{Volume: fsm.VolumeID(fmt.Sprintf("v%d", i)), Goal: fsm.GoalKeep}
-		n.volumes, want.Volumes = append(n.volumes, w), append(want.Volumes, w)
+		d := fsm.DesiredVolume{Volume: fsm.VolumeID(fmt.Sprintf("v%d", i)), Goal: fsm.GoalKeep}
+		u.volumes, want.Volumes = append(u.volumes, d), append(want.Volumes, d)
 	}
-	n.volumesGone, want.VolumesGone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
+	u.volumesGone, want.VolumesGone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
 	for i := range maxPerMessage + 1 {
-		w := fsm.DesiredSnapshot{Snapshot: fsm.SnapshotID(fmt.Sprintf("s%d", i)), Goal: fsm.SnapshotGoalTake}
-		n.snapshots, want.Snapshots = append(n.snapshots, w), append(want.Snapshots, w)
+		d := fsm.DesiredSnapshot{Snapshot: fsm.SnapshotID(fmt.Sprintf("s%d", i)), Goal: fsm.SnapshotGoalTake}
+		u.snapshots, want.Snapshots = append(u.snapshots, d), append(want.Snapshots, d)
 	}
-	n.snapshotsGone, want.SnapshotsGone = []fsm.SnapshotID{"y"}, []fsm.SnapshotID{"y"}
+	u.snapshotsGone, want.SnapshotsGone = []fsm.SnapshotID{"y"}, []fsm.SnapshotID{"y"}
 	messages := []*sessionpb.ToNode{welcomeMessage(1, "id")}
-	for _, m := range n.messages() {
+	for _, m := range u.messages() {
 		messages = append(messages, desiredMessage(m))
 	}
 	require.Len(t, messages, 1+3+1+2+1)

@@ -10,18 +10,18 @@ import (
 )
 
 // answerMap sends the page of the block map, or why the host could not read it.
-func (a *hostSession) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
+func (h *hostSession) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
 	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
 	defer cancel()
 	select {
-	case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Map{Map: a.mapAnswer(ctx, q)}}:
+	case h.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Map{Map: h.mapAnswer(ctx, q)}}:
 	case <-ctx.Done():
 	}
 }
 
-func (a *hostSession) mapAnswer(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
+func (h *hostSession) mapAnswer(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
 	answer := &sessionpb.MapAnswer{Question: q.GetQuestion()}
-	page, err := a.readMap(ctx, q)
+	page, err := h.readMap(ctx, q)
 	if err != nil {
 		answer.Error, answer.Reason = err.Error(), rejectionReason(err)
 		return answer
@@ -33,12 +33,12 @@ func (a *hostSession) mapAnswer(ctx context.Context, q *sessionpb.MapQuestion) *
 	return answer
 }
 
-func (a *hostSession) readMap(ctx context.Context, q *sessionpb.MapQuestion) (executor.MapPage, error) {
-	if a.Map == nil {
+func (h *hostSession) readMap(ctx context.Context, q *sessionpb.MapQuestion) (executor.MapPage, error) {
+	if h.Map == nil {
 		return executor.MapPage{}, fsm.Reject(fsm.Unsupported, "this host has no block maps")
 	}
 	maxExtents := int(clampExtents(int(q.GetMaxExtents())))
-	return a.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), maxExtents)
+	return h.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), maxExtents)
 }
 
 func rejectionReason(err error) uint32 {

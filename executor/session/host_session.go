@@ -41,10 +41,10 @@ func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, 
 	if err != nil {
 		return false, err
 	}
-	a := &hostSession{Client: c, stream: stream, outgoing: make(chan *sessionpb.FromNode)}
-	a.watchdog = time.AfterFunc(c.timing.peerTimeout, func() { cancel(errSilent) })
-	defer a.watchdog.Stop()
-	delivered, err = a.run(ctx)
+	h := &hostSession{Client: c, stream: stream, outgoing: make(chan *sessionpb.FromNode)}
+	h.watchdog = time.AfterFunc(c.timing.peerTimeout, func() { cancel(errSilent) })
+	defer h.watchdog.Stop()
+	delivered, err = h.run(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		err = errSilent
 	}
@@ -75,68 +75,68 @@ func waitConnected(ctx context.Context, conn *grpc.ClientConn, timeout time.Dura
 
 // run sends and receives until the session ends. The watchdog runs only while this waits for
 // the controller, not while the host handles a message.
-func (a *hostSession) run(ctx context.Context) (delivered bool, err error) {
-	acted, actedID := a.ActedEpoch()
-	header, err := a.stream.Header()
+func (h *hostSession) run(ctx context.Context) (delivered bool, err error) {
+	acted, actedID := h.ActedEpoch()
+	header, err := h.stream.Header()
 	if err != nil {
 		return false, err
 	}
-	a.registeredLevel = a.noteHeaderLevel(header)
-	if err := a.sendHello(acted); err != nil {
+	h.registeredLevel = h.noteHeaderLevel(header)
+	if err := h.sendHello(acted); err != nil {
 		return false, err
 	}
-	go a.sendLoop(ctx)
+	go h.sendLoop(ctx)
 	asm := updateAssembler{actedEpoch: acted, actedIncarnationID: actedID}
 	for {
-		a.watchdog.Reset(a.recvTimeout(asm.welcome == nil))
-		m, err := a.stream.Recv()
+		h.watchdog.Reset(h.recvTimeout(asm.welcome == nil))
+		m, err := h.stream.Recv()
 		if err != nil {
 			return asm.delivered, err
 		}
-		a.watchdog.Stop()
-		if err := a.handleMessage(ctx, &asm, m); err != nil {
+		h.watchdog.Stop()
+		if err := h.handleMessage(ctx, &asm, m); err != nil {
 			return asm.delivered, err
 		}
 	}
 }
 
 // recvTimeout is longer before the Welcome message: the controller may have to catch up, and registers the host.
-func (a *hostSession) recvTimeout(beforeWelcome bool) time.Duration {
+func (h *hostSession) recvTimeout(beforeWelcome bool) time.Duration {
 	if beforeWelcome {
-		return a.timing.catchUpTimeout + a.timing.registerTimeout
+		return h.timing.catchUpTimeout + h.timing.registerTimeout
 	}
-	return a.timing.peerTimeout
+	return h.timing.peerTimeout
 }
 
 // sendHello sends the registration, without the fields above the cluster's feature level (S72).
-func (a *hostSession) sendHello(acted fsm.Epoch) error {
-	register := a.Register()
-	fsm.Trim(register, a.registeredLevel)
+func (h *hostSession) sendHello(acted fsm.Epoch) error {
+	register := h.Register()
+	fsm.Trim(register, h.registeredLevel)
 	register.Incarnation = acted.Incarnation
-	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
+	return h.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
 		Register: register, Seen: acted.Proto(),
 	}}})
 }
 
 // handleMessage handles one message of the controller.
-func (a *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m *sessionpb.ToNode) error {
+func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m *sessionpb.ToNode) error {
 	if q := m.GetInventory(); q != nil {
-		go a.answerInventory(ctx, q.GetQuestion())
+		go h.answerInventory(ctx, q.GetQuestion())
 		return nil
 	}
 	if q := m.GetMap(); q != nil {
-		go a.answerMap(ctx, q)
+		go h.answerMap(ctx, q)
 		return nil
 	}
 	update, err := asm.add(m)
 	if err != nil {
 		return err
 	}
-	a.noteIndex(asm.lastEpoch)
+	h.noteIndex(asm.lastEpoch)
 	if update != nil {
-		a.setLevel(update.FeatureLevel)
-		a.handleUpdate(update)
-		if update.FeatureLevel > a.registeredLevel {
+		h.setLevel(update.FeatureLevel)
+		h.handleUpdate(update)
+		if update.FeatureLevel > h.registeredLevel {
 			return errLevelRose // the host registers again, with all fields of this level
 		}
 	}
@@ -144,11 +144,11 @@ func (a *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 }
 
 // sendLoop is the only goroutine that sends after the hello. A failure shows in Recv.
-func (a *hostSession) sendLoop(ctx context.Context) {
-	if a.sendTelemetry(a.lastTelemetry.Load()) != nil {
+func (h *hostSession) sendLoop(ctx context.Context) {
+	if h.sendTelemetry(h.lastTelemetry.Load()) != nil {
 		return
 	}
-	heartbeat := time.NewTicker(a.timing.heartbeat)
+	heartbeat := time.NewTicker(h.timing.heartbeat)
 	defer heartbeat.Stop()
 	for {
 		var err error
@@ -156,11 +156,11 @@ func (a *hostSession) sendLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-heartbeat.C:
-			err = a.stream.Send(&sessionpb.FromNode{})
-		case m := <-a.outgoing:
-			err = a.stream.Send(m)
-		case <-a.telemetryReady:
-			err = a.sendTelemetry(a.lastTelemetry.Load())
+			err = h.stream.Send(&sessionpb.FromNode{})
+		case m := <-h.outgoing:
+			err = h.stream.Send(m)
+		case <-h.telemetryReady:
+			err = h.sendTelemetry(h.lastTelemetry.Load())
 		}
 		if err != nil {
 			return
@@ -168,18 +168,18 @@ func (a *hostSession) sendLoop(ctx context.Context) {
 	}
 }
 
-func (a *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
+func (h *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
 	if t == nil {
 		return nil
 	}
-	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{Telemetry: t}})
+	return h.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{Telemetry: t}})
 }
 
 // answerInventory sends the inventory in parts.
-func (a *hostSession) answerInventory(ctx context.Context, query uint64) {
+func (h *hostSession) answerInventory(ctx context.Context, query uint64) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
-	items, err := a.Inventory(ctx)
+	items, err := h.Inventory(ctx)
 	parts := slices.Collect(slices.Chunk(items, maxPerMessage))
 	if err != nil || len(parts) == 0 {
 		parts = [][]executor.InventoryItem{nil}
@@ -193,7 +193,7 @@ func (a *hostSession) answerInventory(ctx context.Context, query uint64) {
 			answer.Items = append(answer.Items, inventoryItemToProto(item))
 		}
 		select {
-		case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Inventory{Inventory: answer}}:
+		case h.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Inventory{Inventory: answer}}:
 		case <-ctx.Done():
 			return
 		}

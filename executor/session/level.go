@@ -10,8 +10,8 @@ import (
 )
 
 // levelHeaderKey is the header of a session in which a controller sends the cluster's feature
-// level, so that the host's first message has no field above it:
-// a controller of level 1 would put it on the log, where builds would apply it differently (S72).
+// level, so that the host's first message has no field above it: a controller of level 1 would
+// put that field on the log, where builds would apply it differently (S72).
 const levelHeaderKey = "holdfast-feature-level"
 
 // levelHeader is empty while this controller does not know the level.

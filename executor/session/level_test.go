@@ -18,7 +18,7 @@ func level2Report(node string) *fsmpb.Command {
 	return &fsmpb.Command{SchemaVersion: fsm.Level2, Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: "boot-1"}}}
 }
 
-// level is the feature level that the host received last.
+// lastLevel is the feature level that the host received last.
 func (n *testHost) lastLevel() uint32 {
 	got := n.received()
 	if len(got) == 0 {
