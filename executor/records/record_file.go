@@ -47,41 +47,41 @@ func OpenRecordFile(dir string, id fsm.VolumeID) (*RecordFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &RecordFile{file: file, VolumeRecord: VolumeRecord{Volume: id}}
+	f := &RecordFile{file: file, VolumeRecord: VolumeRecord{Volume: id}}
 	if content != nil {
-		if err := json.Unmarshal(content, &j.VolumeRecord); err != nil {
+		if err := json.Unmarshal(content, &f.VolumeRecord); err != nil {
 			return nil, fmt.Errorf("read the record of %s: %w", id, err)
 		}
 	}
-	j.sequence = j.SequenceLimit
-	return j, nil
+	f.sequence = f.SequenceLimit
+	return f, nil
 }
 
 // NextSequence issues a number above every number that this host issued and that the log
 // applied. Numbers are reserved on disk with the next Save; see MustReserve.
-func (j *RecordFile) NextSequence(applied uint64) uint64 {
-	j.sequence = max(j.sequence, applied) + 1
-	return j.sequence
+func (f *RecordFile) NextSequence(applied uint64) uint64 {
+	f.sequence = max(f.sequence, applied) + 1
+	return f.sequence
 }
 
 // MustReserve reports whether numbers were issued that no Save has reserved yet.
-func (j *RecordFile) MustReserve() bool { return j.sequence > j.SequenceLimit }
+func (f *RecordFile) MustReserve() bool { return f.sequence > f.SequenceLimit }
 
 // OnDisk reports whether the record was ever written.
-func (j *RecordFile) OnDisk() bool { return j.file.exists }
+func (f *RecordFile) OnDisk() bool { return f.file.exists }
 
 // Remove deletes the record's file.
-func (j *RecordFile) Remove() error { return j.file.Remove() }
+func (f *RecordFile) Remove() error { return f.file.Remove() }
 
 // Save writes the record. Without sync a crash of the host may undo it: only for changes
 // whose loss means no more than a superfluous report.
-func (j *RecordFile) Save(sync bool) error {
-	if j.MustReserve() {
-		j.SequenceLimit = j.sequence + sequenceReserve
+func (f *RecordFile) Save(sync bool) error {
+	if f.MustReserve() {
+		f.SequenceLimit = f.sequence + sequenceReserve
 	}
-	text, err := json.Marshal(&j.VolumeRecord)
+	text, err := json.Marshal(&f.VolumeRecord)
 	if err != nil {
-		return fmt.Errorf("write the record of %s: %w", j.Volume, err)
+		return fmt.Errorf("write the record of %s: %w", f.Volume, err)
 	}
-	return j.file.write(text, sync)
+	return f.file.write(text, sync)
 }
