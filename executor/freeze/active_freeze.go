@@ -19,7 +19,7 @@ var _ executor.Freeze = (*activeFreeze)(nil)
 // activeFreeze is one freeze by this process.
 type activeFreeze struct {
 	freezer  *Freezer
-	lease    *recordFile
+	file     *recordFile
 	target   *os.File
 	child    *exec.Cmd
 	frozenAt time.Duration // since boot
@@ -34,7 +34,7 @@ type activeFreeze struct {
 // late, it is thawed here, or by the thaw process as soon as this process releases the lock, even
 // by dying.
 func (h *activeFreeze) begin(ctx context.Context) error {
-	defer h.lease.unlock()
+	defer h.file.unlock()
 	err := h.freeze(ctx)
 	if err == nil {
 		return nil
@@ -46,7 +46,7 @@ func (h *activeFreeze) begin(ctx context.Context) error {
 			return errors.Join(err, thawed)
 		}
 	}
-	err = errors.Join(err, h.lease.remove())
+	err = errors.Join(err, h.file.remove())
 	if h.child != nil {
 		_ = h.child.Process.Kill()
 		_ = h.child.Wait()
@@ -56,7 +56,7 @@ func (h *activeFreeze) begin(ctx context.Context) error {
 
 // freeze freezes the filesystem and sets frozenAt.
 func (h *activeFreeze) freeze(ctx context.Context) (err error) {
-	if h.child, err = h.freezer.startThawer(ctx, h.lease); err != nil {
+	if h.child, err = h.freezer.startThawer(ctx, h.file); err != nil {
 		return err
 	}
 	now := sinceBoot()
@@ -64,14 +64,14 @@ func (h *activeFreeze) freeze(ctx context.Context) (err error) {
 		return err
 	}
 	h.frozenAt = now
-	if h.lease.remaining() <= 0 {
+	if h.file.remaining() <= 0 {
 		return h.checkDeadline()
 	}
 	return ctx.Err()
 }
 
 func (h *activeFreeze) checkDeadline() error {
-	return fsm.Reject(fsm.Busy, "the freeze of %s has ended", h.lease.Volume)
+	return fsm.Reject(fsm.Busy, "the freeze of %s has ended", h.file.Volume)
 }
 
 // Run calls fn, which takes the snapshot, under the record's lock. What fn created counts only
@@ -82,28 +82,28 @@ func (h *activeFreeze) Run(ctx context.Context, fn func(context.Context) error) 
 	if h.ended {
 		return h.checkDeadline()
 	}
-	if err := h.lease.lock(ctx); err != nil {
+	if err := h.file.lock(ctx); err != nil {
 		return err
 	}
-	defer h.lease.unlock()
+	defer h.file.unlock()
 	if err := h.checkFrozen(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.lease.remaining())
+	ctx, cancel := context.WithTimeout(ctx, h.file.remaining())
 	defer cancel()
 	err := fn(ctx)
 	if ended := h.checkFrozen(); ended != nil {
 		return ended // whatever fn returned: a retry can succeed
 	}
 	if err != nil {
-		return fmt.Errorf("take the snapshot while %s is frozen: %w", h.lease.Volume, err)
+		return fmt.Errorf("take the snapshot while %s is frozen: %w", h.file.Volume, err)
 	}
 	return nil
 }
 
 // checkFrozen fails when the filesystem has been thawed, by any process.
 func (h *activeFreeze) checkFrozen() error {
-	if !h.lease.isLinked() || h.lease.remaining() <= 0 {
+	if !h.file.isLinked() || h.file.remaining() <= 0 {
 		return h.checkDeadline()
 	}
 	frozen, err := isFrozen(h.target)
@@ -132,16 +132,16 @@ func (h *activeFreeze) thaw(ctx context.Context) error {
 	if h.ended {
 		return nil
 	}
-	if err := h.lease.lock(ctx); err != nil {
+	if err := h.file.lock(ctx); err != nil {
 		return err
 	}
-	defer h.lease.unlock()
-	if h.lease.isLinked() {
+	defer h.file.unlock()
+	if h.file.isLinked() {
 		if err := thawNow(h.target); err != nil {
 			return err
 		}
 		h.setDuration()
-		if err := h.lease.remove(); err != nil {
+		if err := h.file.remove(); err != nil {
 			return err
 		}
 	}
@@ -172,26 +172,26 @@ func (h *activeFreeze) Elapsed() time.Duration {
 // deadline any more, so the filesystem is thawed now.
 func (h *activeFreeze) watch() {
 	_ = h.child.Wait()
-	if h.lease.isLinked() {
+	if h.file.isLinked() {
 		h.thawAtDeadline()
 	}
 	h.mu.Lock()
 	h.close()
 	_ = h.target.Close()
-	_ = h.lease.file.Close()
+	_ = h.file.file.Close()
 	h.mu.Unlock()
-	h.freezer.release(h.lease.Volume)
+	h.freezer.release(h.file.Volume)
 	close(h.exited)
 }
 
 // thawAtDeadline thaws as the thaw process would have, with a lock of its own.
 func (h *activeFreeze) thawAtDeadline() {
-	l, err := open(recordPath(h.freezer.dir, h.lease.Volume))
+	r, err := open(recordPath(h.freezer.dir, h.file.Volume))
 	if err != nil {
 		return // the freeze has ended already
 	}
-	defer l.file.Close()
-	if l.Token == h.lease.Token {
-		_ = l.finish(context.Background(), h.target)
+	defer r.file.Close()
+	if r.Token == h.file.Token {
+		_ = r.finish(context.Background(), h.target)
 	}
 }

@@ -133,13 +133,13 @@ func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, unti
 		err = syncDirty(ctx, target)
 	}
 	if err == nil {
-		h.lease, err = f.writeRecord(id, location, until)
+		h.file, err = f.writeRecord(id, location, until)
 	}
 	if err != nil {
 		return nil, errors.Join(err, target.Close())
 	}
 	if err := h.begin(ctx); err != nil {
-		return nil, errors.Join(err, target.Close(), h.lease.file.Close())
+		return nil, errors.Join(err, target.Close(), h.file.file.Close())
 	}
 	go h.watch()
 	return h, nil
@@ -179,13 +179,13 @@ func (f *Freezer) writeRecord(id fsm.VolumeID, location fsLocation, until time.T
 
 // startThawer starts the thaw process and waits until it is ready. It runs in a session of its own
 // and is not killed with this process.
-func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, error) {
+func (f *Freezer) startThawer(ctx context.Context, file *recordFile) (*exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start the thaw process: %w", err)
 	}
 	defer r.Close()
-	args := append(f.program[1:len(f.program):len(f.program)], recordPath(f.dir, l.Volume))
+	args := append(f.program[1:len(f.program):len(f.program)], recordPath(f.dir, file.Volume))
 	child := exec.Command(f.program[0], args...) // #nosec G204 -- our own program
 	child.Dir, child.Stdout = "/", w
 	child.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
@@ -195,7 +195,7 @@ func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, er
 	if err != nil {
 		return nil, fmt.Errorf("start the thaw process: %w", err)
 	}
-	if err := awaitReady(ctx, r, l.record); err != nil {
+	if err := awaitReady(ctx, r, file.record); err != nil {
 		_ = child.Process.Kill()
 		_ = child.Wait()
 		return nil, err

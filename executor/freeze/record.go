@@ -78,48 +78,48 @@ func open(path string) (*recordFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the freeze record: %w", err)
 	}
-	l := &recordFile{file: f}
-	if err := json.NewDecoder(f).Decode(&l.record); err != nil {
+	r := &recordFile{file: f}
+	if err := json.NewDecoder(f).Decode(&r.record); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the freeze record %s: %w", path, err), f.Close())
 	}
-	if l.Version != recordVersion || !l.Volume.Valid() {
+	if r.Version != recordVersion || !r.Volume.Valid() {
 		return nil, errors.Join(fmt.Errorf("the freeze record %s was not written by this program", path), f.Close())
 	}
-	return l, nil
+	return r, nil
 }
 
 // isLinked reports whether the record's file still has its name. While a record exists, no other
 // takes its name.
-func (l *recordFile) isLinked() bool {
+func (r *recordFile) isLinked() bool {
 	var st unix.Stat_t
-	return unix.Fstat(int(l.file.Fd()), &st) == nil && st.Nlink > 0
+	return unix.Fstat(int(r.file.Fd()), &st) == nil && st.Nlink > 0
 }
 
-// lock waits for the lock until the context ends. Two recordFiles of one process exclude each
-// other too.
-func (l *recordFile) lock(ctx context.Context) error {
+// lock waits for the lock until the context ends. Two recordFile values of one process exclude
+// each other too.
+func (r *recordFile) lock(ctx context.Context) error {
 	for {
-		err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(r.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, unix.EINTR):
 		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fmt.Errorf("lock the freeze of %s: %w", l.Volume, err)
+			return fmt.Errorf("lock the freeze of %s: %w", r.Volume, err)
 		case sleep(ctx, pollInterval) != nil:
-			return fmt.Errorf("wait for the lock of the freeze of %s: %w", l.Volume, ctx.Err())
+			return fmt.Errorf("wait for the lock of the freeze of %s: %w", r.Volume, ctx.Err())
 		}
 	}
 }
 
-func (l *recordFile) unlock() { _ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN) }
+func (r *recordFile) unlock() { _ = unix.Flock(int(r.file.Fd()), unix.LOCK_UN) }
 
 // remove unlinks the record. The caller holds the lock and has thawed.
-func (l *recordFile) remove() error {
-	if !l.isLinked() {
+func (r *recordFile) remove() error {
+	if !r.isLinked() {
 		return nil
 	}
-	path := l.file.Name()
+	path := r.file.Name()
 	if filepath.Ext(path) == tempSuffix {
 		path = path[:len(path)-len(tempSuffix)]
 	}
