@@ -23,31 +23,31 @@ type HealthInputs struct {
 
 // Condition is the volume's health, the same for the log and for NodeGetVolumeStats. Its
 // messages contain no figures, so that they change only when the cause does.
-func (x *HealthInputs) Condition() fsm.Condition {
+func (in *HealthInputs) Condition() fsm.Condition {
 	abnormal := func(message string) fsm.Condition { return fsm.Condition{Abnormal: true, Message: message} }
 	switch {
-	case x.Device.Absent:
+	case in.Device.Absent:
 		return abnormal("the pool of the volume is absent")
-	case !x.Device.Exists:
+	case !in.Device.Exists:
 		return abnormal("the image of the volume is missing")
-	case x.Device.Size < x.Size:
+	case in.Device.Size < in.Size:
 		return abnormal("the image of the volume is shorter than it was made")
-	case x.Parked:
+	case in.Parked:
 		return abnormal("a command on the device cannot be killed")
-	case x.Staged && !x.Mounted:
+	case in.Staged && !in.Mounted:
 		return abnormal("the volume is staged, but its mount is gone")
-	case x.StatsErr != nil:
-		return abnormal("the volume does not answer: " + x.StatsErr.Error())
-	case x.MeasuredCondition.Abnormal:
-		return x.MeasuredCondition
-	case !x.Pool.Absent && x.Pool.Capacity > 0 && x.Pool.Free < max(x.MinFree, minPoolFree):
+	case in.StatsErr != nil:
+		return abnormal("the volume does not answer: " + in.StatsErr.Error())
+	case in.MeasuredCondition.Abnormal:
+		return in.MeasuredCondition
+	case !in.Pool.Absent && in.Pool.Capacity > 0 && in.Pool.Free < max(in.MinFree, minPoolFree):
 		return abnormal("the pool of the volume is full")
-	case nearlyFull(x.Pool, x.WasNearlyFull):
+	case nearlyFull(in.Pool, in.WasNearlyFull):
 		return abnormal(PoolNearlyFull)
-	case x.Staged && x.LimitsError != "":
-		return abnormal("the volume's I/O limits are not in force: " + x.LimitsError)
+	case in.Staged && in.LimitsError != "":
+		return abnormal("the volume's I/O limits are not in force: " + in.LimitsError)
 	}
-	return x.MeasuredCondition
+	return in.MeasuredCondition
 }
 
 // PoolNearlyFull is the condition of a pool's volumes while the pool is nearly full.

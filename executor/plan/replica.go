@@ -7,21 +7,21 @@ import (
 // NextReplicaStep picks the one step that brings a replica closer to its desired state. It
 // is pure: every rule about order and safety of replicas is here, and is tested as a table.
 // Mounts are none of its steps: NextVolumeStep ends them, before it or in between.
-func NextReplicaStep(w *ReplicaSpec, h *ObservedReplica) Step {
-	if w.isVictim(h) {
+func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
+	if want.isVictim(h) {
 		return nextVictim(h)
 	}
-	if w.Goal == fsm.GoalRemove {
+	if want.Goal == fsm.GoalRemove {
 		return nextRemoveReplica(h)
 	}
-	if w.Leaving {
+	if want.Leaving {
 		return Step{} // it was given up, but stays until its removal is desired: it may have the last copy (S71)
 	}
-	if h.Backing.Absent || !h.Backing.Exists || w.Goal == fsm.GoalKeep && !w.InitialSyncDone {
+	if h.Backing.Absent || !h.Backing.Exists || want.Goal == fsm.GoalKeep && !want.InitialSyncDone {
 		return Step{} // NextVolumeStep creates it; it is missing (S14), or creating it failed
 	}
 	for _, rule := range []func(*ReplicaSpec, *ObservedReplica) Step{nextAttach, nextConnection, nextInitialSync, NextResize, nextPromote, nextNoteInSync, nextVerify} {
-		if s := rule(w, h); s.Kind != StepNone {
+		if s := rule(want, h); s.Kind != StepNone {
 			return s
 		}
 	}
@@ -30,9 +30,9 @@ func NextReplicaStep(w *ReplicaSpec, h *ObservedReplica) Step {
 
 // isVictim reports whether this replica's writers must end: its peer continued without it, as
 // the log records; or its I/O is suspended, and its publication was revoked or it is to be removed (S9).
-func (w *ReplicaSpec) isVictim(h *ObservedReplica) bool {
-	revoked := w.Goal == fsm.GoalRemove || w.HasTeardown && !w.Published
-	return h.InKernel && (w.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked)
+func (want *ReplicaSpec) isVictim(h *ObservedReplica) bool {
+	revoked := want.Goal == fsm.GoalRemove || want.HasTeardown && !want.Published
+	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked)
 }
 
 // nextVictim makes blocked I/O fail instead of succeed (S9): the disk is detached, and known
@@ -67,13 +67,13 @@ func nextRemoveReplica(h *ObservedReplica) Step {
 
 // nextAttach keeps the replica attached, after a boot and without a publication as well. Each
 // attachment is committed before it is made (S5).
-func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
+func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
 	case !h.Backing.Active():
 		return Step{Kind: StepActivateBacking}
-	case w.Peer != nil && !h.ConfigCurrent:
+	case want.Peer != nil && !h.ConfigCurrent:
 		return Step{Kind: StepConfigure}
-	case w.Peer == nil && w.InitialSyncDone && w.Goal == fsm.GoalKeep && !h.HasConfig && !h.InKernel:
+	case want.Peer == nil && want.InitialSyncDone && want.Goal == fsm.GoalKeep && !h.HasConfig && !h.InKernel:
 		return Step{Kind: StepConfigure} // it was being removed, and is the volume's only replica now (S71)
 	case !h.HasConfig:
 		return Step{} // its peer is not known yet
@@ -83,18 +83,18 @@ func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepDownResource} // an attachment that this host did not record (S5)
 	case h.DiskAttached():
 		return Step{}
-	case w.Goal == fsm.GoalCreate && (!h.MetadataMade || !h.InKernel && !h.HasMetadata):
+	case want.Goal == fsm.GoalCreate && (!h.MetadataMade || !h.InKernel && !h.HasMetadata):
 		return Step{Kind: StepCreateMetadata}
 	case !h.MetadataMade || !h.InKernel && !h.HasMetadata:
-		return refuse(fsm.Precondition, "the metadata of the replica of volume %s are missing", w.Volume)
-	case w.Outdated && h.MayHaveWrites && h.InKernel:
+		return refuse(fsm.Precondition, "the metadata of the replica of volume %s are missing", want.Volume)
+	case want.Outdated && h.MayHaveWrites && h.InKernel:
 		return Step{Kind: StepDownResource}
-	case w.Outdated && h.MayHaveWrites && !h.CopyKept:
+	case want.Outdated && h.MayHaveWrites && !h.CopyKept:
 		return Step{Kind: StepKeepVictim}
 	case !h.AttachDue:
 		return Step{}
-	case h.DiskFailed && !w.Force: // a forced decision lets it continue with what it has
-		return nextRemakeMetadata(w, h)
+	case h.DiskFailed && !want.Force: // a forced decision lets it continue with what it has
+		return nextRemakeMetadata(want, h)
 	case !h.AttachmentCommitted:
 		return Step{Kind: StepProposeAttach}
 	}
@@ -106,10 +106,10 @@ func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
 // be the only good copy is left alone, and waits for its peer or for a decision. The log may not
 // know that the peer's disk failed since; so either this kernel sees the peer's disk up to date,
 // or the peer's host reported now that its kernel has it attached.
-func nextRemakeMetadata(w *ReplicaSpec, h *ObservedReplica) Step {
+func nextRemakeMetadata(want *ReplicaSpec, h *ObservedReplica) Step {
 	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate
-	peerAttached := w.Peer != nil && !w.Peer.Incomplete && w.Peer.DiskAttached
-	if kernelSeesPeer || peerAttached && (w.Peer.UpToDate || h.PeerWasUpToDate) {
+	peerAttached := want.Peer != nil && !want.Peer.Incomplete && want.Peer.DiskAttached
+	if kernelSeesPeer || peerAttached && (want.Peer.UpToDate || h.PeerWasUpToDate) {
 		return Step{Kind: StepRemakeMetadata}
 	}
 	return Step{}
@@ -119,24 +119,24 @@ func nextRemakeMetadata(w *ReplicaSpec, h *ObservedReplica) Step {
 // the side that is up to date stays so (S8). An outdated replica connects with its own data
 // discarded, after a copy of them was kept (S9). One whose blocks may not all be on stable
 // storage asks for a full resync.
-func nextConnection(w *ReplicaSpec, h *ObservedReplica) Step {
-	victim := w.Outdated && h.MayHaveWrites
+func nextConnection(want *ReplicaSpec, h *ObservedReplica) Step {
+	victim := want.Outdated && h.MayHaveWrites
 	switch {
 	case !h.InKernel:
-	case !w.Connect && h.Connection > connStandAlone:
+	case !want.Connect && h.Connection > connStandAlone:
 		return Step{Kind: StepDisconnect}
-	case w.Outdated && w.Force && !h.Primary && h.Connection == ConnConnecting:
+	case want.Outdated && want.Force && !h.Primary && h.Connection == ConnConnecting:
 		return Step{Kind: StepDisconnect} // it may have begun to connect with discard before the decision
-	case !w.Connect, !h.ConnectDue:
+	case !want.Connect, !h.ConnectDue:
 	case h.Connection == ConnConnecting && victim && !h.Discarding:
 		return Step{Kind: StepDisconnect}
 	case h.Connection > connStandAlone:
-	case w.Outdated && w.Force: // it is to continue with its data, not to discard them
+	case want.Outdated && want.Force: // it is to continue with its data, not to discard them
 	case victim && !h.CopyKept:
 		return Step{Kind: StepKeepVictim}
 	case h.resyncDoubtful():
 		return Step{Kind: StepInvalidate}
-	case w.Outdated:
+	case want.Outdated:
 		return Step{Kind: StepConnectDiscard}
 	default:
 		return Step{Kind: StepConnect}
@@ -155,12 +155,12 @@ func (h *ObservedReplica) resyncDoubtful() bool {
 
 // nextInitialSync makes the first generation, once in the volume's life, when both replicas
 // were just created. With a source, its content is then copied to the other replica.
-func nextInitialSync(w *ReplicaSpec, h *ObservedReplica) Step {
+func nextInitialSync(want *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
-	case w.InitialSyncDone || w.Goal != fsm.GoalCreate || h.Connection != ConnConnected || h.Primary:
-	case w.Seed && h.JustCreated && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
+	case want.InitialSyncDone || want.Goal != fsm.GoalCreate || h.Connection != ConnConnected || h.Primary:
+	case want.Seed && h.JustCreated && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
 		return Step{Kind: StepNewUUID}
-	case !w.Seed && w.SyncFromSeed && h.BothUpToDate():
+	case !want.Seed && want.SyncFromSeed && h.BothUpToDate():
 		return Step{Kind: StepInvalidate}
 	}
 	return Step{}
@@ -172,8 +172,8 @@ func (h *ObservedReplica) BothUpToDate() bool {
 }
 
 // NextResize grows the replicated device after both hosts' backing devices have grown.
-func NextResize(w *ReplicaSpec, h *ObservedReplica) Step {
-	if h.Primary && h.Connection == ConnConnected && h.BothUpToDate() && h.Size > 0 && h.Size < w.Size && w.BackingCapacity >= w.Size {
+func NextResize(want *ReplicaSpec, h *ObservedReplica) Step {
+	if h.Primary && h.Connection == ConnConnected && h.BothUpToDate() && h.Size > 0 && h.Size < want.Size && want.BackingCapacity >= want.Size {
 		return Step{Kind: StepResize}
 	}
 	return Step{}
@@ -181,10 +181,10 @@ func NextResize(w *ReplicaSpec, h *ObservedReplica) Step {
 
 // nextPromote is for a publication whose host is not primary yet. The step asks for a grant
 // of this boot and session, after the observation (S2).
-func nextPromote(w *ReplicaSpec, h *ObservedReplica) Step {
+func nextPromote(want *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
-	case !w.Primary || w.PromotionDone || !w.Published || w.HasTeardown || h.Primary || h.Suspended:
-	case w.Outdated && !w.Force:
+	case !want.Primary || want.PromotionDone || !want.Published || want.HasTeardown || h.Primary || h.Suspended:
+	case want.Outdated && !want.Force:
 	case !h.DiskAttached() || !h.AttachmentRecorded || h.Disk <= diskInconsistent:
 	case h.Connection >= ConnConnected && h.Disk != DiskUpToDate:
 	default:
@@ -194,17 +194,17 @@ func nextPromote(w *ReplicaSpec, h *ObservedReplica) Step {
 }
 
 // nextNoteInSync records that the replica has no write that its peer does not have.
-func nextNoteInSync(w *ReplicaSpec, h *ObservedReplica) Step {
-	if h.MayHaveWrites && !h.Primary && !w.Outdated && h.Connection == ConnConnected && h.BothUpToDate() {
+func nextNoteInSync(want *ReplicaSpec, h *ObservedReplica) Step {
+	if h.MayHaveWrites && !h.Primary && !want.Outdated && h.Connection == ConnConnected && h.BothUpToDate() {
 		return Step{Kind: StepNoteInSync}
 	}
 	return Step{}
 }
 
 // nextVerify compares the replicas periodically, from one of the two hosts.
-func nextVerify(w *ReplicaSpec, h *ObservedReplica) Step {
+func nextVerify(want *ReplicaSpec, h *ObservedReplica) Step {
 	initiates := h.Primary || h.LowerHostID && h.PeerRole == "Secondary"
-	if h.VerifyDue && initiates && w.InitialSyncDone && h.Connection == ConnConnected && h.BothUpToDate() {
+	if h.VerifyDue && initiates && want.InitialSyncDone && h.Connection == ConnConnected && h.BothUpToDate() {
 		return Step{Kind: StepVerify}
 	}
 	return Step{}

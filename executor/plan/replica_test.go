@@ -18,13 +18,13 @@ const (
 
 // wantedReplica is the spec of a replica after its initial sync that is to be connected, with changes.
 func wantedReplica(change ...func(*ReplicaSpec)) *ReplicaSpec {
-	w := &ReplicaSpec{Goal: fsm.GoalKeep, Size: testGib, DesiredReplica: &fsm.DesiredReplica{
+	want := &ReplicaSpec{Goal: fsm.GoalKeep, Size: testGib, DesiredReplica: &fsm.DesiredReplica{
 		InitialSyncDone: true, Connect: true, UpToDate: true, Peer: &fsm.ReplicaPeer{Node: "n2"}, BackingCapacity: testGib,
 	}}
 	for _, c := range change {
-		c(w)
+		c(want)
 	}
-	return w
+	return want
 }
 
 // haveReplica is a replica in the state that wantedReplica asks for, with changes.
@@ -42,33 +42,33 @@ func haveReplica(change ...func(*ObservedReplica)) *ObservedReplica {
 	return h
 }
 
-func creating(w *ReplicaSpec) { w.Goal, w.InitialSyncDone = fsm.GoalCreate, false }
+func creating(want *ReplicaSpec) { want.Goal, want.InitialSyncDone = fsm.GoalCreate, false }
 
-func removing(w *ReplicaSpec) { w.Goal = fsm.GoalRemove }
+func removing(want *ReplicaSpec) { want.Goal = fsm.GoalRemove }
 
-func outdated(w *ReplicaSpec) { w.Outdated, w.UpToDate = true, false }
+func outdated(want *ReplicaSpec) { want.Outdated, want.UpToDate = true, false }
 
-func leaving(w *ReplicaSpec) { w.Leaving = true }
+func leaving(want *ReplicaSpec) { want.Leaving = true }
 
-func tearingDown(w *ReplicaSpec) { w.HasTeardown = true }
+func tearingDown(want *ReplicaSpec) { want.HasTeardown = true }
 
-func noConnect(w *ReplicaSpec) { w.Connect = false }
+func noConnect(want *ReplicaSpec) { want.Connect = false }
 
-func published(w *ReplicaSpec) { w.Published, w.Primary = true, true }
+func published(want *ReplicaSpec) { want.Published, want.Primary = true, true }
 
-func promotionDone(w *ReplicaSpec) { w.PromotionDone = true }
+func promotionDone(want *ReplicaSpec) { want.PromotionDone = true }
 
-func seed(w *ReplicaSpec) { w.Seed = true }
+func seed(want *ReplicaSpec) { want.Seed = true }
 
-func syncFromSeed(w *ReplicaSpec) { w.SyncFromSeed = true }
+func syncFromSeed(want *ReplicaSpec) { want.SyncFromSeed = true }
 
-func forced(w *ReplicaSpec) { w.Force = true }
+func forced(want *ReplicaSpec) { want.Force = true }
 
-func withoutPeer(w *ReplicaSpec) { w.Peer, w.Connect = nil, false }
+func withoutPeer(want *ReplicaSpec) { want.Peer, want.Connect = nil, false }
 
-func sizeExpanded(w *ReplicaSpec) { w.Size = 2 * testGib }
+func sizeExpanded(want *ReplicaSpec) { want.Size = 2 * testGib }
 
-func backingExpanded(w *ReplicaSpec) { w.BackingCapacity = 2 * testGib }
+func backingExpanded(want *ReplicaSpec) { want.BackingCapacity = 2 * testGib }
 
 func primary(h *ObservedReplica) { h.Primary = true }
 
@@ -134,13 +134,13 @@ func diskGivenUp(h *ObservedReplica) { h.DiskFailed = true }
 
 func peerWasUpToDate(h *ObservedReplica) { h.PeerWasUpToDate = true }
 
-func peerUpToDate(w *ReplicaSpec) { w.Peer.UpToDate, w.Peer.DiskAttached = true, true }
+func peerUpToDate(want *ReplicaSpec) { want.Peer.UpToDate, want.Peer.DiskAttached = true, true }
 
-func peerDetached(w *ReplicaSpec) { w.Peer.UpToDate = true }
+func peerDetached(want *ReplicaSpec) { want.Peer.UpToDate = true }
 
-func peerAttached(w *ReplicaSpec) { w.Peer.DiskAttached = true }
+func peerAttached(want *ReplicaSpec) { want.Peer.DiskAttached = true }
 
-func peerLost(w *ReplicaSpec) { w.Peer.Incomplete = true }
+func peerLost(want *ReplicaSpec) { want.Peer.Incomplete = true }
 
 func notInKernel(h *ObservedReplica) {
 	h.ResourceStatus, h.AttachmentRecorded, h.Adjusted = executor.ResourceStatus{HasConfig: true, HasMetadata: true, SyncPercent: -1}, false, false

@@ -35,28 +35,28 @@ func (h *FreezeState) isUnbroken(now time.Time) bool {
 // pure. A member of a group snapshot counts only when taken under the one freeze that this
 // process reported; any other freeze is thawed, and reported as broken (S19).
 func NextSnapshotStep(s *SnapshotView) Step {
-	w := s.Desired
+	d := s.Desired
 	switch {
-	case w == nil && s.FreezeHold != nil:
+	case d == nil && s.FreezeHold != nil:
 		return Step{Kind: StepThaw}
-	case w == nil && s.Record.Phase != records.PhaseNone:
+	case d == nil && s.Record.Phase != records.PhaseNone:
 		return Step{Kind: StepForgetSnapshotRecord}
 	case s.FreezeHold != nil && !s.FreezeHold.isUnbroken(s.Now):
 		return Step{Kind: StepThaw} // the hold is over, whatever the log says: calls may continue (S28)
-	case w == nil, !s.Actionable:
+	case d == nil, !s.Actionable:
 		return Step{}
 	case s.FreezeHold != nil && !s.keepsFreezeHold():
 		return Step{Kind: StepThaw}
-	case s.Have.Absent && w.Goal == fsm.SnapshotGoalKeep:
+	case s.Have.Absent && d.Goal == fsm.SnapshotGoalKeep:
 		return Step{} // an absent pool tells nothing of its files (S12)
 	case s.Have.Absent:
-		return refuse(fsm.Unreachable, "the pool of snapshot %s is absent", w.Snapshot)
+		return refuse(fsm.Unreachable, "the pool of snapshot %s is absent", d.Snapshot)
 	}
-	switch w.Goal {
+	switch d.Goal {
 	case fsm.SnapshotGoalFreeze:
 		return nextFreezeMember(s)
 	case fsm.SnapshotGoalTake:
-		if w.Group != "" {
+		if d.Group != "" {
 			return nextTakeMember(s)
 		}
 		return nextTakeSingle(s)

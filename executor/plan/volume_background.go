@@ -64,8 +64,8 @@ func (s *VolumeView) mustTakeDown() bool {
 
 // mayBePrimary: for a publication, a replica becomes primary before its volume is staged.
 func (s *VolumeView) mayBePrimary() bool {
-	w := s.Desired
-	return w.Replication != nil && w.Replication.Primary && w.Publication != nil && w.Publication.Staging == nil && w.Teardown == nil
+	d := s.Desired
+	return d.Replication != nil && d.Replication.Primary && d.Publication != nil && d.Publication.Staging == nil && d.Teardown == nil
 }
 
 // wasUpThisBoot: the log has it as staged in this boot. Mounts that are gone since then were
@@ -94,13 +94,13 @@ func (s *VolumeView) targetsToDrop() []string {
 	return drop
 }
 
-func desiredTarget(w *fsm.DesiredVolume, path string) *fsm.Target {
-	if w == nil || w.Publication == nil {
+func desiredTarget(d *fsm.DesiredVolume, path string) *fsm.Target {
+	if d == nil || d.Publication == nil {
 		return nil
 	}
-	for i := range w.Publication.Targets {
-		if w.Publication.Targets[i].Path == path {
-			return &w.Publication.Targets[i]
+	for i := range d.Publication.Targets {
+		if d.Publication.Targets[i].Path == path {
+			return &d.Publication.Targets[i]
 		}
 	}
 	return nil

@@ -13,16 +13,16 @@ import (
 // yet: of what was never up here, or went away with a reboot. They follow from observation,
 // not from memory (S16).
 func MissedTeardowns(s *VolumeView) []records.PendingTeardown {
-	w := s.Desired
-	if !s.Actionable || w == nil {
+	d := s.Desired
+	if !s.Actionable || d == nil {
 		return nil
 	}
 	staged, isDown := s.Record.Staging, !s.Have.isUp() && !s.Have.ioSuspended()
 	var missing []records.PendingTeardown
-	if w.Teardown != nil && (staged == nil && isDown || staged != nil && staged.Epoch.Compare(w.Teardown.Epoch) > 0) {
-		missing = append(missing, records.PendingTeardown{Epoch: w.Teardown.Epoch})
+	if d.Teardown != nil && (staged == nil && isDown || staged != nil && staged.Epoch.Compare(d.Teardown.Epoch) > 0) {
+		missing = append(missing, records.PendingTeardown{Epoch: d.Teardown.Epoch})
 	}
-	p := w.Publication
+	p := d.Publication
 	switch {
 	case p == nil:
 	case p.Staging != nil && staged == nil && isDown:
@@ -108,22 +108,22 @@ func (s *VolumeView) limitsUnreported() bool {
 // unreportedDeviceFact is the fact about the image, empty for none. An absent pool proves
 // nothing of its images (S12).
 func (s *VolumeView) unreportedDeviceFact() string {
-	w, have := s.Desired, &s.Have
-	complete := have.Exists && have.Size == w.Size && !have.mayBeTorn && (have.Replica == nil || s.Record.Replica != nil && s.Record.Replica.MetadataMade)
+	d, have := s.Desired, &s.Have
+	complete := have.Exists && have.Size == d.Size && !have.mayBeTorn && (have.Replica == nil || s.Record.Replica != nil && s.Record.Replica.MetadataMade)
 	switch {
 	case have.Absent:
-	case w.Goal == fsm.GoalCreate && complete && s.Actionable:
-		if w.ReplicaState == fsm.ReplicaPresent {
+	case d.Goal == fsm.GoalCreate && complete && s.Actionable:
+		if d.ReplicaState == fsm.ReplicaPresent {
 			return "" // the log has it, and waits for the other replica
 		}
 		return factDeviceCreated
-	case w.Goal == fsm.GoalRemove && s.Actionable && !have.Exists && !have.Unfinished && !have.isUp():
+	case d.Goal == fsm.GoalRemove && s.Actionable && !have.Exists && !have.Unfinished && !have.isUp():
 		return factDeviceGone
-	case w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaPresent && !have.Exists:
+	case d.Goal == fsm.GoalKeep && d.ReplicaState == fsm.ReplicaPresent && !have.Exists:
 		return factDeviceMissing
-	case w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaMissing && have.Exists && have.Size >= w.Size:
+	case d.Goal == fsm.GoalKeep && d.ReplicaState == fsm.ReplicaMissing && have.Exists && have.Size >= d.Size:
 		return factDevicePresent
-	case w.Goal == fsm.GoalKeep && w.Operation != 0 && have.Exists && have.Size >= w.Size && s.Actionable:
+	case d.Goal == fsm.GoalKeep && d.Operation != 0 && have.Exists && have.Size >= d.Size && s.Actionable:
 		return factDeviceExpanded
 	}
 	return ""
@@ -162,13 +162,13 @@ func (f Fact) FillObservation(ob *fsmpb.Observation, s *VolumeView) {
 }
 
 // OperationStep names what a volume's operation is doing, for the log and operators.
-func OperationStep(w *fsm.DesiredVolume) string {
+func OperationStep(d *fsm.DesiredVolume) string {
 	switch {
-	case w.Goal == fsm.GoalCreate:
+	case d.Goal == fsm.GoalCreate:
 		return "create"
-	case w.Goal == fsm.GoalRemove:
+	case d.Goal == fsm.GoalRemove:
 		return "remove"
-	case w.Teardown != nil:
+	case d.Teardown != nil:
 		return "teardown"
 	}
 	return "change"

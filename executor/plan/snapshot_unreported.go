@@ -18,18 +18,18 @@ const (
 // UnreportedSnapshotFact is what the log does not have of the snapshot, empty for nothing. It
 // is called when there is no step to do.
 func UnreportedSnapshotFact(s *SnapshotView) string {
-	w := s.Desired
-	if w == nil || !s.Actionable || s.Have.Absent {
+	d := s.Desired
+	if d == nil || !s.Actionable || s.Have.Absent {
 		return ""
 	}
-	switch w.Goal {
+	switch d.Goal {
 	case fsm.SnapshotGoalFreeze:
 		return s.unreportedFreezeFact()
 	case fsm.SnapshotGoalTake:
 		switch {
-		case w.Group == "" && s.Have.Exists, s.isTaken():
+		case d.Group == "" && s.Have.Exists, s.isTaken():
 			return factSnapshotTaken
-		case w.Group != "" && s.FreezeHold == nil:
+		case d.Group != "" && s.FreezeHold == nil:
 			return factThawed
 		}
 	case fsm.SnapshotGoalKeep:
@@ -88,8 +88,8 @@ func (s *SnapshotView) FillObservation(name string, ob *fsmpb.Observation) {
 }
 
 // SnapshotOperationStep names what a snapshot's operation is doing, for the log and operators.
-func SnapshotOperationStep(w *fsm.DesiredSnapshot) string {
-	switch w.Goal {
+func SnapshotOperationStep(d *fsm.DesiredSnapshot) string {
+	switch d.Goal {
 	case fsm.SnapshotGoalFreeze:
 		return "freeze"
 	case fsm.SnapshotGoalTake:
