@@ -52,16 +52,16 @@ func New(cfg Config) (*Agent, error) {
 	cfg.MaxFreeze = cmp.Or(cfg.MaxFreeze, defaultMaxFreeze)
 	cfg.HealthInterval = cmp.Or(cfg.HealthInterval, defaultHealth)
 	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
-	e := assemble(cfg)
+	a := assemble(cfg)
 	var err error
-	if e.acted, err = records.OpenActedEpoch(cfg.Host.Dir()); err != nil {
+	if a.acted, err = records.OpenActedEpoch(cfg.Host.Dir()); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(e.records.loadVolumes(), e.records.loadSnapshots()); err != nil {
+	if err := errors.Join(a.records.loadVolumes(), a.records.loadSnapshots()); err != nil {
 		return nil, err
 	}
-	e.metrics.exportGauges(e)
-	return e, nil
+	a.metrics.exportGauges(a)
+	return a, nil
 }
 
 // loadVolumes reads the records of volumes that are, or were, up.
@@ -71,47 +71,47 @@ func (rc *recorder) loadVolumes() error {
 		return err
 	}
 	for _, id := range ids {
-		j, err := records.OpenRecordFile(rc.Host.Dir(), id)
+		file, err := records.OpenRecordFile(rc.Host.Dir(), id)
 		if err != nil {
 			return err
 		}
 		v := rc.volumeEntry(id)
-		v.record = j
+		v.record = file
 		rc.refreshRecordCopy(v)
-		rc.acted.Advance(j.Floor, nil)
+		rc.acted.Advance(file.Floor, nil)
 	}
 	return nil
 }
 
 // Start thaws what an earlier process left frozen (S19), then works in the background on what
 // Update delivers.
-func (e *Agent) Start() {
-	e.freezer.thawLeftovers()
-	for range e.Workers {
-		e.wg.Go(e.volumeWorker.run)
-		e.wg.Go(e.snapshotWorker.run)
+func (a *Agent) Start() {
+	a.freezer.thawLeftovers()
+	for range a.Workers {
+		a.wg.Go(a.volumeWorker.run)
+		a.wg.Go(a.snapshotWorker.run)
 	}
-	e.wg.Go(e.resync)
-	e.wg.Go(e.health.checkHealthLoop)
-	if e.Replicator != nil {
-		e.wg.Go(e.suspended.watchSuspended)
-		e.wg.Go(e.replicaWorker.watchReplicas)
-		e.wg.Go(e.keptCopies.keptScanLoop)
+	a.wg.Go(a.resync)
+	a.wg.Go(a.health.checkHealthLoop)
+	if a.Replicator != nil {
+		a.wg.Go(a.suspended.watchSuspended)
+		a.wg.Go(a.replicaWorker.watchReplicas)
+		a.wg.Go(a.keptCopies.keptScanLoop)
 	}
 }
 
 // Shutdown stops all work. Mounts and devices of staged volumes stay, other devices are
 // deactivated. It waits for the work under way until ctx ends.
-func (e *Agent) Shutdown(ctx context.Context) error {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	e.cancel()
-	e.volumeQueue.close()
-	e.snapshotQueue.close()
+func (a *Agent) Shutdown(ctx context.Context) error {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.cancel()
+	a.volumeQueue.close()
+	a.snapshotQueue.close()
 	done := make(chan struct{})
 	go func() {
-		e.wg.Wait()
+		a.wg.Wait()
 		close(done)
 	}()
 	select {
@@ -119,19 +119,19 @@ func (e *Agent) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop the executor: work is still under way: %w", ctx.Err())
 	}
-	return errors.Join(e.freezer.releaseHolds(ctx), e.detachUnstaged(ctx))
+	return errors.Join(a.freezer.releaseHolds(ctx), a.detachUnstaged(ctx))
 }
 
 // detachUnstaged deactivates the devices of volumes that are not staged.
-func (e *Agent) detachUnstaged(ctx context.Context) error {
+func (a *Agent) detachUnstaged(ctx context.Context) error {
 	var errs []error
-	for _, pool := range e.Pools {
+	for _, pool := range a.Pools {
 		items, err := pool.Inventory(ctx)
 		if err != nil {
 			continue // an absent pool cannot tell its devices from another's
 		}
 		for _, item := range items {
-			if item.Kind != executor.KindDevice || !item.Volume.Valid() || e.isStaged(item.Volume) {
+			if item.Kind != executor.KindDevice || !item.Volume.Valid() || a.isStaged(item.Volume) {
 				continue
 			}
 			if err := pool.Deactivate(ctx, item.Volume); err != nil {

@@ -13,22 +13,22 @@ import (
 // Expand grows the filesystem of a staged volume to the size of its device, and returns the
 // device's size in bytes. Repeating it is harmless. NotFound: the volume is not at the path.
 // Busy: this host has not expanded the device to the decided size yet. OutOfRange: more is
-// requested than was decided, or the device is above the limit. Precondition: the filesystem cannot be grown while it is
-// mounted here; staging the volume again grows it.
-func (e *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, error) {
-	if !req.Volume.Valid() || !e.isKnown(req.Volume) {
+// requested than was decided, or the device is above the limit. Precondition: the filesystem
+// cannot be grown while it is mounted here; staging the volume again grows it.
+func (a *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, error) {
+	if !req.Volume.Valid() || !a.isKnown(req.Volume) {
 		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
 	}
 	key := fmt.Sprintf("expand %d %v %s", req.Size, req.Capability, req.Path)
-	err := e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, _ *call) error {
-		return e.expander.expandVolume(ctx, v, &req)
+	err := a.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, _ *call) error {
+		return a.expander.expandVolume(ctx, v, &req)
 	})
 	if err != nil {
 		return 0, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v, known := e.volumes[req.Volume]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v, known := a.volumes[req.Volume]
 	if !known || v.expandedSize == 0 { // it was taken down and forgotten meanwhile
 		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
 	}
@@ -55,17 +55,17 @@ func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.Ex
 	case staged.Block != req.Capability.Block && req.Capability != (fsm.Capability{}):
 		return fsm.Reject(fsm.Invalid, "volume %s is not staged for %s", v.id, req.Capability)
 	}
-	w, err := x.desiredOf(ctx, v)
+	d, err := x.desiredOf(ctx, v)
 	if err != nil {
 		return err
 	}
 	switch {
-	case req.Size > w.Size:
-		return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, and no controller has decided to make them %d", v.id, w.Size, req.Size)
-	case have.DeviceSize() < w.Size:
-		return fsm.Reject(fsm.Busy, "volume %s has %d bytes, and is just being grown to %d", v.id, have.DeviceSize(), w.Size)
+	case req.Size > d.Size:
+		return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, and no controller has decided to make them %d", v.id, d.Size, req.Size)
+	case have.DeviceSize() < d.Size:
+		return fsm.Reject(fsm.Busy, "volume %s has %d bytes, and is just being grown to %d", v.id, have.DeviceSize(), d.Size)
 	case !staged.Block:
-		err = j.expandMountedFilesystem(ctx, &have, w.Format.FSType, staged.Path)
+		err = j.expandMountedFilesystem(ctx, &have, d.Format.FSType, staged.Path)
 	}
 	if err == nil {
 		x.mu.Lock()

@@ -16,8 +16,8 @@ const mapTimeout = 20 * time.Second
 // Map returns a page of what a snapshot allocates or, when a base of the same volume is named,
 // of what differs from that: at most limit extents from byte offset from on, and as many as
 // are found within MapTimeout. NotFound: this host does not have such a snapshot.
-func (e *Agent) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
-	backend, err := e.poolSet.poolHolding(ctx, target)
+func (a *Agent) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
+	backend, err := a.poolSet.poolHolding(ctx, target)
 	if err != nil {
 		return executor.MapPage{}, err
 	}
@@ -29,7 +29,7 @@ func (e *Agent) Map(ctx context.Context, base, target fsm.SnapshotID, from int64
 		page.Extents, page.NextOffset = append(page.Extents, x), x.Offset+x.Length
 		return true
 	}
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(e.MapTimeout, mapTimeout))
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(a.MapTimeout, mapTimeout))
 	defer cancel()
 	if base == "" {
 		err = backend.Map(bounded, target, from, yield)

@@ -15,13 +15,13 @@ import (
 // PublishTarget proposes the intent, which the state machine grants or rejects, binds the
 // volume, and returns when the bind is committed. A repetition observes that nothing is to be
 // done. A refusal leaves no target behind.
-func (e *Agent) PublishTarget(ctx context.Context, req executor.PublishTargetRequest) error {
+func (a *Agent) PublishTarget(ctx context.Context, req executor.PublishTargetRequest) error {
 	if req.ReadOnly || req.Capability.Block {
 		req.MountGroup = ""
 	}
 	key := fmt.Sprintf("publish %s %s %s %s", req.Epoch, req.Fingerprint, req.MountGroup, req.TargetPath)
-	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
-		return e.binder.publishTarget(ctx, v, c, &req)
+	return a.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return a.binder.publishTarget(ctx, v, c, &req)
 	})
 }
 
@@ -163,12 +163,12 @@ func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, re
 
 // UnpublishTarget ends one target, with or without a quorum (S28), and removes the path.
 // Where the volume is not bound and never was, the path is not touched.
-func (e *Agent) UnpublishTarget(ctx context.Context, id fsm.VolumeID, path string) error {
-	if !id.Valid() || !e.isKnown(id) {
+func (a *Agent) UnpublishTarget(ctx context.Context, id fsm.VolumeID, path string) error {
+	if !id.Valid() || !a.isKnown(id) {
 		return nil
 	}
-	return e.calls.serveCall(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
-		return e.binder.unpublishTarget(ctx, v, c, path)
+	return a.calls.serveCall(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
+		return a.binder.unpublishTarget(ctx, v, c, path)
 	})
 }
 

@@ -24,10 +24,10 @@ const (
 // Stage proposes the intent, which the state machine grants or rejects, brings the volume up,
 // and returns when that is committed. A repetition observes that nothing is to be done. A mount
 // under an older publication is taken down first (S3).
-func (e *Agent) Stage(ctx context.Context, req executor.StageRequest) error {
+func (a *Agent) Stage(ctx context.Context, req executor.StageRequest) error {
 	key := fmt.Sprintf("stage %s %v %s", req.Epoch, req.Capability, req.Path)
-	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
-		return e.stager.stage(ctx, v, c, &req)
+	return a.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return a.stager.stage(ctx, v, c, &req)
 	})
 }
 
@@ -75,8 +75,8 @@ func (s *stager) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.E
 func (s *stager) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
 	ctx, cancel := context.WithTimeout(ctx, s.CatchUpTimeout)
 	defer cancel()
-	err := s.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
-		return w != nil && w.Publication != nil && w.Publication.Epoch.Compare(epoch) >= 0
+	err := s.awaitDesired(ctx, v, func(d *fsm.DesiredVolume) bool {
+		return d != nil && d.Publication != nil && d.Publication.Epoch.Compare(epoch) >= 0
 	})
 	if err != nil {
 		return fsm.Reject(fsm.StaleEpoch, "volume %s is not known to be published to this host at epoch %s", v.id, epoch)
@@ -102,13 +102,13 @@ func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *executo
 	if err != nil {
 		return err
 	}
-	w, err := s.desiredOf(ctx, v)
+	d, err := s.desiredOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	want := &plan.VolumeSpec{Volume: v.id, Size: w.Size, Grant: g, Limits: &w.Limits, Expanding: w.Operation != 0}
+	want := &plan.VolumeSpec{Volume: v.id, Size: d.Size, Grant: g, Limits: &d.Limits, Expanding: d.Operation != 0}
 	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c, flags: req.Flags}
-	if s.Throttle == nil && w.Limits != (fsm.Limits{}) {
+	if s.Throttle == nil && d.Limits != (fsm.Limits{}) {
 		err := j.tolerateLimitsError(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
 		if err != nil {
 			return err

@@ -11,9 +11,9 @@ import (
 
 // VolumeStats measures a volume at a path where it is staged or bound. NotFound: the volume
 // is not there.
-func (e *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (executor.VolumeStats, error) {
+func (a *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (executor.VolumeStats, error) {
 	none := fsm.Reject(fsm.NotFound, "volume %s is not at %s", id, path)
-	if !id.Valid() || !e.isKnown(id) {
+	if !id.Valid() || !a.isKnown(id) {
 		return executor.VolumeStats{}, none
 	}
 	type answer struct {
@@ -22,7 +22,7 @@ func (e *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (
 	}
 	answered := make(chan answer, 1)
 	go func() { // a filesystem that hangs must not hang the caller
-		stats, err := e.health.measure(ctx, id, path, none)
+		stats, err := a.health.measure(ctx, id, path, none)
 		answered <- answer{stats, err}
 	}()
 	nearDeadline, stop := beforeDeadline(ctx)

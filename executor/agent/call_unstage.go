@@ -15,12 +15,12 @@ const unstageDrainTimeout = 1500 * time.Millisecond
 
 // Unstage takes a volume down, with or without a quorum (S28). A volume that is not staged at
 // the path is unstaged already. Precondition: a target is bound.
-func (e *Agent) Unstage(ctx context.Context, id fsm.VolumeID, path string) error {
-	if !id.Valid() || !e.isKnown(id) {
+func (a *Agent) Unstage(ctx context.Context, id fsm.VolumeID, path string) error {
+	if !id.Valid() || !a.isKnown(id) {
 		return nil
 	}
-	return e.calls.serveCall(ctx, id, "unstage "+path, func(ctx context.Context, v *volume, c *call) error {
-		return e.stager.unstage(ctx, v, c, path)
+	return a.calls.serveCall(ctx, id, "unstage "+path, func(ctx context.Context, v *volume, c *call) error {
+		return a.stager.unstage(ctx, v, c, path)
 	})
 }
 
@@ -67,8 +67,8 @@ func (o *observer) stagingOf(v *volume) (string, fsm.Epoch) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if w := v.desired; w != nil && w.Publication != nil && w.Publication.Staging != nil {
-		return w.Publication.Staging.Path, w.Publication.Epoch
+	if d := v.desired; d != nil && d.Publication != nil && d.Publication.Staging != nil {
+		return d.Publication.Staging.Path, d.Publication.Epoch
 	}
 	return "", fsm.Epoch{}
 }

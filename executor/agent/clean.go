@@ -12,26 +12,26 @@ import (
 
 // Clean unmounts and deactivates everything of the host's pools; images stay. It needs
 // neither the log nor Start. What is busy is returned as an error after the rest is done.
-func (e *Agent) Clean(ctx context.Context) error {
-	e.freezer.thawLeftovers()
-	errs := []error{e.cleaner.cleanReplicas(ctx)}
-	for _, pool := range e.Pools {
+func (a *Agent) Clean(ctx context.Context) error {
+	a.freezer.thawLeftovers()
+	errs := []error{a.cleaner.cleanReplicas(ctx)}
+	for _, pool := range a.Pools {
 		items, err := pool.Inventory(ctx)
 		errs = append(errs, err)
 		for _, item := range items {
 			if item.Kind == executor.KindDevice && item.Volume.Valid() {
-				errs = append(errs, e.cleaner.cleanVolume(ctx, pool, item.Volume))
+				errs = append(errs, a.cleaner.cleanVolume(ctx, pool, item.Volume))
 			}
 		}
 	}
-	e.mu.Lock()
+	a.mu.Lock()
 	var recorded []*volume
-	for _, v := range e.volumes {
+	for _, v := range a.volumes {
 		recorded = append(recorded, v)
 	}
-	e.mu.Unlock()
+	a.mu.Unlock()
 	for _, v := range recorded {
-		errs = append(errs, e.cleaner.cleanRecord(ctx, v))
+		errs = append(errs, a.cleaner.cleanRecord(ctx, v))
 	}
 	return errors.Join(errs...)
 }

@@ -82,8 +82,8 @@ func (c *testCluster) sendTouched(touched []fsm.Change) {
 	u := executor.Update{At: c.at(), FeatureLevel: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for _, touch := range touched {
 		if touch.Snapshot != "" && touch.Node == "n1" {
-			if w, ok := c.state.DesiredSnapshot("n1", touch.Snapshot); ok {
-				u.Snapshots = append(u.Snapshots, w)
+			if d, ok := c.state.DesiredSnapshot("n1", touch.Snapshot); ok {
+				u.Snapshots = append(u.Snapshots, d)
 			} else {
 				u.SnapshotsGone = append(u.SnapshotsGone, touch.Snapshot)
 			}
@@ -96,8 +96,8 @@ func (c *testCluster) sendTouched(touched []fsm.Change) {
 			continue
 		}
 		delete(c.pending, touch.Volume)
-		if w, ok := c.state.DesiredVolume("n1", touch.Volume); ok {
-			u.Volumes = append(u.Volumes, w)
+		if d, ok := c.state.DesiredVolume("n1", touch.Volume); ok {
+			u.Volumes = append(u.Volumes, d)
 		} else {
 			u.VolumesGone = append(u.VolumesGone, touch.Volume)
 		}
@@ -151,11 +151,11 @@ func (c *testCluster) adopted() bool {
 // full is the first update of a new session. The caller holds mu.
 func (c *testCluster) full() executor.Update {
 	u := executor.Update{At: c.at(), Full: true, FeatureLevel: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
-	for w := range c.state.DesiredVolumes("n1") {
-		u.Volumes = append(u.Volumes, w)
+	for d := range c.state.DesiredVolumes("n1") {
+		u.Volumes = append(u.Volumes, d)
 	}
-	for w := range c.state.DesiredSnapshots("n1") {
-		u.Snapshots = append(u.Snapshots, w)
+	for d := range c.state.DesiredSnapshots("n1") {
+		u.Snapshots = append(u.Snapshots, d)
 	}
 	return u
 }

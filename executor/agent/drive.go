@@ -35,9 +35,9 @@ type stepJob interface {
 
 // drive does one step after another until there is none: what a step achieved is learned
 // by observing, never assumed. A refusal is returned unchanged.
-func (en *env) drive(ctx context.Context, d stepJob) error {
+func (en *env) drive(ctx context.Context, j stepJob) error {
 	for range maxSteps {
-		s, err := d.choose(ctx)
+		s, err := j.choose(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -46,33 +46,33 @@ func (en *env) drive(ctx context.Context, d stepJob) error {
 		case s.Kind == plan.StepRefuse:
 			return s.Refusal
 		}
-		if err := en.do(ctx, d, s); err != nil {
-			return d.wrap(s.Kind, err)
+		if err := en.do(ctx, j, s); err != nil {
+			return j.wrap(s.Kind, err)
 		}
 	}
-	return d.notConverged()
+	return j.notConverged()
 }
 
 // do does one step between its two fault points, and measures it.
-func (en *env) do(ctx context.Context, d stepJob, s plan.Step) error {
+func (en *env) do(ctx context.Context, j stepJob, s plan.Step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := d.authorize(s); err != nil {
+	if err := j.authorize(s); err != nil {
 		return err
 	}
-	m, began := stepHooksOf(s.Kind), time.Now()
-	if m.faultPoints {
+	hooks, began := stepHooksOf(s.Kind), time.Now()
+	if hooks.faultPoints {
 		en.hitFaultPoint(string(s.Kind) + ".before")
 	}
-	err := d.perform(ctx, s)
-	if m.faultPoints {
+	err := j.perform(ctx, s)
+	if hooks.faultPoints {
 		en.hitFaultPoint(string(s.Kind) + ".after")
 	}
-	if m.measured && !(m.mayRequeue && errors.Is(err, errRequeued)) {
+	if hooks.measured && !(hooks.mayRequeue && errors.Is(err, errRequeued)) {
 		en.metrics.observeStep(s.Kind, began, err)
 	}
-	d.stepEnded(s, began, err)
+	j.stepEnded(s, began, err)
 	return err
 }
 
@@ -80,8 +80,8 @@ func (en *env) do(ctx context.Context, d stepJob, s plan.Step) error {
 // step that waits for a lock (errRequeued) is not counted until it ran.
 type stepHooks struct{ faultPoints, measured, mayRequeue bool }
 
-// stepHooksOf: freezing and taking have their fault points inside, since other steps include
-// them; steps that only end a hold or a record are not measured.
+// stepHooksOf returns what surrounds a step. Freezing and taking pass their fault points
+// themselves, since a copy freezes too; steps that only end a hold or a record are not measured.
 func stepHooksOf(kind plan.StepKind) stepHooks {
 	switch kind {
 	case plan.StepFreeze, plan.StepRecordMissing:

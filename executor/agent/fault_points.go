@@ -58,36 +58,36 @@ func FaultsFromEnv(dir string) Faults { return &envFaults{dir: dir} }
 
 type envFaults struct{ dir string }
 
-func (k *envFaults) Hit(point string) {
-	if k.armed(point) && k.disarm(point) {
+func (f *envFaults) Hit(point string) {
+	if f.armed(point) && f.disarm(point) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // nothing more is done until the signal arrives
 	}
 }
 
-func (k *envFaults) armed(point string) bool {
-	if text, err := os.ReadFile(filepath.Join(k.dir, faultFile)); err == nil && strings.TrimSpace(string(text)) == point {
+func (f *envFaults) armed(point string) bool {
+	if text, err := os.ReadFile(filepath.Join(f.dir, faultFile)); err == nil && strings.TrimSpace(string(text)) == point {
 		return true
 	}
 	if os.Getenv(faultEnv) != point {
 		return false
 	}
-	fired, _ := os.ReadFile(filepath.Join(k.dir, faultFired))
+	fired, _ := os.ReadFile(filepath.Join(f.dir, faultFired))
 	return !slices.Contains(strings.Fields(string(fired)), point)
 }
 
 // disarm comes before the kill: the restarted process must get past the point. If disarming
 // fails, the process must not be killed.
-func (k *envFaults) disarm(point string) bool {
-	path := filepath.Join(k.dir, faultFile)
+func (f *envFaults) disarm(point string) bool {
+	path := filepath.Join(f.dir, faultFile)
 	if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == point && os.Remove(path) != nil {
 		return false
 	}
-	f, err := os.OpenFile(filepath.Join(k.dir, faultFired), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	fired, err := os.OpenFile(filepath.Join(f.dir, faultFired), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	_, err = f.WriteString(point + "\n")
+	defer fired.Close()
+	_, err = fired.WriteString(point + "\n")
 	return err == nil
 }

@@ -37,20 +37,20 @@ type fencePeerRequest struct {
 // that is being promoted here, continue without its peer (S6)? It asks until ctx ends, through
 // changes of controllers, and returns "peer outdated" only while that still holds. An error
 // means that there is no verdict: then I/O must stay suspended.
-func (e *Agent) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
-	e.mu.Lock()
-	v, known := e.volumes[id]
+func (a *Agent) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
+	a.mu.Lock()
+	v, known := a.volumes[id]
 	if known {
 		_, known = v.replicaMinor()
 	}
-	e.mu.Unlock()
-	if !known || e.Replicator == nil {
+	a.mu.Unlock()
+	if !known || a.Replicator == nil {
 		return fsmpb.Verdict_VERDICT_UNKNOWN, fsm.Reject(fsm.NotFound, "volume %s has no replica on this host", id)
 	}
 	for {
-		verdict, err := e.fencePeer.fencePeerOnce(ctx, v)
+		verdict, err := a.fencePeer.fencePeerOnce(ctx, v)
 		if err != nil || verdict != verdictStale {
-			e.enqueue(v)
+			a.enqueue(v)
 			return verdict, err
 		}
 		if err := sleep(ctx, fencePeerRetry); err != nil {

@@ -27,18 +27,18 @@ func (h *healthChecker) warnOfPools(warned map[fsm.PoolID]bool) {
 
 // recordHealth completes the inputs with what the table knows, computes the condition, and has
 // it reported when the volume became abnormal or recovered.
-func (h *healthChecker) recordHealth(ctx context.Context, v *volume, x *plan.HealthInputs) fsm.Condition {
+func (h *healthChecker) recordHealth(ctx context.Context, v *volume, in *plan.HealthInputs) fsm.Condition {
 	if b, err := h.poolSet.backend(v); err == nil {
-		x.Pool = b.Facts(ctx)
+		in.Pool = b.Facts(ctx)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	x.MinFree, x.Parked = h.MinFree, v.parked != nil
-	if w := v.desired; w != nil && w.Limits != (fsm.Limits{}) {
-		x.LimitsError = v.limitsError
+	in.MinFree, in.Parked = h.MinFree, v.parked != nil
+	if d := v.desired; d != nil && d.Limits != (fsm.Limits{}) {
+		in.LimitsError = v.limitsError
 	}
-	x.WasNearlyFull = v.health != nil && v.health.Message == plan.PoolNearlyFull
-	now := x.Condition()
+	in.WasNearlyFull = v.health != nil && v.health.Message == plan.PoolNearlyFull
+	now := in.Condition()
 	v.health = &now
 	if plan.AbnormalMessage(now) != v.recordCopy.ReportedCondition {
 		h.volumeQueue.add(v.id)
@@ -51,8 +51,8 @@ func (h *healthChecker) recordHealth(ctx context.Context, v *volume, x *plan.Hea
 func (t *table) minImageSize(v *volume) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w := v.desired; w != nil && w.Operation == 0 && w.Goal == fsm.GoalKeep {
-		return max(v.recordCopy.Size, w.Size)
+	if d := v.desired; d != nil && d.Operation == 0 && d.Goal == fsm.GoalKeep {
+		return max(v.recordCopy.Size, d.Size)
 	}
 	return v.recordCopy.Size
 }
@@ -103,28 +103,28 @@ func (h *healthChecker) checkHealth(v *volume) {
 	}
 	answered := make(chan *plan.HealthInputs, 1)
 	go func() {
-		x, err := h.observeHealth(h.ctx, v, before.Staging)
+		in, err := h.observeHealth(h.ctx, v, before.Staging)
 		h.mu.Lock()
 		v.checkingHealth = false
 		h.mu.Unlock()
 		if err != nil {
 			h.logger(v).Warn("cannot check the volume's health", "error", err)
-			x = nil
+			in = nil
 		}
-		answered <- x
+		answered <- in
 	}()
 	timer := time.NewTimer(healthTimeout)
 	defer timer.Stop()
-	var x *plan.HealthInputs
+	var in *plan.HealthInputs
 	select {
-	case x = <-answered:
+	case in = <-answered:
 	case <-timer.C:
-		x = &plan.HealthInputs{Device: executor.Device{Exists: true, Size: before.Size}, StatsErr: errHung}
+		in = &plan.HealthInputs{Device: executor.Device{Exists: true, Size: before.Size}, StatsErr: errHung}
 	case <-h.ctx.Done():
 		return
 	}
-	if x != nil && h.unchangedSince(v, stagings) {
-		h.recordHealth(h.ctx, v, x)
+	if in != nil && h.unchangedSince(v, stagings) {
+		h.recordHealth(h.ctx, v, in)
 	}
 }
 
@@ -157,26 +157,26 @@ func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *re
 	if err != nil {
 		return nil, err
 	}
-	x := &plan.HealthInputs{Staged: staged != nil, Size: h.minImageSize(v), MeasuredCondition: fsm.Condition{Message: "not staged"}}
-	if x.Device, err = backend.Observe(ctx, v.id); err != nil {
+	in := &plan.HealthInputs{Staged: staged != nil, Size: h.minImageSize(v), MeasuredCondition: fsm.Condition{Message: "not staged"}}
+	if in.Device, err = backend.Observe(ctx, v.id); err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}
-	if staged == nil || !x.Device.Active() {
-		return x, nil
+	if staged == nil || !in.Device.Active() {
+		return in, nil
 	}
-	mounts, err := h.Mounter.Mounts(ctx, x.Device)
+	mounts, err := h.Mounter.Mounts(ctx, in.Device)
 	if err != nil {
 		return nil, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
-	x.Mounted = staged.Block
+	in.Mounted = staged.Block
 	for _, m := range mounts {
-		x.Mounted = x.Mounted || !m.DeviceNode && m.Path == h.realPath(staged.Path)
+		in.Mounted = in.Mounted || !m.DeviceNode && m.Path == h.realPath(staged.Path)
 	}
-	if x.Mounted {
-		stats, err := h.Mounter.Stats(ctx, x.Device, staged.Path, staged.Block)
-		x.MeasuredCondition, x.StatsErr = stats.Condition, err
+	if in.Mounted {
+		stats, err := h.Mounter.Stats(ctx, in.Device, staged.Path, staged.Block)
+		in.MeasuredCondition, in.StatsErr = stats.Condition, err
 	}
-	return x, nil
+	return in, nil
 }
 
 // reportHealth reports an abnormal condition once, and its end once. The condition is recorded

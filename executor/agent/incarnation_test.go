@@ -21,33 +21,33 @@ func (a callbackLog) Propose(context.Context, *fsmpb.Command) (*fsmpb.Outcome, e
 	return &fsmpb.Outcome{Index: 1000, Grant: &fsmpb.Grant{}}, nil
 }
 
-// newRestoringExecutor is an Agent whose log is replaced by a restored one, with lower indexes,
+// newRestoringAgent is an Agent whose log is replaced by a restored one, with lower indexes,
 // while an answer is on its way.
-func newRestoringExecutor(t *testing.T) (*Agent, *volume) {
-	e := newBareExecutor(t)
+func newRestoringAgent(t *testing.T) (*Agent, *volume) {
+	a := newBareAgent(t)
 	session := func(incarnation, index uint64) {
-		e.Update(executor.Update{At: fsm.Epoch{Incarnation: incarnation, Index: index}, Full: true, Adopted: true})
+		a.Update(executor.Update{At: fsm.Epoch{Incarnation: incarnation, Index: index}, Full: true, Adopted: true})
 	}
 	session(1, 1000)
-	e.Proposer = callbackLog{func() { session(2, 5) }}
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
-	require.True(t, e.tryLock(v))
-	require.NoError(t, e.records.openRecord(v))
-	return e, v
+	a.Proposer = callbackLog{func() { session(2, 5) }}
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
+	require.True(t, a.tryLock(v))
+	require.NoError(t, a.records.openRecord(v))
+	return a, v
 }
 
 // S1: a grant from before a restore has no index of the restored log, which may take long to get
 // there. To wait for that would keep anything from being done to the volume.
 func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
-	e, v := newRestoringExecutor(t)
-	g, err := e.stager.proposeStage(t.Context(), v, nil, &executor.StageRequest{Volume: v.id})
+	a, v := newRestoringAgent(t)
+	g, err := a.stager.proposeStage(t.Context(), v, nil, &executor.StageRequest{Volume: v.id})
 	require.ErrorIs(t, err, errSessionChanged)
 	require.Nil(t, g)
 	require.Zero(t, v.record.Floor)
-	e.Proposer = callbackLog{func() { e.Update(executor.Update{At: fsm.Epoch{Incarnation: 3, Index: 6}, Full: true, Adopted: true}) }}
-	_, err = e.binder.proposeTarget(t.Context(), v, nil, &executor.PublishTargetRequest{Volume: v.id})
+	a.Proposer = callbackLog{func() { a.Update(executor.Update{At: fsm.Epoch{Incarnation: 3, Index: 6}, Full: true, Adopted: true}) }}
+	_, err = a.binder.proposeTarget(t.Context(), v, nil, &executor.PublishTargetRequest{Volume: v.id})
 	require.ErrorIs(t, err, errSessionChanged)
 	require.Zero(t, v.record.Floor)
 }
@@ -55,15 +55,15 @@ func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
 // S1: the restored log does not have what was reported before the restore, and the fact must be
 // reported again even if no later call brings it about.
 func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
-	e, v := newRestoringExecutor(t)
-	err := e.volumeReports.reportFactAndWait(t.Context(), v, nil, plan.Fact{Name: plan.FactStaged}, &fsmpb.Observation{})
+	a, v := newRestoringAgent(t)
+	err := a.volumeReports.reportFactAndWait(t.Context(), v, nil, plan.Fact{Name: plan.FactStaged}, &fsmpb.Observation{})
 	require.Empty(t, v.committed)
 	require.Empty(t, v.acked)
 	require.ErrorIs(t, err, errSessionChanged)
 	v.desired = &fsm.DesiredVolume{} // nothing else runs
 	before := fsm.Epoch{Incarnation: 1, Index: 1000}
-	e.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactCondition, Path: "ill"}, before, nil)
-	e.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactLimitsApplied, Path: fmt.Sprint(v.desired.Limits)}, before, nil)
+	a.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactCondition, Path: "ill"}, before, nil)
+	a.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactLimitsApplied, Path: fmt.Sprint(v.desired.Limits)}, before, nil)
 	require.Nil(t, v.ackedHealth)
 	require.Nil(t, v.ackedLimits)
 }
@@ -71,25 +71,25 @@ func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
 // S1: the same for snapshots: a missing one changes no desired state, so nothing else would have
 // it reported to the restored log.
 func TestS1_AMissingSnapshotIsReportedToTheRestoredLogToo(t *testing.T) {
-	e, _ := newRestoringExecutor(t)
+	a, _ := newRestoringAgent(t)
 	session := func(incarnation uint64) {
-		e.Update(executor.Update{At: fsm.Epoch{Incarnation: incarnation, Index: 7}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
+		a.Update(executor.Update{At: fsm.Epoch{Incarnation: incarnation, Index: 7}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
 			{Snapshot: testSnapshot, Source: testVolume, Goal: fsm.SnapshotGoalKeep},
 		}})
 	}
 	session(1)
-	c, missed := e.snapshots[testSnapshot], plan.Fact{Name: plan.FactSnapshotMissing}
+	snap, missed := a.snapshots[testSnapshot], plan.Fact{Name: plan.FactSnapshotMissing}
 	acked := func(incarnation uint64) {
-		e.snapshotReports.onSnapshotFactAnswer(c, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
+		a.snapshotReports.onSnapshotFactAnswer(snap, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
 	}
 	acked(1)
-	require.Contains(t, c.acked, missed)
+	require.Contains(t, snap.acked, missed)
 	session(1)
-	require.Contains(t, c.acked, missed, "the same log knows it in each session")
+	require.Contains(t, snap.acked, missed, "the same log knows it in each session")
 	session(2)
-	require.Empty(t, c.acked)
+	require.Empty(t, snap.acked)
 	acked(1)
-	require.Empty(t, c.acked, "the answer was on its way")
+	require.Empty(t, snap.acked, "the answer was on its way")
 	acked(2)
-	require.Contains(t, c.acked, missed)
+	require.Contains(t, snap.acked, missed)
 }

@@ -12,9 +12,9 @@ import (
 // Inventory lists what is in the pools' storage, the kernel's devices of it and of replicas, and
 // their mounts: an audit compares it with the state. It fails when a pool is absent, since
 // then the list would be incomplete (S12).
-func (e *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
+func (a *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
 	var all []executor.InventoryItem
-	for _, pool := range e.Pools {
+	for _, pool := range a.Pools {
 		items, err := pool.Inventory(ctx)
 		if err != nil {
 			return nil, err
@@ -24,7 +24,7 @@ func (e *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error)
 			if item.Kind != executor.KindDevice || !item.Volume.Valid() {
 				continue
 			}
-			mounts, err := e.mountsOf(ctx, pool, item.Volume)
+			mounts, err := a.mountsOf(ctx, pool, item.Volume)
 			if err != nil {
 				return nil, err
 			}
@@ -33,7 +33,7 @@ func (e *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error)
 			}
 		}
 	}
-	replicas, err := e.lister.replicaItems(ctx)
+	replicas, err := a.lister.replicaItems(ctx)
 	return dedupe(append(all, replicas...)), err
 }
 

@@ -77,8 +77,8 @@ func (k *keptScanner) desiredSnapshots() (desired map[fsm.SnapshotID]bool, mayRe
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	desired = map[fsm.SnapshotID]bool{}
-	for id, c := range k.snapshots {
-		desired[id] = c.desired != nil
+	for id, snap := range k.snapshots {
+		desired[id] = snap.desired != nil
 	}
 	return desired, k.session.number != 0 && k.session.adopted && k.session.level >= fsm.Level2
 }

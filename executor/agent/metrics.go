@@ -39,16 +39,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 }
 
 // exportGauges registers the gauges that are computed at each scrape.
-func (m *metrics) exportGauges(e *Agent) {
+func (m *metrics) exportGauges(a *Agent) {
 	if m.registry == nil {
 		return
 	}
 	count := func(name, help string, of func(*volume) int) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			e.mu.Lock()
-			defer e.mu.Unlock()
+			a.mu.Lock()
+			defer a.mu.Unlock()
 			total := 0
-			for _, v := range e.volumes {
+			for _, v := range a.volumes {
 				total += of(v)
 			}
 			return float64(total)
@@ -58,7 +58,7 @@ func (m *metrics) exportGauges(e *Agent) {
 	count("holdfast_executor_staged_volumes", "Volumes that are staged on this host.", func(v *volume) int { return boolToInt(v.recordCopy.Staging != nil) })
 	count("holdfast_executor_parked_volumes", "Volumes parked because a command on their device cannot be killed.", func(v *volume) int { return boolToInt(v.parked != nil) })
 	count("holdfast_executor_held_volumes", "Volumes of which a snapshot is being taken, or that are frozen for a group snapshot.", func(v *volume) int { return boolToInt(v.snapshotting || v.freezeHold != nil) })
-	for _, pool := range e.Pools {
+	for _, pool := range a.Pools {
 		labels := prometheus.Labels{"pool": string(pool.ID())}
 		gauge := func(name, help string, of func(executor.PoolFacts) float64) {
 			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func teardownObservation(id fsm.VolumeID, o records.PendingTeardown) *fsmpb.Observation {
-	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: o.Epoch.Proto(), Sequence: o.Sequence}
-	if o.Target == "" {
+func teardownObservation(id fsm.VolumeID, t records.PendingTeardown) *fsmpb.Observation {
+	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: t.Epoch.Proto(), Sequence: t.Sequence}
+	if t.Target == "" {
 		ob.Fact = &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}
 	} else {
-		ob.Fact = &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: o.Target}}
+		ob.Fact = &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: t.Target}}
 	}
 	return ob
 }
@@ -82,41 +82,41 @@ func (ob *outbox) sendOutbox(ctx context.Context, v *volume) *outboxReport {
 	if underWay != nil {
 		return underWay
 	}
-	d := &outboxReport{done: make(chan struct{})}
+	report := &outboxReport{done: make(chan struct{})}
 	var all []*fsmpb.Observation
-	for _, o := range v.record.PendingTeardowns {
-		if o.Sequence <= acked {
+	for _, t := range v.record.PendingTeardowns {
+		if t.Sequence <= acked {
 			continue
 		}
-		if o.Target == "" {
+		if t.Target == "" {
 			all = append(all, ob.observer.unreportedReplica(ctx, v)...)
 		}
-		d.teardowns, all = append(d.teardowns, o), append(all, teardownObservation(v.id, o))
+		report.teardowns, all = append(report.teardowns, t), append(all, teardownObservation(v.id, t))
 	}
 	if len(all) == 0 {
 		return nil
 	}
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
-	v.outboxReport = d
-	ob.reports.send(reportBatch{all, func(at fsm.Epoch, err error) { ob.onOutboxAnswer(v, d, at, err) }})
-	return d
+	v.outboxReport = report
+	ob.reports.send(reportBatch{all, func(at fsm.Epoch, err error) { ob.onOutboxAnswer(v, report, at, err) }})
+	return report
 }
 
 // onOutboxAnswer is called when the report ended; what was not applied is reconciled again.
-func (ob *outbox) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err error) {
+func (ob *outbox) onOutboxAnswer(v *volume, report *outboxReport, at fsm.Epoch, err error) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
-	v.outboxReport, d.err = nil, err
-	close(d.done)
+	v.outboxReport, report.err = nil, err
+	close(report.done)
 	if err != nil {
 		ob.volumeQueue.addAfter(v.id, reportRetry)
 		return
 	}
-	for _, o := range d.teardowns {
-		v.ackedTeardown = max(v.ackedTeardown, o.Sequence)
+	for _, t := range report.teardowns {
+		v.ackedTeardown = max(v.ackedTeardown, t.Sequence)
 		if v.desiredAt.Compare(at) < 0 {
-			ob.noteAcked(v, plan.FactOf(o), at)
+			ob.noteAcked(v, plan.FactOf(t), at)
 		}
 	}
 	ob.volumeQueue.add(v.id)
@@ -135,14 +135,14 @@ func (ob *outbox) drain(ctx context.Context, v *volume, c *call, limit time.Dura
 		defer c.proposing.Add(-1)
 	}
 	ob.hitFaultPoint("drain.before")
-	for d := ob.sendOutbox(ctx, v); d != nil; d = ob.sendOutbox(ctx, v) {
+	for report := ob.sendOutbox(ctx, v); report != nil; report = ob.sendOutbox(ctx, v) {
 		select {
-		case <-d.done:
+		case <-report.done:
 		case <-ctx.Done():
 			return &unavailable{ctx.Err()}
 		}
-		if d.err != nil {
-			return d.err
+		if report.err != nil {
+			return report.err
 		}
 	}
 	ob.hitFaultPoint("drain.after")

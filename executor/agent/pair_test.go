@@ -150,8 +150,8 @@ func (m *member) sendTouched(touched []fsm.Change) {
 		case touch.Node != m.node:
 			continue
 		case touch.Snapshot != "":
-			if w, ok := m.state.DesiredSnapshot(m.node, touch.Snapshot); ok {
-				u.Snapshots = append(u.Snapshots, w)
+			if d, ok := m.state.DesiredSnapshot(m.node, touch.Snapshot); ok {
+				u.Snapshots = append(u.Snapshots, d)
 			} else {
 				u.SnapshotsGone = append(u.SnapshotsGone, touch.Snapshot)
 			}
@@ -159,8 +159,8 @@ func (m *member) sendTouched(touched []fsm.Change) {
 		if touch.Volume == "" {
 			continue
 		}
-		if w, ok := m.state.DesiredVolume(m.node, touch.Volume); ok {
-			u.Volumes = append(u.Volumes, w)
+		if d, ok := m.state.DesiredVolume(m.node, touch.Volume); ok {
+			u.Volumes = append(u.Volumes, d)
 		} else {
 			u.VolumesGone = append(u.VolumesGone, touch.Volume)
 		}
@@ -228,11 +228,11 @@ func (m *member) connect() {
 	m.setReachable(true)
 	u := m.update()
 	u.Full = true
-	for w := range m.state.DesiredVolumes(m.node) {
-		u.Volumes = append(u.Volumes, w)
+	for d := range m.state.DesiredVolumes(m.node) {
+		u.Volumes = append(u.Volumes, d)
 	}
-	for w := range m.state.DesiredSnapshots(m.node) {
-		u.Snapshots = append(u.Snapshots, w)
+	for d := range m.state.DesiredSnapshots(m.node) {
+		u.Snapshots = append(u.Snapshots, d)
 	}
 	m.e.Update(u)
 }
@@ -304,8 +304,8 @@ func (p *pair) eventually(what string, ok func() bool) {
 			for _, m := range p.hosts {
 				p.t.Logf("%s was answered: %v", m.node, m.lastErr)
 				p.mu.Lock()
-				for w := range p.state.DesiredVolumes(m.node) {
-					p.t.Logf("%s: %+v\n  publication %+v teardown %+v replication %+v", m.node, w, w.Publication, w.Teardown, w.Replication)
+				for d := range p.state.DesiredVolumes(m.node) {
+					p.t.Logf("%s: %+v\n  publication %+v teardown %+v replication %+v", m.node, d, d.Publication, d.Teardown, d.Replication)
 				}
 				p.mu.Unlock()
 			}

@@ -52,7 +52,7 @@ type (
 		*table
 		observer *observer
 	}
-	// victimKeeper keeps a copy of a victim's data before they are discarded.
+	// victimKeeper keeps a copy of a victim's data before that is discarded.
 	victimKeeper struct {
 		*table
 		poolSet  *poolSet
@@ -175,46 +175,46 @@ func assemble(cfg Config) *Agent {
 		t.pools[pool.ID()] = pool
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	e := &Agent{table: t, records: &recorder{t}, poolSet: &poolSet{t}, proposer: &proposer{t}, intake: &sessionIntake{t}}
-	e.calls = &calls{t, e.records}
-	e.health = &healthChecker{t, e.poolSet}
-	e.lister = &lister{t, e.poolSet}
-	e.observer = &observer{t, e.poolSet, e.records}
-	e.assembleReports()
-	e.assembleWorkers()
-	e.assembleCalls()
-	return e
+	a := &Agent{table: t, records: &recorder{t}, poolSet: &poolSet{t}, proposer: &proposer{t}, intake: &sessionIntake{t}}
+	a.calls = &calls{t, a.records}
+	a.health = &healthChecker{t, a.poolSet}
+	a.lister = &lister{t, a.poolSet}
+	a.observer = &observer{t, a.poolSet, a.records}
+	a.assembleReports()
+	a.assembleWorkers()
+	a.assembleCalls()
+	return a
 }
 
-func (e *Agent) assembleReports() {
-	t := e.table
-	e.reports = &reporter{table: t, proposer: e.proposer}
-	e.reports.batches.propose = e.reports.proposeReport
-	e.outbox = &outbox{t, e.observer, e.records, e.reports}
-	e.volumeReports = &volumeReporter{t, e.outbox, e.records, e.reports}
-	e.replicaReports = &replicaReporter{t, e.observer, e.volumeReports}
-	e.snapshotReports = &snapshotReporter{t, e.reports}
-	e.keptCopies = &keptScanner{t, e.reports}
+func (a *Agent) assembleReports() {
+	t := a.table
+	a.reports = &reporter{table: t, proposer: a.proposer}
+	a.reports.batches.propose = a.reports.proposeReport
+	a.outbox = &outbox{t, a.observer, a.records, a.reports}
+	a.volumeReports = &volumeReporter{t, a.outbox, a.records, a.reports}
+	a.replicaReports = &replicaReporter{t, a.observer, a.volumeReports}
+	a.snapshotReports = &snapshotReporter{t, a.reports}
+	a.keptCopies = &keptScanner{t, a.reports}
 }
 
 // assembleWorkers links the volumes' and the replicas' worker, which need each other: one takes
 // the volume down before its replica, the other brings the replica up before its volume.
-func (e *Agent) assembleWorkers() {
-	t := e.table
-	e.freezer = &sourceFreezer{t, e.observer}
-	e.fencePeer = &fencePeer{t, e.observer, e.proposer}
-	e.suspended = &suspendedWatcher{t, e.fencePeer, e.observer}
-	victims := &victimKeeper{t, e.poolSet, e.proposer, e.records, e.reports}
-	e.volumeWorker = &volumeWorker{t, e.freezer, e.observer, e.outbox, e.poolSet, e.records, e.replicaReports, nil, e.reports, e.volumeReports}
-	e.replicaWorker = &replicaWorker{t, e.observer, e.poolSet, e.proposer, e.records, e.suspended, victims, e.volumeWorker}
-	e.volumeWorker.replicaWorker = e.replicaWorker
-	e.snapshotWorker = &snapshotWorker{t, e.freezer, e.observer, e.poolSet, e.records, e.reports, e.snapshotReports}
+func (a *Agent) assembleWorkers() {
+	t := a.table
+	a.freezer = &sourceFreezer{t, a.observer}
+	a.fencePeer = &fencePeer{t, a.observer, a.proposer}
+	a.suspended = &suspendedWatcher{t, a.fencePeer, a.observer}
+	victims := &victimKeeper{t, a.poolSet, a.proposer, a.records, a.reports}
+	a.volumeWorker = &volumeWorker{t, a.freezer, a.observer, a.outbox, a.poolSet, a.records, a.replicaReports, nil, a.reports, a.volumeReports}
+	a.replicaWorker = &replicaWorker{t, a.observer, a.poolSet, a.proposer, a.records, a.suspended, victims, a.volumeWorker}
+	a.volumeWorker.replicaWorker = a.replicaWorker
+	a.snapshotWorker = &snapshotWorker{t, a.freezer, a.observer, a.poolSet, a.records, a.reports, a.snapshotReports}
 }
 
-func (e *Agent) assembleCalls() {
-	t := e.table
-	e.stager = &stager{t, e.observer, e.outbox, e.proposer, e.records, e.volumeReports, e.volumeWorker}
-	e.binder = &targetBinder{t, e.observer, e.outbox, e.proposer, e.records, e.volumeReports, e.volumeWorker}
-	e.expander = &expander{t, e.observer, e.volumeWorker}
-	e.cleaner = &cleaner{t, e.observer, e.records, e.volumeWorker}
+func (a *Agent) assembleCalls() {
+	t := a.table
+	a.stager = &stager{t, a.observer, a.outbox, a.proposer, a.records, a.volumeReports, a.volumeWorker}
+	a.binder = &targetBinder{t, a.observer, a.outbox, a.proposer, a.records, a.volumeReports, a.volumeWorker}
+	a.expander = &expander{t, a.observer, a.volumeWorker}
+	a.cleaner = &cleaner{t, a.observer, a.records, a.volumeWorker}
 }

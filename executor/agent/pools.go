@@ -66,9 +66,9 @@ func (p *poolSet) newReplicaBackend(v *volume, pool executor.Backend) (*replicaB
 }
 
 // replicatedSource is the view for a snapshot's source when that is replicated, else nil.
-func (p *poolSet) replicatedSource(w *fsm.DesiredSnapshot, pool executor.Backend) (*replicaBackend, error) {
+func (p *poolSet) replicatedSource(d *fsm.DesiredSnapshot, pool executor.Backend) (*replicaBackend, error) {
 	p.mu.Lock()
-	v := p.volumes[w.Source]
+	v := p.volumes[d.Source]
 	p.mu.Unlock()
 	if v == nil {
 		return nil, nil
@@ -81,12 +81,12 @@ func (p *poolSet) replicatedSource(w *fsm.DesiredSnapshot, pool executor.Backend
 }
 
 // snapshotPool is the backend of the snapshot's pool.
-func (p *poolSet) snapshotPool(w *fsm.DesiredSnapshot) (executor.SnapshotBackend, error) {
-	b, ok := p.pools[w.Pool]
+func (p *poolSet) snapshotPool(d *fsm.DesiredSnapshot) (executor.SnapshotBackend, error) {
+	b, ok := p.pools[d.Pool]
 	if !ok {
-		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)
+		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", d.Snapshot, d.Pool)
 	}
-	rb, err := p.replicatedSource(w, b)
+	rb, err := p.replicatedSource(d, b)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (p *poolSet) snapshotPool(w *fsm.DesiredSnapshot) (executor.SnapshotBackend
 	}
 	backend, ok := b.(executor.SnapshotBackend)
 	if !ok {
-		return nil, fsm.Reject(fsm.Precondition, "pool %s cannot take snapshots", w.Pool)
+		return nil, fsm.Reject(fsm.Precondition, "pool %s cannot take snapshots", d.Pool)
 	}
 	return backend, nil
 }

@@ -11,37 +11,37 @@ import (
 
 // ActedEpoch is the highest epoch of desired state that this host acted on, with the id of its
 // incarnation: a controller that has not applied as much must wait (S14).
-func (e *Agent) ActedEpoch() (fsm.Epoch, []byte) { return e.acted.Current() }
+func (a *Agent) ActedEpoch() (fsm.Epoch, []byte) { return a.acted.Current() }
 
 // Register is the host's registration with a controller. It measures the pools.
-func (e *Agent) Register() *fsmpb.RegisterNode {
-	at, _ := e.ActedEpoch()
+func (a *Agent) Register() *fsmpb.RegisterNode {
+	at, _ := a.ActedEpoch()
 	r := &fsmpb.RegisterNode{
-		NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
-		Site: e.Site, MaxVolumes: e.MaxVolumes, Version: e.Version, FeatureLevel: e.FeatureLevel, Incarnation: at.Incarnation,
+		NodeId: string(a.Node), HostId: string(a.Host.ID), BootId: a.Host.BootID,
+		Site: a.Site, MaxVolumes: a.MaxVolumes, Version: a.Version, FeatureLevel: a.FeatureLevel, Incarnation: at.Incarnation,
 	}
-	r.Replication = e.replicationOffer()
-	r.Labels = fsm.Topology(e.Labels).Proto()
-	for _, pool := range e.Pools {
-		facts := pool.Facts(e.ctx)
+	r.Replication = a.replicationOffer()
+	r.Labels = fsm.Topology(a.Labels).Proto()
+	for _, pool := range a.Pools {
+		facts := pool.Facts(a.ctx)
 		r.Pools = append(r.Pools, &fsmpb.Pool{
-			PoolId: string(pool.ID()), Backend: pool.Kind(), CapacityBytes: e.capacity(facts),
-			OvercommitPercent: cmp.Or(e.OvercommitPercents[pool.Kind()], e.OvercommitPercent), MinFreeBytes: e.MinFree,
+			PoolId: string(pool.ID()), Backend: pool.Kind(), CapacityBytes: a.capacity(facts),
+			OvercommitPercent: cmp.Or(a.OvercommitPercents[pool.Kind()], a.OvercommitPercent), MinFreeBytes: a.MinFree,
 		})
 	}
 	return r
 }
 
-func (e *Agent) capacity(facts executor.PoolFacts) int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.Host.Capacity(facts)
+func (a *Agent) capacity(facts executor.PoolFacts) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.Host.Capacity(facts)
 }
 
 // PoolFacts measures the pools.
-func (e *Agent) PoolFacts(ctx context.Context) []executor.PoolFacts {
+func (a *Agent) PoolFacts(ctx context.Context) []executor.PoolFacts {
 	var all []executor.PoolFacts
-	for _, pool := range e.Pools {
+	for _, pool := range a.Pools {
 		facts := pool.Facts(ctx)
 		b, snapshots := pool.(executor.SnapshotBackend)
 		facts.FullCopies = snapshots && !facts.Absent && !b.SharesBlocks()
@@ -52,14 +52,14 @@ func (e *Agent) PoolFacts(ctx context.Context) []executor.PoolFacts {
 
 // replicationOffer is what the host offers for replicated volumes, nil when it cannot hold any
 // now: the kernel must be able to call its fence-peer handler (S13).
-func (e *Agent) replicationOffer() *fsmpb.Replication {
-	if e.Replicator == nil || e.ReplicationAddress == "" {
+func (a *Agent) replicationOffer() *fsmpb.Replication {
+	if a.Replicator == nil || a.ReplicationAddress == "" {
 		return nil
 	}
-	if err := e.Replicator.Check(e.ctx); err != nil {
-		e.Logger.Error("this host cannot hold replicated volumes", "error", err)
+	if err := a.Replicator.Check(a.ctx); err != nil {
+		a.Logger.Error("this host cannot hold replicated volumes", "error", err)
 		return nil
 	}
-	version, replicas := e.Replicator.Version()
-	return &fsmpb.Replication{Address: e.ReplicationAddress, PublicKey: e.PublicKey, Version: version, MaxReplicas: replicas}
+	version, replicas := a.Replicator.Version()
+	return &fsmpb.Replication{Address: a.ReplicationAddress, PublicKey: a.PublicKey, Version: version, MaxReplicas: replicas}
 }

@@ -45,11 +45,11 @@ const (
 	maxBackoff = 30 * time.Second
 )
 
-func (p *retryBackoff) ready(now time.Time) bool { return !now.Before(p.notBefore) }
+func (b *retryBackoff) ready(now time.Time) bool { return !now.Before(b.notBefore) }
 
-func (p *retryBackoff) noteTry(now time.Time) {
-	p.notBefore = now.Add(min(maxBackoff, minBackoff<<min(p.tries, 10)))
-	p.tries++
+func (b *retryBackoff) noteTry(now time.Time) {
+	b.notBefore = now.Add(min(maxBackoff, minBackoff<<min(b.tries, 10)))
+	b.tries++
 }
 
 // replicaMinor is the DRBD minor number of the volume; ok is false when it is local. The caller
@@ -65,8 +65,8 @@ func (v *volume) replicaMinor() (minor uint32, ok bool) {
 }
 
 // noteGeneration takes in the generation of desired state. The caller holds table.mu.
-func (v *volume) noteGeneration(w *fsm.DesiredVolume) {
-	if w != nil && w.Replication != nil {
-		v.replica.generation = max(v.replica.generation, w.Replication.Generation)
+func (v *volume) noteGeneration(d *fsm.DesiredVolume) {
+	if d != nil && d.Replication != nil {
+		v.replica.generation = max(v.replica.generation, d.Replication.Generation)
 	}
 }

@@ -18,17 +18,17 @@ func TestASourceThatCeasesToBeReplicatedIsSnapshottedInThePool(t *testing.T) {
 	}
 	pool := snapshotPool{}
 	source := &volume{id: "vol"}
-	e := assemble(Config{})
-	e.pools["p"], e.volumes["vol"] = pool, source
-	e.Replicator = struct{ executor.Replicator }{}
+	a := assemble(Config{})
+	a.pools["p"], a.volumes["vol"] = pool, source
+	a.Replicator = struct{ executor.Replicator }{}
 	replicated := &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}}
 	repeatUntilEnd(t, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		source.desired = map[bool]*fsm.DesiredVolume{true: replicated}[source.desired == nil]
 	})
 	for range 100_000 {
-		backend, err := e.poolSet.snapshotPool(&fsm.DesiredSnapshot{Source: "vol", Pool: "p"})
+		backend, err := a.poolSet.snapshotPool(&fsm.DesiredSnapshot{Source: "vol", Pool: "p"})
 		require.NoError(t, err)
 		if _, rb := backend.(*replicaBackend); !rb {
 			require.Equal(t, pool, backend)

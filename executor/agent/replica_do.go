@@ -11,28 +11,28 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/records"
 )
 
-func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, s *plan.VolumeView, kind plan.StepKind, w *plan.ReplicaSpec, h *plan.ObservedReplica) error {
+func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view *plan.VolumeView, kind plan.StepKind, want *plan.ReplicaSpec, h *plan.ObservedReplica) error {
 	switch kind {
 	case plan.StepActivateBacking, plan.StepDeactivateBacking:
 		return rw.switchBacking(ctx, v, kind)
 	case plan.StepConfigure:
-		return rw.configure(ctx, v, w, h)
+		return rw.configure(ctx, v, want, h)
 	case plan.StepAdjust:
 		err := rw.Replicator.Adjust(ctx, v.id)
 		v.replica.adjusted = err == nil
 		return err
 	case plan.StepCreateMetadata:
-		return rw.createMetadata(ctx, v, w)
+		return rw.createMetadata(ctx, v, want)
 	case plan.StepRemakeMetadata:
 		return rw.remakeMetadata(ctx, v, h)
 	case plan.StepProposeAttach:
-		return rw.proposeAttach(ctx, v, w)
+		return rw.proposeAttach(ctx, v, want)
 	case plan.StepAttachDisk:
 		return rw.attachDisk(ctx, v, h)
 	case plan.StepConnect, plan.StepConnectDiscard:
 		return rw.connect(ctx, v, kind == plan.StepConnectDiscard)
 	case plan.StepSetPrimary:
-		return rw.promote(ctx, v, nil, s.Desired.Publication.Epoch)
+		return rw.promote(ctx, v, nil, view.Desired.Publication.Epoch)
 	case plan.StepResumeIO:
 		return rw.suspended.failSuspendedIO(ctx, v, &h.ResourceStatus)
 	case plan.StepTearDownVictim:
@@ -49,7 +49,7 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, s *p
 	case plan.StepVerify:
 		return rw.verifyReplica(ctx, v)
 	}
-	return rw.kernelStep(ctx, v, kind, w.Size)
+	return rw.kernelStep(ctx, v, kind, want.Size)
 }
 
 // kernelStep does a step that is one call of the Replicator.
@@ -107,8 +107,8 @@ func (rw *replicaWorker) switchBacking(ctx context.Context, v *volume, kind plan
 
 // createMetadata is a step of creating the replica. A copy of another volume's device has that
 // volume's metadata, which must not be taken for this one's.
-func (rw *replicaWorker) createMetadata(ctx context.Context, v *volume, w *plan.ReplicaSpec) error {
-	if wiper, ok := rw.Replicator.(executor.MetadataWiper); ok && w.FromSource {
+func (rw *replicaWorker) createMetadata(ctx context.Context, v *volume, want *plan.ReplicaSpec) error {
+	if wiper, ok := rw.Replicator.(executor.MetadataWiper); ok && want.FromSource {
 		if err := wiper.WipeMetadata(ctx, v.id); err != nil {
 			return err
 		}

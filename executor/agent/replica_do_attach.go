@@ -13,13 +13,13 @@ import (
 
 // proposeAttach has the next attachment committed: from then on the replica does not count as up
 // to date until it was connected to its peer (S5). The number is recorded on disk before.
-func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, w *plan.ReplicaSpec) error {
+func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *plan.ReplicaSpec) error {
 	session, err := rw.actingSession()
 	if err != nil {
 		return err
 	}
 	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
-		r.Attachment, r.Boot = max(r.Attachment, w.Attachment)+1, rw.Host.BootID
+		r.Attachment, r.Boot = max(r.Attachment, want.Attachment)+1, rw.Host.BootID
 	})
 	if err != nil {
 		return err

@@ -57,20 +57,20 @@ func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.
 // mustStillRemake observes again: reading a failing disk may take long, and the peer that it is
 // to be copied from may have failed meanwhile.
 func (rw *replicaWorker) mustStillRemake(ctx context.Context, v *volume) (bool, error) {
-	s, _, err := rw.observer.view(ctx, v)
-	if err != nil || s.Have.Replica == nil || s.Desired == nil || s.Desired.Replication == nil || !s.Actionable {
+	view, _, err := rw.observer.view(ctx, v)
+	if err != nil || view.Have.Replica == nil || view.Desired == nil || view.Desired.Replication == nil || !view.Actionable {
 		return false, err
 	}
-	want, have := rw.replicaInputs(v, s)
+	want, have := rw.replicaInputs(v, view)
 	have.AttachDue = true // this is the attempt
 	return plan.NextReplicaStep(want, have).Kind == plan.StepRemakeMetadata, nil
 }
 
 // noteDetach notes that this process detaches a disk that the kernel still has without failure.
-func (s *suspendedWatcher) noteDetach(v *volume, m *executor.ResourceStatus) {
+func (s *suspendedWatcher) noteDetach(v *volume, status *executor.ResourceStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := v.recordCopy.Replica; r != nil && r.Boot == s.Host.BootID && m.Disk > plan.DiskFailed {
+	if r := v.recordCopy.Replica; r != nil && r.Boot == s.Host.BootID && status.Disk > plan.DiskFailed {
 		v.replica.detachedAttachment = r.Attachment
 	}
 }

@@ -74,15 +74,15 @@ func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.Snapsho
 // not be taken, nil when nothing has failed.
 func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error) (fsm.SnapshotID, error) {
 	attachment := v.record.Replica.Attachment
-	c := &fsmpb.KeepReplica{
+	cmd := &fsmpb.KeepReplica{
 		VolumeId: string(v.id), NodeId: string(k.Node), HostId: string(k.Host.ID), BootId: k.Host.BootID,
 		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, attachment)),
 	}
 	if cause != nil {
-		c.Trouble = cause.Error()
-		sanitizeText(c.ProtoReflect())
+		cmd.Trouble = cause.Error()
+		sanitizeText(cmd.ProtoReflect())
 	}
-	outcome, err := k.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_KeepReplica{KeepReplica: c}})
+	outcome, err := k.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_KeepReplica{KeepReplica: cmd}})
 	switch {
 	case err != nil || cause != nil:
 		return "", err

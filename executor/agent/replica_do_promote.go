@@ -23,16 +23,16 @@ func (j *job) attachPrimary(ctx context.Context) error {
 		return err
 	}
 	j.mu.Lock()
-	w := j.v.desired
+	d := j.v.desired
 	j.mu.Unlock()
-	if w == nil || w.Replication == nil {
+	if d == nil || d.Replication == nil {
 		return nil
 	}
-	want := &plan.ReplicaSpec{DesiredReplica: w.Replication, Size: w.Size}
+	want := &plan.ReplicaSpec{DesiredReplica: d.Replication, Size: d.Size}
 	if plan.NextResize(want, have.Replica).Kind == plan.StepNone {
 		return nil
 	}
-	return j.Replicator.Resize(ctx, j.v.id, w.Size)
+	return j.Replicator.Resize(ctx, j.v.id, d.Size)
 }
 
 // promote asks for the right to be primary and uses it at once: in this session, after the

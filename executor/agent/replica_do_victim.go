@@ -57,12 +57,12 @@ func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
 		return err
 	}
 	for began := time.Now(); ; {
-		m, err := s.observer.resourceStatus(ctx, v)
+		status, err := s.observer.resourceStatus(ctx, v)
 		switch {
-		case err != nil || !m.InKernel || m.Disk <= plan.DiskDiskless:
+		case err != nil || !status.InKernel || status.Disk <= plan.DiskDiskless:
 			return err
 		case time.Since(began) > detachTimeout:
-			return errDiskNotDetached(v, &m)
+			return errDiskNotDetached(v, &status)
 		}
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return err
@@ -70,8 +70,8 @@ func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
 	}
 }
 
-func errDiskNotDetached(v *volume, m *executor.ResourceStatus) error {
-	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not detached its disk yet: the disk is in state %s", v.id, m.Disk)
+func errDiskNotDetached(v *volume, status *executor.ResourceStatus) error {
+	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not detached its disk yet: the disk is in state %s", v.id, status.Disk)
 }
 
 // failSuspendedIO ends the suspended I/O of a replica whose disk was detached. The kernel fails
@@ -79,8 +79,8 @@ func errDiskNotDetached(v *volume, m *executor.ResourceStatus) error {
 // and only the peer had not confirmed. If that was the last write of a sync, the filesystem would
 // acknowledge data that the other replica does not have: so it is shut down first. Where that
 // fails, I/O stays suspended.
-func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, m *executor.ResourceStatus) error {
-	if err := s.Mounter.Shutdown(ctx, executor.Device{Path: m.Path, Number: m.Number, StablePath: m.Path}); err != nil {
+func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, status *executor.ResourceStatus) error {
+	if err := s.Mounter.Shutdown(ctx, executor.Device{Path: status.Path, Number: status.Number, StablePath: status.Path}); err != nil {
 		return fmt.Errorf("end the suspended I/O of volume %s: %w", v.id, err)
 	}
 	s.hitFaultPoint("end-freeze.shut-down")

@@ -17,9 +17,9 @@ type replicaError struct{ error }
 func (r *replicaError) Unwrap() error { return r.error }
 
 // isReplicaWait reports whether the failure is only the replica's, of a volume that exists.
-func isReplicaWait(w *fsm.DesiredVolume, err error) bool {
+func isReplicaWait(d *fsm.DesiredVolume, err error) bool {
 	var r *replicaError
-	return w.Goal != fsm.GoalCreate && errors.As(err, &r)
+	return d.Goal != fsm.GoalCreate && errors.As(err, &r)
 }
 
 // driveReplica does step after step until plan.NextReplicaStep has none.
@@ -36,30 +36,30 @@ type replicaJob struct {
 	v *volume
 
 	// When the step was chosen.
-	s    *plan.VolumeView
+	view *plan.VolumeView
 	at   fsm.Epoch
 	want *plan.ReplicaSpec
 	have *plan.ObservedReplica
 }
 
 func (j *replicaJob) choose(ctx context.Context) (plan.Step, error) {
-	s, at, err := j.observer.view(ctx, j.v)
-	if err == nil && s.Have.Replica != nil {
-		err = j.recordDiskState(j.v, s.Have.Replica)
+	view, at, err := j.observer.view(ctx, j.v)
+	if err == nil && view.Have.Replica != nil {
+		err = j.recordDiskState(j.v, view.Have.Replica)
 	}
-	if err != nil || s.Have.Replica == nil || s.Desired == nil || s.Desired.Replication == nil || !s.Actionable {
+	if err != nil || view.Have.Replica == nil || view.Desired == nil || view.Desired.Replication == nil || !view.Actionable {
 		return plan.Step{}, err
 	}
-	j.s, j.at = s, at
-	j.want, j.have = j.replicaInputs(j.v, s)
+	j.view, j.at = view, at
+	j.want, j.have = j.replicaInputs(j.v, view)
 	return plan.NextReplicaStep(j.want, j.have), nil
 }
 
 // authorize records the desired state as acted on (S14), in the session it was read in (S2).
-func (j *replicaJob) authorize(plan.Step) error { return j.acted.Persist(j.at, j.s.IncarnationID) }
+func (j *replicaJob) authorize(plan.Step) error { return j.acted.Persist(j.at, j.view.IncarnationID) }
 
 func (j *replicaJob) perform(ctx context.Context, s plan.Step) error {
-	return j.performReplicaStep(ctx, j.v, j.s, s.Kind, j.want, j.have)
+	return j.performReplicaStep(ctx, j.v, j.view, s.Kind, j.want, j.have)
 }
 
 func (j *replicaJob) stepEnded(s plan.Step, began time.Time, err error) {

@@ -62,19 +62,19 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 }
 
 // replicaInputs completes the observation with what the record and this process know.
-func (rw *replicaWorker) replicaInputs(v *volume, s *plan.VolumeView) (*plan.ReplicaSpec, *plan.ObservedReplica) {
-	w, h := s.Desired, s.Have.Replica
+func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.ReplicaSpec, *plan.ObservedReplica) {
+	d, h := view.Desired, view.Have.Replica
 	want := &plan.ReplicaSpec{
-		DesiredReplica: w.Replication, Volume: v.id, Goal: w.Goal, Size: w.Size,
-		Published: w.Publication != nil, HasTeardown: w.Teardown != nil, FromSource: !w.Source.IsZero(),
-		Leaving: w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaLeaving,
+		DesiredReplica: d.Replication, Volume: v.id, Goal: d.Goal, Size: d.Size,
+		Published: d.Publication != nil, HasTeardown: d.Teardown != nil, FromSource: !d.Source.IsZero(),
+		Leaving: d.Goal == fsm.GoalKeep && d.ReplicaState == fsm.ReplicaLeaving,
 	}
-	h.Mounted = s.Have.Staged || len(s.Have.BoundTargets) > 0 || len(s.Have.ForeignMounts) > 0
+	h.Mounted = view.Have.Staged || len(view.Have.BoundTargets) > 0 || len(view.Have.ForeignMounts) > 0
 	if r := v.record.Replica; r != nil {
 		h.Recorded, h.MetadataMade, h.MayHaveWrites, h.CopyKept = true, r.MetadataMade, r.MayHaveWrites, r.CopyKept
 		h.AttachmentRecorded = h.DiskAttached() && r.Attachment != 0 && r.Boot == rw.Host.BootID
 		h.ConnectedInAttachment = h.AttachmentRecorded && r.ConnectedAttachment == r.Attachment
-		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || w.Replication.DiskFailed > r.RemadeAttachment, r.PeerWasUpToDate
+		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || d.Replication.DiskFailed > r.RemadeAttachment, r.PeerWasUpToDate
 		h.VerifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
 	}
 	now := time.Now()
@@ -83,9 +83,9 @@ func (rw *replicaWorker) replicaInputs(v *volume, s *plan.VolumeView) (*plan.Rep
 	rw.mu.Unlock()
 	h.AttachDue, h.ConnectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)
 	h.Adjusted, h.Discarding = v.replica.adjusted, v.replica.discarding
-	if p := w.Replication.Peer; p != nil {
+	if p := d.Replication.Peer; p != nil {
 		h.LowerHostID = rw.Host.ID < p.Host
-		h.ConfigCurrent = h.HasConfig && v.replica.config != nil && v.replica.peerKey == string(p.PublicKey) && *v.replica.config == rw.resourceConfig(v.id, w.Replication, h, v.replica.config.Secret)
+		h.ConfigCurrent = h.HasConfig && v.replica.config != nil && v.replica.peerKey == string(p.PublicKey) && *v.replica.config == rw.resourceConfig(v.id, d.Replication, h, v.replica.config.Secret)
 	}
 	rw.scheduleReplicaRetry(v, h, now)
 	return want, h

@@ -11,9 +11,9 @@ import (
 
 // reportReplica reports the observed replica when it differs from what the log has (S10). One
 // report at a time is under way, so that they are applied in their order.
-func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, s *plan.VolumeView) error {
-	w := s.Desired
-	if w == nil || w.Replication == nil {
+func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, view *plan.VolumeView) error {
+	d := view.Desired
+	if d == nil || d.Replication == nil {
 		return nil
 	}
 	obs, _, err := r.observer.observeReplica(ctx, v)

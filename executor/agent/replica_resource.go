@@ -14,14 +14,14 @@ import (
 
 // resourceConfig is the content of the volume's resource file. The file must name a peer, also
 // for a replica without one, which is never told to connect.
-func (rw *replicaWorker) resourceConfig(id fsm.VolumeID, w *fsm.DesiredReplica, h *plan.ObservedReplica, secret string) executor.ResourceConfig {
-	peer := w.Peer
+func (rw *replicaWorker) resourceConfig(id fsm.VolumeID, d *fsm.DesiredReplica, h *plan.ObservedReplica, secret string) executor.ResourceConfig {
+	peer := d.Peer
 	if peer == nil {
-		peer = placeholderPeer(w.Address)
+		peer = placeholderPeer(d.Address)
 	}
 	return executor.ResourceConfig{
-		Volume: id, Protocol: w.Protocol, Minor: w.Minor, Port: w.Port, BackingPath: backingPath(h.Backing),
-		Node: rw.Node, Address: w.Address, PeerNode: peer.Node, PeerAddress: peer.Address, Secret: secret,
+		Volume: id, Protocol: d.Protocol, Minor: d.Minor, Port: d.Port, BackingPath: backingPath(h.Backing),
+		Node: rw.Node, Address: d.Address, PeerNode: peer.Node, PeerAddress: peer.Address, Secret: secret,
 	}
 }
 
@@ -35,15 +35,15 @@ func placeholderPeer(own string) *fsm.ReplicaPeer {
 }
 
 // configure writes the resource's file, with a secret that is stored nowhere else.
-func (rw *replicaWorker) configure(ctx context.Context, v *volume, w *plan.ReplicaSpec, h *plan.ObservedReplica) error {
+func (rw *replicaWorker) configure(ctx context.Context, v *volume, want *plan.ReplicaSpec, h *plan.ObservedReplica) error {
 	if rw.DeriveSecret == nil {
 		return fsm.Reject(fsm.Precondition, "this host has no key for the replicas of its volumes")
 	}
-	secret, key, err := rw.secretOf(v.id, w.Peer)
+	secret, key, err := rw.secretOf(v.id, want.Peer)
 	if err != nil {
 		return fmt.Errorf("derive the secret of volume %s: %w", v.id, err)
 	}
-	r, before := rw.resourceConfig(v.id, w.DesiredReplica, h, secret), v.replica.config
+	r, before := rw.resourceConfig(v.id, want.DesiredReplica, h, secret), v.replica.config
 	if before != nil && before.PeerAddress != r.PeerAddress && h.Connection == plan.ConnConnecting {
 		if err := rw.Replicator.Disconnect(ctx, v.id); err != nil { // the kernel may be connecting to another host
 			return err

@@ -19,7 +19,7 @@ const (
 	maxReportObservations = 256
 )
 
-// reportBatch is observations that are sent together. done is called once, with the epoch at which
+// reportBatch is observations that are sent together. onAnswer is called once, with the epoch at which
 // they were applied; with errSuperseded when one of them no longer applied.
 type reportBatch struct {
 	observations []*fsmpb.Observation
@@ -33,7 +33,7 @@ type reporter struct {
 	batches  batcher
 }
 
-func (r *reporter) send(l reportBatch) { r.batches.send(l) }
+func (r *reporter) send(batch reportBatch) { r.batches.send(batch) }
 
 // batcher puts observations of many volumes into few commands. Sequence numbers keep the order
 // of observations in different commands (S16).
@@ -45,10 +45,10 @@ type batcher struct {
 	running int
 }
 
-func (b *batcher) send(l reportBatch) {
+func (b *batcher) send(batch reportBatch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = append(b.waiting, l)
+	b.waiting = append(b.waiting, batch)
 	if b.running < maxConcurrentReports {
 		b.running++
 		go b.run()
@@ -63,12 +63,12 @@ func (b *batcher) run() {
 		}
 		outcome, at, err := b.propose(batches)
 		first := 0
-		for _, l := range batches {
-			after := first + len(l.observations)
+		for _, batch := range batches {
+			after := first + len(batch.observations)
 			if err == nil && anySuperseded(outcome, first, after) {
-				l.onAnswer(at, errSuperseded)
+				batch.onAnswer(at, errSuperseded)
 			} else {
-				l.onAnswer(at, err)
+				batch.onAnswer(at, err)
 			}
 			first = after
 		}
@@ -101,8 +101,8 @@ func (b *batcher) takeBatches() []reportBatch {
 
 func (r *reporter) proposeReport(batches []reportBatch) (*fsmpb.Outcome, fsm.Epoch, error) {
 	report := &fsmpb.Report{NodeId: string(r.Node), HostId: string(r.Host.ID), BootId: r.Host.BootID}
-	for _, l := range batches {
-		report.Observations = append(report.Observations, l.observations...)
+	for _, batch := range batches {
+		report.Observations = append(report.Observations, batch.observations...)
 	}
 	sanitizeTexts(report.Observations)
 	r.mu.Lock()

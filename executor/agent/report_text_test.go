@@ -33,11 +33,11 @@ func TestTextsOfReportsAreUTF8(t *testing.T) {
 // S31, S73: what the log has already is not reported again, however long the host's text is.
 func TestS73_ALongReasonIsReportedOnce(t *testing.T) {
 	said := errors.New("unmount: in use by " + strings.Repeat("é\xff", 1000))
-	e, v := assemble(Config{}), &volume{}
-	e.volumeReports.reports = nil
+	a, v := assemble(Config{}), &volume{}
+	a.volumeReports.reports = nil
 	for _, known := range []string{clipText(said.Error()), fsm.Clip(clipText(said.Error()))} {
 		desired := &fsm.DesiredVolume{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
-		e.volumeReports.reportInUse(v, desired, said) // there is nothing to send with
+		a.volumeReports.reportInUse(v, desired, said) // there is nothing to send with
 	}
 	require.Less(t, len(clipText(said.Error())), len(said.Error()))
 	require.True(t, utf8.ValidString(clipText(said.Error())))

@@ -6,22 +6,22 @@ import (
 
 // resync queues every volume every ResyncInterval: changes that people make to a host's images
 // and mounts cause no event.
-func (e *Agent) resync() {
-	ticker := time.NewTicker(e.ResyncInterval)
+func (a *Agent) resync() {
+	ticker := time.NewTicker(a.ResyncInterval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-e.ctx.Done():
+		case <-a.ctx.Done():
 			return
 		case <-ticker.C:
-			e.mu.Lock()
-			for id := range e.volumes {
-				e.volumeQueue.add(id)
+			a.mu.Lock()
+			for id := range a.volumes {
+				a.volumeQueue.add(id)
 			}
-			for id := range e.snapshots {
-				e.snapshotQueue.add(id)
+			for id := range a.snapshots {
+				a.snapshotQueue.add(id)
 			}
-			e.mu.Unlock()
+			a.mu.Unlock()
 		}
 	}
 }

@@ -12,9 +12,9 @@ func (t *table) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, e
 	ctx, cancel := context.WithTimeout(ctx, t.CatchUpTimeout)
 	defer cancel()
 	var latest *fsm.DesiredVolume // not v.desired afterwards: another update may have taken it away
-	err := t.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
-		latest = w
-		return w != nil
+	err := t.awaitDesired(ctx, v, func(d *fsm.DesiredVolume) bool {
+		latest = d
+		return d != nil
 	})
 	if err != nil {
 		return nil, fsm.Reject(fsm.Busy, "volume %s: the controllers have not said yet what it is", v.id)
@@ -80,9 +80,9 @@ func (t *table) sessionHolds(number uint64) bool {
 func (t *table) awaitDesired(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
 	for {
 		t.mu.Lock()
-		w, changed := v.desired, v.desiredChanged
+		d, changed := v.desired, v.desiredChanged
 		t.mu.Unlock()
-		if enough(w) {
+		if enough(d) {
 			return nil
 		}
 		select {

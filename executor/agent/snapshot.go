@@ -29,10 +29,10 @@ type snapshotState struct {
 
 // snapshotEntry finds or makes the entry of a snapshot. The caller holds table.mu, or is alone.
 func (t *table) snapshotEntry(id fsm.SnapshotID) *snapshotState {
-	c, ok := t.snapshots[id]
+	snap, ok := t.snapshots[id]
 	if !ok {
-		c = &snapshotState{id: id, reportedFacts: newFacts()}
-		t.snapshots[id] = c
+		snap = &snapshotState{id: id, reportedFacts: newFacts()}
+		t.snapshots[id] = snap
 	}
-	return c
+	return snap
 }

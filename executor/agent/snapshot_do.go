@@ -11,25 +11,25 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-func (sw *snapshotWorker) performSnapshotStep(ctx context.Context, c *snapshotState, s *plan.SnapshotView, kind plan.StepKind) error {
+func (sw *snapshotWorker) performSnapshotStep(ctx context.Context, snap *snapshotState, s *plan.SnapshotView, kind plan.StepKind) error {
 	backend, err := sw.poolSet.snapshotPool(s.Desired)
 	if err != nil {
 		return err
 	}
 	switch {
 	case kind == plan.StepRemoveSnapshot:
-		return backend.RemoveSnapshot(ctx, c.id)
+		return backend.RemoveSnapshot(ctx, snap.id)
 	case kind == plan.StepFreeze:
-		return sw.freezeMember(ctx, c, s.Desired)
-	case c.freezeHold != nil:
-		return sw.takeUnderHold(ctx, c, s.Desired, backend)
+		return sw.freezeMember(ctx, snap, s.Desired)
+	case snap.freezeHold != nil:
+		return sw.takeUnderHold(ctx, snap, s.Desired, backend)
 	}
-	return sw.takeFrozen(ctx, c, s.Desired)
+	return sw.takeFrozen(ctx, snap, s.Desired)
 }
 
 // takeFrozen takes a single snapshot, under a freeze where one is needed (S19).
-func (sw *snapshotWorker) takeFrozen(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot) error {
-	v, err := sw.lockSnapshotSource(c, w)
+func (sw *snapshotWorker) takeFrozen(ctx context.Context, snap *snapshotState, d *fsm.DesiredSnapshot) error {
+	v, err := sw.lockSnapshotSource(snap, d)
 	if err != nil {
 		return err
 	}
@@ -41,40 +41,40 @@ func (sw *snapshotWorker) takeFrozen(ctx context.Context, c *snapshotState, w *f
 	if rej := s.Refusal(v.id); rej != nil {
 		return rej
 	}
-	if err := sw.records.saveSnapshotRecord(c, records.SnapshotRecord{Phase: records.PhaseBegun, Attempt: w.Attempt}); err != nil {
+	if err := sw.records.saveSnapshotRecord(snap, records.SnapshotRecord{Phase: records.PhaseBegun, Attempt: d.Attempt}); err != nil {
 		return err
 	}
-	taken := records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: w.Attempt}
-	if err := sw.freezer.runFrozen(ctx, v, s, func(ctx context.Context) error { return sw.takeNow(ctx, c, w, backend, &taken) }); err != nil {
-		return sw.undoFailedTake(ctx, c, v, backend, err)
+	taken := records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: d.Attempt}
+	if err := sw.freezer.runFrozen(ctx, v, s, func(ctx context.Context) error { return sw.takeNow(ctx, snap, d, backend, &taken) }); err != nil {
+		return sw.undoFailedTake(ctx, snap, v, backend, err)
 	}
-	return sw.records.saveSnapshotRecord(c, taken)
+	return sw.records.saveSnapshotRecord(snap, taken)
 }
 
 // takeNow takes the snapshot, and notes when.
-func (sw *snapshotWorker) takeNow(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot, backend executor.SnapshotBackend, taken *records.SnapshotRecord) error {
+func (sw *snapshotWorker) takeNow(ctx context.Context, snap *snapshotState, d *fsm.DesiredSnapshot, backend executor.SnapshotBackend, taken *records.SnapshotRecord) error {
 	sw.hitFaultPoint("cut.before")
 	taken.TakenAt = time.Now()
-	err := backend.TakeSnapshot(ctx, w.Source, c.id, sw.reports.progress("", c.id, w.Source))
+	err := backend.TakeSnapshot(ctx, d.Source, snap.id, sw.reports.progress("", snap.id, d.Source))
 	sw.hitFaultPoint("cut.after")
 	return err
 }
 
 // undoFailedTake undoes a snapshot that failed. While an unkillable child is left, the source is
 // parked; what the child makes is removed when it is gone.
-func (sw *snapshotWorker) undoFailedTake(ctx context.Context, c *snapshotState, source *volume, backend executor.SnapshotBackend, err error) error {
+func (sw *snapshotWorker) undoFailedTake(ctx context.Context, snap *snapshotState, source *volume, backend executor.SnapshotBackend, err error) error {
 	if unkillableDone(err) == nil {
-		return errors.Join(err, sw.removeTaken(ctx, c, backend))
+		return errors.Join(err, sw.removeTaken(ctx, snap, backend))
 	}
 	sw.parkVolume(source, err)
 	return err
 }
 
 // removeTaken removes a snapshot whose freeze did not hold: it was never reported.
-func (sw *snapshotWorker) removeTaken(ctx context.Context, c *snapshotState, backend executor.SnapshotBackend) error {
-	have, err := backend.ObserveSnapshot(ctx, c.id)
+func (sw *snapshotWorker) removeTaken(ctx context.Context, snap *snapshotState, backend executor.SnapshotBackend) error {
+	have, err := backend.ObserveSnapshot(ctx, snap.id)
 	if err != nil || have.Absent || !have.Exists && !have.Unfinished {
 		return err
 	}
-	return backend.RemoveSnapshot(ctx, c.id)
+	return backend.RemoveSnapshot(ctx, snap.id)
 }

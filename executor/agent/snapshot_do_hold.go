@@ -11,8 +11,8 @@ import (
 )
 
 // lockSnapshotSource locks the snapshot's source, or returns errRequeued.
-func (sw *snapshotWorker) lockSnapshotSource(c *snapshotState, w *fsm.DesiredSnapshot) (*volume, error) {
-	v, ok := sw.lockSource(w.Source, string(c.id), func() { sw.snapshotQueue.add(c.id) })
+func (sw *snapshotWorker) lockSnapshotSource(snap *snapshotState, d *fsm.DesiredSnapshot) (*volume, error) {
+	v, ok := sw.lockSource(d.Source, string(snap.id), func() { sw.snapshotQueue.add(snap.id) })
 	if !ok {
 		return nil, errRequeued
 	}
@@ -21,21 +21,21 @@ func (sw *snapshotWorker) lockSnapshotSource(c *snapshotState, w *fsm.DesiredSna
 
 // freezeMember freezes a member of a group snapshot and keeps it so. The record is written first:
 // another process that finds it knows that this attempt had its freeze.
-func (sw *snapshotWorker) freezeMember(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot) error {
-	v, err := sw.lockSnapshotSource(c, w)
+func (sw *snapshotWorker) freezeMember(ctx context.Context, snap *snapshotState, d *fsm.DesiredSnapshot) error {
+	v, err := sw.lockSnapshotSource(snap, d)
 	if err != nil {
 		return err
 	}
-	h, err := sw.holdSource(ctx, c, v, w)
-	c.freezeHold = h
+	h, err := sw.holdSource(ctx, snap, v, d)
+	snap.freezeHold = h
 	sw.unlockSource(v, h)
 	if err == nil && !h.Until.IsZero() {
-		sw.snapshotQueue.addAfter(c.id, time.Until(h.Until)+time.Millisecond)
+		sw.snapshotQueue.addAfter(snap.id, time.Until(h.Until)+time.Millisecond)
 	}
 	return err
 }
 
-func (sw *snapshotWorker) holdSource(ctx context.Context, c *snapshotState, v *volume, w *fsm.DesiredSnapshot) (*freezeHold, error) {
+func (sw *snapshotWorker) holdSource(ctx context.Context, snap *snapshotState, v *volume, d *fsm.DesiredSnapshot) (*freezeHold, error) {
 	s, _, err := sw.observer.observeSource(ctx, v, true)
 	if err != nil {
 		return nil, err
@@ -43,10 +43,10 @@ func (sw *snapshotWorker) holdSource(ctx context.Context, c *snapshotState, v *v
 	if rej := s.Refusal(v.id); rej != nil {
 		return nil, rej
 	}
-	if err := sw.records.saveSnapshotRecord(c, records.SnapshotRecord{Phase: records.PhaseBegun, Attempt: w.Attempt}); err != nil {
+	if err := sw.records.saveSnapshotRecord(snap, records.SnapshotRecord{Phase: records.PhaseBegun, Attempt: d.Attempt}); err != nil {
 		return nil, err
 	}
-	h := &freezeHold{FreezeState: plan.FreezeState{Attempt: w.Attempt}, volume: v}
+	h := &freezeHold{FreezeState: plan.FreezeState{Attempt: d.Attempt}, volume: v}
 	if s.MountPath == "" {
 		return h, nil
 	}
@@ -59,10 +59,10 @@ func (sw *snapshotWorker) holdSource(ctx context.Context, c *snapshotState, v *v
 
 // takeUnderHold takes the snapshot of a group's member under the freeze that was reported, and
 // no other.
-func (sw *snapshotWorker) takeUnderHold(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot, backend executor.SnapshotBackend) error {
-	h := c.freezeHold
-	taken := records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: w.Attempt}
-	take := func(ctx context.Context) error { return sw.takeNow(ctx, c, w, backend, &taken) }
+func (sw *snapshotWorker) takeUnderHold(ctx context.Context, snap *snapshotState, d *fsm.DesiredSnapshot, backend executor.SnapshotBackend) error {
+	h := snap.freezeHold
+	taken := records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: d.Attempt}
+	take := func(ctx context.Context) error { return sw.takeNow(ctx, snap, d, backend, &taken) }
 	var err error
 	if h.freeze != nil {
 		err = runUnderFreeze(ctx, h.freeze, take)
@@ -70,7 +70,7 @@ func (sw *snapshotWorker) takeUnderHold(ctx context.Context, c *snapshotState, w
 		err = take(ctx)
 	}
 	if err != nil {
-		return sw.undoFailedTake(ctx, c, h.volume, backend, err)
+		return sw.undoFailedTake(ctx, snap, h.volume, backend, err)
 	}
-	return sw.records.saveSnapshotRecord(c, taken)
+	return sw.records.saveSnapshotRecord(snap, taken)
 }

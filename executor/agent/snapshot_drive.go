@@ -11,19 +11,19 @@ import (
 )
 
 // driveSnapshot does step after step until plan.NextSnapshotStep has none, then reports.
-func (sw *snapshotWorker) driveSnapshot(ctx context.Context, c *snapshotState) error {
-	j := &snapshotJob{snapshotWorker: sw, c: c}
+func (sw *snapshotWorker) driveSnapshot(ctx context.Context, snap *snapshotState) error {
+	j := &snapshotJob{snapshotWorker: sw, snap: snap}
 	if err := sw.drive(ctx, j); err != nil {
 		return err
 	}
-	sw.snapshotReports.reportSnapshot(c, j.s)
+	sw.snapshotReports.reportSnapshot(snap, j.s)
 	return nil
 }
 
 // snapshotJob is the work on a snapshot.
 type snapshotJob struct {
 	*snapshotWorker
-	c     *snapshotState
+	snap  *snapshotState
 	s     *plan.SnapshotView // when the step was chosen
 	at    fsm.Epoch
 	begun bool // the step has begun
@@ -32,11 +32,11 @@ type snapshotJob struct {
 // choose picks the next step, or returns errRequeued while an unkillable child may work on the
 // snapshot.
 func (j *snapshotJob) choose(ctx context.Context) (s plan.Step, err error) {
-	if j.s, j.at, err = j.observeSnapshot(ctx, j.c); err != nil {
+	if j.s, j.at, err = j.observeSnapshot(ctx, j.snap); err != nil {
 		return plan.Step{}, err
 	}
 	j.begun, s = false, plan.NextSnapshotStep(j.s)
-	if j.c.isParked(j.s, s.Kind) {
+	if j.snap.isParked(j.s, s.Kind) {
 		return plan.Step{}, errRequeued
 	}
 	return s, nil
@@ -59,17 +59,17 @@ func (j *snapshotJob) perform(ctx context.Context, s plan.Step) error {
 	j.begun = true
 	switch s.Kind {
 	case plan.StepThaw:
-		if err := j.freezer.releaseHold(ctx, j.c.freezeHold); err != nil {
+		if err := j.freezer.releaseHold(ctx, j.snap.freezeHold); err != nil {
 			return err
 		}
-		j.c.freezeHold = nil
+		j.snap.freezeHold = nil
 		return nil
 	case plan.StepForgetSnapshotRecord:
-		return j.records.forgetSnapshotRecord(j.c)
+		return j.records.forgetSnapshotRecord(j.snap)
 	case plan.StepRecordMissing:
-		return j.records.saveSnapshotRecord(j.c, records.SnapshotRecord{Phase: records.PhaseMissing})
+		return j.records.saveSnapshotRecord(j.snap, records.SnapshotRecord{Phase: records.PhaseMissing})
 	}
-	return j.performSnapshotStep(ctx, j.c, j.s, s.Kind)
+	return j.performSnapshotStep(ctx, j.snap, j.s, s.Kind)
 }
 
 func (j *snapshotJob) stepEnded(plan.Step, time.Time, error) {}
@@ -78,9 +78,9 @@ func (j *snapshotJob) wrap(kind plan.StepKind, err error) error {
 	if !j.begun || j.onlyEnds(kind) {
 		return err
 	}
-	return fmt.Errorf("%s snapshot %s of volume %s: %w", kind, j.c.id, j.s.Desired.Source, err)
+	return fmt.Errorf("%s snapshot %s of volume %s: %w", kind, j.snap.id, j.s.Desired.Source, err)
 }
 
 func (j *snapshotJob) notConverged() error {
-	return fmt.Errorf("snapshot %s has not converged after %d steps", j.c.id, maxSteps)
+	return fmt.Errorf("snapshot %s has not converged after %d steps", j.snap.id, maxSteps)
 }

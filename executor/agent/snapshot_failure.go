@@ -8,18 +8,18 @@ import (
 
 // reportSnapshotFailure reports why taking or removing a snapshot fails: at first each time, then
 // at growing intervals.
-func (r *snapshotReporter) reportSnapshotFailure(c *snapshotState, err error) {
-	r.Logger.Warn("the snapshot has not reached its desired state", "snapshot", c.id, "error", err, "failures", c.failures+1)
-	w := c.lastTried
-	if w == nil || w.Goal == fsm.SnapshotGoalKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
+func (r *snapshotReporter) reportSnapshotFailure(snap *snapshotState, err error) {
+	r.Logger.Warn("the snapshot has not reached its desired state", "snapshot", snap.id, "error", err, "failures", snap.failures+1)
+	d := snap.lastTried
+	if d == nil || d.Goal == fsm.SnapshotGoalKeep || isUnavailable(err) || snap.failures > 3 && snap.failures&(snap.failures-1) != 0 {
 		return
 	}
-	ob := plan.ObservationOf(c.id, w.Source)
-	failure := failureOf(plan.SnapshotOperationStep(w), err)
-	failure.Final = failure.Final && (w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze)
+	ob := plan.ObservationOf(snap.id, d.Source)
+	failure := failureOf(plan.SnapshotOperationStep(d), err)
+	failure.Final = failure.Final && (d.Goal == fsm.SnapshotGoalTake || d.Goal == fsm.SnapshotGoalFreeze)
 	if r.atLevel2() {
-		failure.OperationId, failure.Attempt = uint64(w.Operation), w.Retry
+		failure.OperationId, failure.Attempt = uint64(d.Operation), d.Retry
 	}
 	ob.Fact = &fsmpb.Observation_StepFailed{StepFailed: failure}
-	r.sendSnapshotFact(c, plan.Fact{Name: plan.FactStepFailed}, ob)
+	r.sendSnapshotFact(snap, plan.Fact{Name: plan.FactStepFailed}, ob)
 }

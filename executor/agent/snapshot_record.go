@@ -15,38 +15,38 @@ func (rc *recorder) loadSnapshots() error {
 }
 
 // openSnapshotRecord reads the snapshot's record, once.
-func (rc *recorder) openSnapshotRecord(c *snapshotState) error {
-	if c.file != nil {
+func (rc *recorder) openSnapshotRecord(snap *snapshotState) error {
+	if snap.file != nil {
 		return nil
 	}
-	file, r, err := records.OpenSnapshotRecord(rc.Host.Dir(), c.id)
+	file, r, err := records.OpenSnapshotRecord(rc.Host.Dir(), snap.id)
 	if err != nil {
 		return err
 	}
-	c.file = file
+	snap.file = file
 	if r != nil {
-		c.record = *r
+		snap.record = *r
 	}
 	return nil
 }
 
 // saveSnapshotRecord writes the snapshot's record, synced.
-func (rc *recorder) saveSnapshotRecord(c *snapshotState, r records.SnapshotRecord) error {
-	r.Snapshot = c.id
+func (rc *recorder) saveSnapshotRecord(snap *snapshotState, r records.SnapshotRecord) error {
+	r.Snapshot = snap.id
 	rc.hitFaultPoint("save-snapshot.before")
-	err := r.Save(c.file)
+	err := r.Save(snap.file)
 	rc.hitFaultPoint("save-snapshot.after")
 	if err == nil {
-		c.record = r
+		snap.record = r
 	}
 	return err
 }
 
 // forgetSnapshotRecord removes the record, when the log has what it says or does not desire it.
-func (rc *recorder) forgetSnapshotRecord(c *snapshotState) error {
-	if err := c.file.Remove(); err != nil {
+func (rc *recorder) forgetSnapshotRecord(snap *snapshotState) error {
+	if err := snap.file.Remove(); err != nil {
 		return err
 	}
-	c.record = records.SnapshotRecord{}
+	snap.record = records.SnapshotRecord{}
 	return nil
 }

@@ -9,52 +9,52 @@ import (
 )
 
 // reportSnapshot sends what the log does not have of a snapshot, without waiting for the log.
-func (r *snapshotReporter) reportSnapshot(c *snapshotState, s *plan.SnapshotView) {
+func (r *snapshotReporter) reportSnapshot(snap *snapshotState, s *plan.SnapshotView) {
 	name := plan.UnreportedSnapshotFact(s)
 	if name == "" {
 		return
 	}
 	f := plan.Fact{Name: name, Epoch: fsm.Epoch{Index: uint64(s.Desired.Attempt)}}
 	r.mu.Lock()
-	acked := c.isAcked(f)
+	acked := snap.isAcked(f)
 	r.mu.Unlock()
 	if acked {
 		return
 	}
-	ob := plan.ObservationOf(c.id, s.Desired.Source)
+	ob := plan.ObservationOf(snap.id, s.Desired.Source)
 	s.FillObservation(name, ob)
-	r.sendSnapshotFact(c, f, ob)
+	r.sendSnapshotFact(snap, f, ob)
 }
 
 // sendSnapshotFact sends one observation, unless its report is under way.
-func (r *snapshotReporter) sendSnapshotFact(c *snapshotState, f plan.Fact, ob *fsmpb.Observation) {
+func (r *snapshotReporter) sendSnapshotFact(snap *snapshotState, f plan.Fact, ob *fsmpb.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !c.beginReport(f) {
+	if !snap.beginReport(f) {
 		return
 	}
-	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onSnapshotFactAnswer(c, f, at, err) }})
+	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onSnapshotFactAnswer(snap, f, at, err) }})
 }
 
 // onSnapshotFactAnswer is called when the report ended; what was not applied is reconciled again.
-func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f plan.Fact, at fsm.Epoch, err error) {
+func (r *snapshotReporter) onSnapshotFactAnswer(snap *snapshotState, f plan.Fact, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.endReport(f) {
-		r.snapshotQueue.add(c.id)
+	if snap.endReport(f) {
+		r.snapshotQueue.add(snap.id)
 	}
 	switch {
-	case c.desired == nil:
-		r.snapshotQueue.add(c.id) // its entry may be dropped now
+	case snap.desired == nil:
+		r.snapshotQueue.add(snap.id) // its entry may be dropped now
 	case f.Name == plan.FactStepFailed: // the step is tried again whatever the log answers
 	case err != nil:
-		r.snapshotQueue.addAfter(c.id, reportRetry)
+		r.snapshotQueue.addAfter(snap.id, reportRetry)
 	case at.Incarnation != r.session.at.Incarnation:
-		r.snapshotQueue.add(c.id) // a restored log may not have it (S1)
+		r.snapshotQueue.add(snap.id) // a restored log may not have it (S1)
 	case isLasting(f.Name):
-		c.acked[f] = ackedReport{at: fsm.Epoch{Incarnation: ^uint64(0)}, resendAt: time.Now().Add(lastingResendDelay)}
-	case c.desiredAt.Compare(at) < 0:
-		r.snapshotQueue.addAfter(c.id, c.noteAcked(f, at, c.acked[f].count))
+		snap.acked[f] = ackedReport{at: fsm.Epoch{Incarnation: ^uint64(0)}, resendAt: time.Now().Add(lastingResendDelay)}
+	case snap.desiredAt.Compare(at) < 0:
+		r.snapshotQueue.addAfter(snap.id, snap.noteAcked(f, at, snap.acked[f].count))
 	}
 }
 

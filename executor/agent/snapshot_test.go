@@ -357,12 +357,12 @@ func TestS19_AFreezeOfAnotherProcessDoesNotCount(t *testing.T) {
 	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "the next is ready")
 }
 
-// The lease cannot end before the call that it makes busy: the bubble's clock stands still meanwhile.
-func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
-	synctest.Test(t, testS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum)
+// The freeze cannot end before the call that it makes busy: the bubble's clock stands still meanwhile.
+func TestS19_AnEndedFreezeFreesTheVolumeWithoutAQuorum(t *testing.T) {
+	synctest.Test(t, testS19_AnEndedFreezeFreesTheVolumeWithoutAQuorum)
 }
 
-func testS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
+func testS19_AnEndedFreezeFreesTheVolumeWithoutAQuorum(t *testing.T) {
 	w := newStoppedHost(t)
 	w.maxFreeze = 300 * time.Millisecond
 	w.start(nil)

@@ -6,29 +6,29 @@ import (
 )
 
 // parkSnapshot leaves the snapshot alone until the unkillable child that works on it is gone.
-func (sw *snapshotWorker) parkSnapshot(c *snapshotState, err error) {
+func (sw *snapshotWorker) parkSnapshot(snap *snapshotState, err error) {
 	parked := unkillableDone(err)
 	if parked == nil {
 		return
 	}
-	if c.parked != nil {
-		parked = allClosed([]<-chan struct{}{c.parked, parked})
+	if snap.parked != nil {
+		parked = allClosed([]<-chan struct{}{snap.parked, parked})
 	}
-	c.parked = parked
+	snap.parked = parked
 	go func() {
 		<-parked
-		sw.snapshotQueue.add(c.id)
+		sw.snapshotQueue.add(snap.id)
 	}()
 }
 
 // isParked reports whether an unkillable child may still make or remove the snapshot. Until it is
 // gone the snapshot is neither taken nor removed, nor reported as gone. A thaw waits for nothing.
-func (c *snapshotState) isParked(s *plan.SnapshotView, kind plan.StepKind) bool {
+func (snap *snapshotState) isParked(s *plan.SnapshotView, kind plan.StepKind) bool {
 	select {
-	case <-c.parked:
-		c.parked = nil
+	case <-snap.parked:
+		snap.parked = nil
 	default:
 	}
 	toBeRemoved := s.Desired != nil && (s.Desired.Goal == fsm.SnapshotGoalRemove || s.Desired.Goal == fsm.SnapshotGoalThaw)
-	return c.parked != nil && kind != plan.StepThaw && (kind != plan.StepNone || toBeRemoved)
+	return snap.parked != nil && kind != plan.StepThaw && (kind != plan.StepNone || toBeRemoved)
 }

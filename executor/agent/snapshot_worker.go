@@ -23,16 +23,16 @@ func (in *sessionIntake) dropUnlistedSnapshots(u *executor.Update) {
 }
 
 // setDesiredSnapshot notes the desired state of a snapshot, nil for none. The caller holds table.mu.
-func (in *sessionIntake) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
-	c, known := in.snapshots[id]
+func (in *sessionIntake) setDesiredSnapshot(id fsm.SnapshotID, d *fsm.DesiredSnapshot, at fsm.Epoch) {
+	snap, known := in.snapshots[id]
 	if !known {
-		if w == nil || !id.Valid() {
+		if d == nil || !id.Valid() {
 			return
 		}
-		c = in.snapshotEntry(id)
+		snap = in.snapshotEntry(id)
 	}
-	c.desired, c.desiredAt = w, at
-	c.dropShown(at)
+	snap.desired, snap.desiredAt = d, at
+	snap.dropShown(at)
 	in.snapshotQueue.add(id)
 }
 
@@ -44,48 +44,48 @@ func (sw *snapshotWorker) run() {
 func (sw *snapshotWorker) claimSnapshot(id fsm.SnapshotID) *snapshotState {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	c := sw.snapshots[id]
-	if c == nil {
+	snap := sw.snapshots[id]
+	if snap == nil {
 		return nil
 	}
-	if c.busy {
-		c.requeue = true
+	if snap.busy {
+		snap.requeue = true
 		return nil
 	}
-	c.busy = true
-	return c
+	snap.busy = true
+	return snap
 }
 
 // releaseSnapshot frees the snapshot for other workers, and drops its entry when it has neither
 // desired state nor a record.
-func (sw *snapshotWorker) releaseSnapshot(c *snapshotState) {
+func (sw *snapshotWorker) releaseSnapshot(snap *snapshotState) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	c.busy = false
+	snap.busy = false
 	switch {
-	case c.requeue:
-		c.requeue = false
-		sw.snapshotQueue.add(c.id)
-	case sw.session.number != 0 && c.desired == nil && c.freezeHold == nil && c.parked == nil && c.file != nil && c.record.Phase == records.PhaseNone && len(c.inFlight) == 0:
-		delete(sw.snapshots, c.id)
+	case snap.requeue:
+		snap.requeue = false
+		sw.snapshotQueue.add(snap.id)
+	case sw.session.number != 0 && snap.desired == nil && snap.freezeHold == nil && snap.parked == nil && snap.file != nil && snap.record.Phase == records.PhaseNone && len(snap.inFlight) == 0:
+		delete(sw.snapshots, snap.id)
 	}
 }
 
 // reconcileSnapshot brings the snapshot to its desired state once. A failure is retried later,
 // and reported where an operation waits for the snapshot.
-func (sw *snapshotWorker) reconcileSnapshot(c *snapshotState) {
+func (sw *snapshotWorker) reconcileSnapshot(snap *snapshotState) {
 	sw.mu.Lock()
-	c.lastTried = c.desired
+	snap.lastTried = snap.desired
 	sw.mu.Unlock()
 	sw.runReconciliation(reconciliation{
-		open:     func() error { return sw.records.openSnapshotRecord(c) },
-		converge: func(ctx context.Context) error { return sw.driveSnapshot(ctx, c) },
-		done:     func() { c.failures = 0 },
+		open:     func() error { return sw.records.openSnapshotRecord(snap) },
+		converge: func(ctx context.Context) error { return sw.driveSnapshot(ctx, snap) },
+		done:     func() { snap.failures = 0 },
 		failed: func(err error) {
-			sw.parkSnapshot(c, err)
-			sw.snapshotReports.reportSnapshotFailure(c, err)
-			c.failures++
-			sw.snapshotQueue.addAfter(c.id, retryDelay(c.failures))
+			sw.parkSnapshot(snap, err)
+			sw.snapshotReports.reportSnapshotFailure(snap, err)
+			snap.failures++
+			sw.snapshotQueue.addAfter(snap.id, retryDelay(snap.failures))
 		},
 	})
 }

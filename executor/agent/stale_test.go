@@ -14,115 +14,115 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// newBareExecutor is an Agent of a host without pools; nothing is started.
-func newBareExecutor(t *testing.T) *Agent {
+// newBareAgent is an Agent of a host without pools; nothing is started.
+func newBareAgent(t *testing.T) *Agent {
 	host, err := records.OpenHost(t.TempDir() + "/data")
 	require.NoError(t, err)
-	e, err := New(Config{Node: "n1", Host: host})
+	a, err := New(Config{Node: "n1", Host: host})
 	require.NoError(t, err)
-	return e
+	return a
 }
 
 // A call that waits for a volume's lock may get it from a holder that leaves an unkillable child
 // on the device.
 func TestACallThatWaitedForTheLockIsRefusedOnAParkedVolume(t *testing.T) {
-	e := newBareExecutor(t)
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
-	require.True(t, e.tryLock(v))
+	a := newBareAgent(t)
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
+	require.True(t, a.tryLock(v))
 	worked := false
-	c, err := e.calls.beginCall(t.Context(), v.id, "stage", func(context.Context, *volume, *call) error {
+	c, err := a.calls.beginCall(t.Context(), v.id, "stage", func(context.Context, *volume, *call) error {
 		worked = true
 		return nil
 	})
 	require.NoError(t, err)
 	gone := make(chan struct{})
-	e.parkVolume(v, unkillableChild(gone))
-	e.unlock(v)
+	a.parkVolume(v, unkillableChild(gone))
+	a.unlock(v)
 	<-c.done
 	require.False(t, worked)
 	require.ErrorContains(t, c.err, "cannot be killed")
 	close(gone)
-	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return a.tryLock(v) }, time.Minute, time.Millisecond)
 }
 
 // Desired state may first appear after a reconciliation of the volume has failed: that failure is
 // not the operation's.
 func TestAFailureBeforeTheFirstDesiredStateIsNotReportedForTheOperation(t *testing.T) {
-	e := newBareExecutor(t)
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
-	require.True(t, e.tryLock(v))
-	e.volumeWorker.resetBackoff(v)
-	require.NoError(t, e.records.openRecord(v))
-	err := e.volumeWorker.converge(t.Context(), v)
+	a := newBareAgent(t)
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
+	require.True(t, a.tryLock(v))
+	a.volumeWorker.resetBackoff(v)
+	require.NoError(t, a.records.openRecord(v))
+	err := a.volumeWorker.converge(t.Context(), v)
 	require.ErrorContains(t, err, "which this host does not have")
-	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, FeatureLevel: fsm.MaxFeatureLevel, Volumes: []fsm.DesiredVolume{
+	a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, FeatureLevel: fsm.MaxFeatureLevel, Volumes: []fsm.DesiredVolume{
 		{Volume: v.id, Goal: fsm.GoalCreate, Operation: 7},
 	}})
-	e.volumeReports.reportFailure(v, err)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	a.volumeReports.reportFailure(v, err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	require.Empty(t, v.inFlight)
 }
 
 // A worker may have found a volume's entry just before another one dropped it. Meanwhile a call
 // may have made a new entry, whose record is the same file.
 func TestAForgottenVolumeIsNotReconciled(t *testing.T) {
-	e := newBareExecutor(t)
-	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true})
-	e.mu.Lock()
-	dropped := e.volumeEntry(testVolume)
-	e.mu.Unlock()
-	require.True(t, e.tryLock(dropped))
-	require.NoError(t, e.records.openRecord(dropped))
-	e.volumeWorker.forgetVolume(dropped)
-	e.unlock(dropped)
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
-	require.True(t, e.tryLock(v))
-	require.NoError(t, e.records.openRecord(v))
+	a := newBareAgent(t)
+	a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true})
+	a.mu.Lock()
+	dropped := a.volumeEntry(testVolume)
+	a.mu.Unlock()
+	require.True(t, a.tryLock(dropped))
+	require.NoError(t, a.records.openRecord(dropped))
+	a.volumeWorker.forgetVolume(dropped)
+	a.unlock(dropped)
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
+	require.True(t, a.tryLock(v))
+	require.NoError(t, a.records.openRecord(v))
 	v.record.Staging = &records.StagingRecord{Path: "/staging"}
-	require.NoError(t, e.records.saveRecord(v, true))
-	if e.tryLock(dropped) { // as a worker does that finds nothing of it
-		e.volumeWorker.forgetVolume(dropped)
+	require.NoError(t, a.records.saveRecord(v, true))
+	if a.tryLock(dropped) { // as a worker does that finds nothing of it
+		a.volumeWorker.forgetVolume(dropped)
 	}
-	e.mu.Lock()
-	require.Same(t, v, e.volumes[v.id])
-	e.mu.Unlock()
-	j, err := records.OpenRecordFile(e.Host.Dir(), v.id)
+	a.mu.Lock()
+	require.Same(t, v, a.volumes[v.id])
+	a.mu.Unlock()
+	file, err := records.OpenRecordFile(a.Host.Dir(), v.id)
 	require.NoError(t, err)
-	require.Equal(t, v.record.Staging, j.Staging)
+	require.Equal(t, v.record.Staging, file.Staging)
 }
 
 // A victim is watched while the log says that it is one. The time that it may take to be torn
 // down starts anew when it becomes a victim again.
 func TestTheSelfFenceTimerRestartsWithEachLoss(t *testing.T) {
-	e := newBareExecutor(t)
+	a := newBareAgent(t)
 	reboots := 0
-	e.Replicator, e.SelfFence = noneSuspended{}, func() { reboots++ }
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
+	a.Replicator, a.SelfFence = noneSuspended{}, func() { reboots++ }
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
 	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{Outdated: true}}
-	e.mu.Unlock()
+	a.mu.Unlock()
 	primary := &executor.ResourceStatus{Primary: true}
 	began := time.Now()
-	e.suspended.watchVictim(v, primary, began)
-	e.mu.Lock()
+	a.suspended.watchVictim(v, primary, began)
+	a.mu.Lock()
 	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}} // before anything observed it again
-	e.mu.Unlock()
-	suspects, err := e.suspended.suspendedOrVictims(t.Context())
+	a.mu.Unlock()
+	suspects, err := a.suspended.suspendedOrVictims(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, suspects)
-	e.mu.Lock()
+	a.mu.Lock()
 	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{Outdated: true}}
-	e.mu.Unlock()
-	e.suspended.watchVictim(v, primary, began.Add(time.Hour))
+	a.mu.Unlock()
+	a.suspended.watchVictim(v, primary, began.Add(time.Hour))
 	require.Zero(t, reboots)
-	e.suspended.watchVictim(v, primary, began.Add(2*time.Hour))
+	a.suspended.watchVictim(v, primary, began.Add(2*time.Hour))
 	require.Equal(t, 1, reboots)
 }
 
@@ -132,57 +132,57 @@ func (noneSuspended) ListSuspended(context.Context) ([]fsm.VolumeID, error) { re
 
 // A measurement is judged by the size that was desired before: a volume may be expanded meanwhile.
 func TestAVolumeExpandedDuringItsHealthCheckIsNotTooShort(t *testing.T) {
-	e := newBareExecutor(t)
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
+	a := newBareAgent(t)
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
 	wanted := func(size int64) {
-		e.Update(executor.Update{Volumes: []fsm.DesiredVolume{{Volume: v.id, Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent, Size: size}}})
+		a.Update(executor.Update{Volumes: []fsm.DesiredVolume{{Volume: v.id, Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent, Size: size}}})
 	}
 	pool := &resizingPool{size: 1 << 20}
-	e.Pools = []executor.Backend{pool}
+	a.Pools = []executor.Backend{pool}
 	wanted(pool.size)
 	pool.onObserve = func() {
 		pool.size *= 2
 		wanted(pool.size)
 	}
-	x, err := e.health.observeHealth(t.Context(), v, nil)
+	in, err := a.health.observeHealth(t.Context(), v, nil)
 	require.NoError(t, err)
-	require.Equal(t, fsm.Condition{Message: "not staged"}, e.health.recordHealth(t.Context(), v, x))
+	require.Equal(t, fsm.Condition{Message: "not staged"}, a.health.recordHealth(t.Context(), v, in))
 	wanted(4 * pool.size)
 	pool.onObserve = func() {}
-	x, err = e.health.observeHealth(t.Context(), v, nil)
+	in, err = a.health.observeHealth(t.Context(), v, nil)
 	require.NoError(t, err)
-	require.True(t, e.health.recordHealth(t.Context(), v, x).Abnormal)
+	require.True(t, a.health.recordHealth(t.Context(), v, in).Abnormal)
 }
 
 // S1: the acted epoch names the incarnation that its desired state came from, also when a session
 // of another incarnation with the same counter begins meanwhile.
 func TestS1_TheActedEpochNamesTheIncarnationItCameFrom(t *testing.T) {
-	e := newBareExecutor(t)
-	e.Mounter = newProbeMounter(nil)
+	a := newBareAgent(t)
+	a.Mounter = newProbeMounter(nil)
 	looks := 0
 	pool := &resizingPool{}
-	e.Pools = []executor.Backend{pool}
+	a.Pools = []executor.Backend{pool}
 	say := func(id string) {
-		e.Update(executor.Update{
+		a.Update(executor.Update{
 			At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Adopted: true, IncarnationID: []byte(id),
 			Volumes: []fsm.DesiredVolume{{Volume: testVolume, Goal: fsm.GoalRemove}},
 		})
 	}
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
 	say("one")
 	pool.onObserve = func() {
 		if looks++; looks == 3 { // the replica's, the volume's choice, and the step's own
 			say("two")
 		}
 	}
-	require.True(t, e.tryLock(v))
-	require.NoError(t, e.records.openRecord(v))
-	require.ErrorContains(t, e.volumeWorker.converge(t.Context(), v), "has not converged")
-	at, id := e.ActedEpoch()
+	require.True(t, a.tryLock(v))
+	require.NoError(t, a.records.openRecord(v))
+	require.ErrorContains(t, a.volumeWorker.converge(t.Context(), v), "has not converged")
+	at, id := a.ActedEpoch()
 	require.Equal(t, fsm.Epoch{Incarnation: 1, Index: 5}, at)
 	require.Equal(t, "one", string(id))
 }
@@ -205,24 +205,24 @@ func (p *resizingPool) Observe(context.Context, fsm.VolumeID) (executor.Device, 
 // S2: an attachment that was committed in one session is void in the next one, which may begin
 // while the backing device is read.
 func TestS2_ASessionThatEndsWhileTheDiskIsReadAttachesNothing(t *testing.T) {
-	e := newBareExecutor(t)
-	session := func() { e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true}) }
+	a := newBareAgent(t)
+	session := func() { a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true}) }
 	session()
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
-	require.NoError(t, e.records.openRecord(v))
-	require.NoError(t, e.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.Attachment = 1 }))
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
+	require.NoError(t, a.records.openRecord(v))
+	require.NoError(t, a.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.Attachment = 1 }))
 	attached := &attachCounter{}
-	e.Replicator, e.Mounter = attached, newProbeMounter(session)
+	a.Replicator, a.Mounter = attached, newProbeMounter(session)
 	h := &plan.ObservedReplica{ResourceStatus: executor.ResourceStatus{InKernel: true}}
 	v.replica.committedAttachment = attachment{number: 1, session: 1}
-	require.ErrorIs(t, e.replicaWorker.attachDisk(t.Context(), v, h), errSessionChanged)
+	require.ErrorIs(t, a.replicaWorker.attachDisk(t.Context(), v, h), errSessionChanged)
 	require.Zero(t, attached.count)
 	require.Zero(t, v.record.Replica.GivenAttachment)
-	e.Mounter = newProbeMounter(func() {})
+	a.Mounter = newProbeMounter(func() {})
 	v.replica.committedAttachment = attachment{number: 1, session: 2}
-	require.NoError(t, e.replicaWorker.attachDisk(t.Context(), v, h))
+	require.NoError(t, a.replicaWorker.attachDisk(t.Context(), v, h))
 	require.Equal(t, 1, attached.count)
 }
 
@@ -278,20 +278,20 @@ func repeatUntilEnd(t *testing.T, do func()) {
 
 // A volume's desired state may be withdrawn as soon as a call has waited for it.
 func TestACallKeepsTheDesiredStateItWaitedForAfterItIsWithdrawn(t *testing.T) {
-	e := newBareExecutor(t)
-	e.CatchUpTimeout = time.Minute
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
+	a := newBareAgent(t)
+	a.CatchUpTimeout = time.Minute
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
 	repeatUntilEnd(t, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.intake.setDesired(v.id, map[bool]*fsm.DesiredVolume{true: {Volume: v.id}}[v.desired == nil], fsm.Epoch{})
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.intake.setDesired(v.id, map[bool]*fsm.DesiredVolume{true: {Volume: v.id}}[v.desired == nil], fsm.Epoch{})
 	})
 	for range 20_000 {
-		w, err := e.desiredOf(t.Context(), v)
+		d, err := a.desiredOf(t.Context(), v)
 		require.NoError(t, err)
-		require.NotNil(t, w)
+		require.NotNil(t, d)
 	}
 }
 
@@ -300,20 +300,20 @@ func TestACallKeepsTheDesiredStateItWaitedForAfterItIsWithdrawn(t *testing.T) {
 func TestAnExpansionAnswersWithTheSizeThatItMade(t *testing.T) {
 	for name, after := range map[string]int64{"grown again": 4 << 20, "absent": 0} {
 		t.Run(name, func(t *testing.T) {
-			e := newBareExecutor(t)
+			a := newBareAgent(t)
 			pool := &resizingPool{size: 2 << 20}
 			pool.onObserve = func() { pool.size = after }
-			e.Pools, e.Mounter = []executor.Backend{stagedPool{pool}}, newProbeMounter(nil)
-			e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
+			a.Pools, a.Mounter = []executor.Backend{stagedPool{pool}}, newProbeMounter(nil)
+			a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
 				{Volume: testVolume, Goal: fsm.GoalKeep, Size: 2 << 20},
 			}})
-			e.mu.Lock()
-			v := e.volumeEntry(testVolume)
-			e.mu.Unlock()
-			require.NoError(t, e.records.openRecord(v))
+			a.mu.Lock()
+			v := a.volumeEntry(testVolume)
+			a.mu.Unlock()
+			require.NoError(t, a.records.openRecord(v))
 			v.record.Staging = &records.StagingRecord{Path: "/staging", Block: true}
-			require.NoError(t, e.records.saveRecord(v, true))
-			size, err := e.Expand(t.Context(), executor.ExpandRequest{Volume: v.id, Path: "/staging"})
+			require.NoError(t, a.records.saveRecord(v, true))
+			size, err := a.Expand(t.Context(), executor.ExpandRequest{Volume: v.id, Path: "/staging"})
 			require.NoError(t, err)
 			require.EqualValues(t, 2<<20, size)
 		})
@@ -332,28 +332,28 @@ func (p stagedPool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Devi
 // A volume that was unstaged and staged again at the same path during its health check has not
 // lost its mount.
 func TestAVolumeRestagedDuringItsHealthCheckIsNotAbnormal(t *testing.T) {
-	e := newBareExecutor(t)
-	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
+	a := newBareAgent(t)
+	a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
 		{Volume: testVolume, Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent},
 	}})
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
 	pool := &resizingPool{size: 1 << 20, onObserve: func() {}}
-	e.Pools, e.Mounter = []executor.Backend{stagedPool{pool}}, newProbeMounter(nil) // which knows of no mount
-	require.NoError(t, e.records.openRecord(v))
+	a.Pools, a.Mounter = []executor.Backend{stagedPool{pool}}, newProbeMounter(nil) // which knows of no mount
+	require.NoError(t, a.records.openRecord(v))
 	stage := func(s *records.StagingRecord) {
 		v.record.Staging = s
-		require.NoError(t, e.records.saveRecord(v, true))
+		require.NoError(t, a.records.saveRecord(v, true))
 	}
 	stage(&records.StagingRecord{Path: "/staging"})
 	pool.onObserve = func() {
 		stage(nil)
 		stage(&records.StagingRecord{Path: "/staging"})
 	}
-	e.health.checkHealth(v)
+	a.health.checkHealth(v)
 	require.Nil(t, v.health)
 	pool.onObserve = func() {}
-	e.health.checkHealth(v)
+	a.health.checkHealth(v)
 	require.Equal(t, "the volume is staged, but its mount is gone", v.health.Message)
 }

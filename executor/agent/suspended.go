@@ -82,12 +82,12 @@ func (s *suspendedWatcher) watchSuspendedVolume(v *volume) {
 // resolveSuspension ends suspended I/O by its verdict. It calls ResumeIO on an attached disk only
 // for a request of this process about the current loss, which no handler will finish (S9).
 func (s *suspendedWatcher) resolveSuspension(ctx context.Context, v *volume) error {
-	m, err := s.observer.resourceStatus(ctx, v)
+	status, err := s.observer.resourceStatus(ctx, v)
 	if err != nil {
 		return err
 	}
-	s.watchVictim(v, &m, time.Now())
-	if !m.Suspended || s.suspendedFor(v, time.Now()) < s.HandlerGrace {
+	s.watchVictim(v, &status, time.Now())
+	if !status.Suspended || s.suspendedFor(v, time.Now()) < s.HandlerGrace {
 		return nil
 	}
 	req, err := s.fencePeer.requestVerdict(ctx, v, false)
@@ -153,9 +153,9 @@ func (s *suspendedWatcher) hasHandler(req *fencePeerRequest) bool {
 func (s *suspendedWatcher) isRevoked(v *volume) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := v.desired
-	if s.session.number == 0 || !s.session.adopted || w == nil {
+	d := v.desired
+	if s.session.number == 0 || !s.session.adopted || d == nil {
 		return false
 	}
-	return w.Goal == fsm.GoalRemove || w.Teardown != nil && w.Publication == nil
+	return d.Goal == fsm.GoalRemove || d.Teardown != nil && d.Publication == nil
 }

@@ -11,9 +11,9 @@ const selfFenceAfter = time.Minute
 
 // watchVictim restarts the host, where that is configured, when a victim stays primary for too
 // long; else the victim stays as it is, and an error is logged (S9).
-func (s *suspendedWatcher) watchVictim(v *volume, m *executor.ResourceStatus, now time.Time) {
+func (s *suspendedWatcher) watchVictim(v *volume, status *executor.ResourceStatus, now time.Time) {
 	s.mu.Lock()
-	victim := v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated && (m.Primary || m.Suspended)
+	victim := v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated && (status.Primary || status.Suspended)
 	if !victim {
 		v.replica.victimSince = time.Time{}
 	} else if v.replica.victimSince.IsZero() {

@@ -65,40 +65,40 @@ const testSnapshot = fsm.SnapshotID("hs-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d7")
 // is gone.
 func TestACopyByAnUnkillableChildParksItsVolumes(t *testing.T) {
 	const clone = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d8")
-	for name, work := range map[string]func(e *Agent, p *unkillablePool) error{
-		"a cut": func(e *Agent, _ *unkillablePool) error {
-			c := &snapshotState{id: testSnapshot}
-			if err := e.records.openSnapshotRecord(c); err != nil {
+	for name, work := range map[string]func(a *Agent, p *unkillablePool) error{
+		"a cut": func(a *Agent, _ *unkillablePool) error {
+			snap := &snapshotState{id: testSnapshot}
+			if err := a.records.openSnapshotRecord(snap); err != nil {
 				return err
 			}
-			return e.snapshotWorker.takeFrozen(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1})
+			return a.snapshotWorker.takeFrozen(a.ctx, snap, &fsm.DesiredSnapshot{Snapshot: snap.id, Source: testVolume, Attempt: 1})
 		},
-		"a group's cut": func(e *Agent, p *unkillablePool) error {
-			c := &snapshotState{id: testSnapshot, freezeHold: &freezeHold{volume: e.volumeEntry(testVolume), freeze: endedFreeze{}}}
-			if err := e.records.openSnapshotRecord(c); err != nil {
+		"a group's cut": func(a *Agent, p *unkillablePool) error {
+			snap := &snapshotState{id: testSnapshot, freezeHold: &freezeHold{volume: a.volumeEntry(testVolume), freeze: endedFreeze{}}}
+			if err := a.records.openSnapshotRecord(snap); err != nil {
 				return err
 			}
-			return e.snapshotWorker.takeUnderHold(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1}, p)
+			return a.snapshotWorker.takeUnderHold(a.ctx, snap, &fsm.DesiredSnapshot{Snapshot: snap.id, Source: testVolume, Attempt: 1}, p)
 		},
-		"a clone": func(e *Agent, _ *unkillablePool) error {
-			v := e.volumeEntry(clone)
-			if err := e.records.openRecord(v); err != nil {
+		"a clone": func(a *Agent, _ *unkillablePool) error {
+			v := a.volumeEntry(clone)
+			if err := a.records.openRecord(v); err != nil {
 				return err
 			}
-			j := &job{volumeWorker: e.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: clone, Source: fsm.Source{Volume: testVolume}}}
-			return j.createFromSource(e.ctx)
+			j := &job{volumeWorker: a.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: clone, Source: fsm.Source{Volume: testVolume}}}
+			return j.createFromSource(a.ctx)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newBareExecutor(t)
+			a := newBareAgent(t)
 			pool := &unkillablePool{child: make(unkillableChild)}
-			e.Pools, e.Mounter = []executor.Backend{pool}, newProbeMounter(nil)
-			source := e.volumeEntry(testVolume)
-			require.NotNil(t, unkillableDone(work(e, pool)))
-			require.False(t, e.tryLock(source), "the source is free")
+			a.Pools, a.Mounter = []executor.Backend{pool}, newProbeMounter(nil)
+			source := a.volumeEntry(testVolume)
+			require.NotNil(t, unkillableDone(work(a, pool)))
+			require.False(t, a.tryLock(source), "the source is free")
 			require.Zero(t, pool.removed)
 			close(pool.child)
-			require.Eventually(t, func() bool { return e.tryLock(source) }, time.Minute, time.Millisecond)
+			require.Eventually(t, func() bool { return a.tryLock(source) }, time.Minute, time.Millisecond)
 		})
 	}
 }
@@ -106,16 +106,16 @@ func TestACopyByAnUnkillableChildParksItsVolumes(t *testing.T) {
 // A snapshot that the child may still make is not reported as gone.
 func TestASnapshotThatAnUnkillableChildMayStillMakeIsNotReportedGone(t *testing.T) {
 	child := make(chan struct{})
-	c := &snapshotState{parked: child}
+	snap := &snapshotState{parked: child}
 	for verb, waits := range map[fsm.SnapshotGoal]bool{fsm.SnapshotGoalRemove: true, fsm.SnapshotGoalThaw: true, fsm.SnapshotGoalTake: false} {
 		s := &plan.SnapshotView{Desired: &fsm.DesiredSnapshot{Goal: verb}}
-		require.Equal(t, waits, c.isParked(s, plan.StepNone))
-		require.True(t, c.isParked(s, plan.StepRemoveSnapshot))
-		require.True(t, c.isParked(s, plan.StepTakeSnapshot))
-		require.False(t, c.isParked(s, plan.StepThaw))
+		require.Equal(t, waits, snap.isParked(s, plan.StepNone))
+		require.True(t, snap.isParked(s, plan.StepRemoveSnapshot))
+		require.True(t, snap.isParked(s, plan.StepTakeSnapshot))
+		require.False(t, snap.isParked(s, plan.StepThaw))
 	}
 	close(child)
-	require.False(t, c.isParked(&plan.SnapshotView{}, plan.StepTakeSnapshot))
+	require.False(t, snap.isParked(&plan.SnapshotView{}, plan.StepTakeSnapshot))
 }
 
 // endedChild was killed, and is gone.
@@ -130,20 +130,20 @@ func TestAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
 }
 
 func testAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
-	e := newBareExecutor(t)
-	e.mu.Lock()
-	v := e.volumeEntry(testVolume)
-	e.mu.Unlock()
+	a := newBareAgent(t)
+	a.mu.Lock()
+	v := a.volumeEntry(testVolume)
+	a.mu.Unlock()
 	killed, first, last := endedChild{errors.New("killed")}, make(unkillableChild), make(unkillableChild)
 	require.Nil(t, unkillableDone(errors.Join(killed, errors.New("and not undone"))))
-	e.parkVolume(v, fmt.Errorf("copy: %w", errors.Join(killed, fmt.Errorf("undo: %w", first), last)))
-	require.False(t, e.tryLock(v))
+	a.parkVolume(v, fmt.Errorf("copy: %w", errors.Join(killed, fmt.Errorf("undo: %w", first), last)))
+	require.False(t, a.tryLock(v))
 	close(first)
 	synctest.Wait()
-	require.False(t, e.tryLock(v))
+	require.False(t, a.tryLock(v))
 	close(last)
 	synctest.Wait()
-	require.True(t, e.tryLock(v))
+	require.True(t, a.tryLock(v))
 }
 
 // unkillableRemoval leaves an unkillable child behind when it removes.
@@ -156,31 +156,31 @@ func (p unkillableRemoval) RemoveSnapshot(context.Context, fsm.SnapshotID) error
 
 // While the child of the first removal runs, neither another removal nor a snapshot is begun.
 func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
-	e := newBareExecutor(t)
+	a := newBareAgent(t)
 	pool := unkillableRemoval{&unkillablePool{child: make(unkillableChild)}}
-	e.pools = map[fsm.PoolID]executor.Backend{"p": pool}
+	a.pools = map[fsm.PoolID]executor.Backend{"p": pool}
 	wished := func(verb fsm.SnapshotGoal) {
-		e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
+		a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
 			{Snapshot: testSnapshot, Source: testVolume, Pool: "p", Goal: verb, Attempt: 1},
 		}})
 	}
 	look := func() *snapshotState {
-		c := e.snapshotWorker.claimSnapshot(testSnapshot)
-		e.snapshotWorker.reconcileSnapshot(c)
-		e.snapshotWorker.releaseSnapshot(c)
-		return c
+		snap := a.snapshotWorker.claimSnapshot(testSnapshot)
+		a.snapshotWorker.reconcileSnapshot(snap)
+		a.snapshotWorker.releaseSnapshot(snap)
+		return snap
 	}
 	wished(fsm.SnapshotGoalRemove)
-	c := look()
+	snap := look()
 	wished(fsm.SnapshotGoalTake)
 	look()
 	wished(fsm.SnapshotGoalRemove)
 	look()
 	require.Equal(t, 1, pool.removed)
-	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 2}, Full: true, Adopted: true})
+	a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 2}, Full: true, Adopted: true})
 	look()
 	wished(fsm.SnapshotGoalRemove)
-	require.Same(t, c, look(), "the child is not forgotten with the wish")
+	require.Same(t, snap, look(), "the child is not forgotten with the wish")
 	require.Equal(t, 1, pool.removed)
 	close(pool.child)
 	look()
@@ -207,18 +207,18 @@ func (noResource) Observe(context.Context, fsm.VolumeID, uint32, string) (execut
 
 // A child that a step of a replica left behind may use the backing device, too.
 func TestABackingDeviceIsNotRemovedBesideAnUnkillableChild(t *testing.T) {
-	e := newBareExecutor(t)
+	a := newBareAgent(t)
 	pool := unkillableDeactivate{&unkillablePool{child: make(unkillableChild)}}
-	e.Pools, e.Mounter, e.Replicator = []executor.Backend{pool}, newProbeMounter(nil), noResource{}
-	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
+	a.Pools, a.Mounter, a.Replicator = []executor.Backend{pool}, newProbeMounter(nil), noResource{}
+	a.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
 		{Volume: testVolume, Goal: fsm.GoalRemove, Replication: &fsm.DesiredReplica{}},
 	}})
-	v := e.volumes[testVolume]
-	require.True(t, e.tryLock(v))
-	e.volumeWorker.reconcile(v)
-	e.unlock(v)
+	v := a.volumes[testVolume]
+	require.True(t, a.tryLock(v))
+	a.volumeWorker.reconcile(v)
+	a.unlock(v)
 	require.Zero(t, pool.removed)
-	require.False(t, e.tryLock(v))
+	require.False(t, a.tryLock(v))
 	close(pool.child)
-	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return a.tryLock(v) }, time.Minute, time.Millisecond)
 }

@@ -6,34 +6,34 @@ import (
 )
 
 // Update takes in an update of the session. It returns quickly; the work is done in the background.
-func (e *Agent) Update(u executor.Update) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (a *Agent) Update(u executor.Update) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if u.Full {
-		e.session.number++
-		e.intake.dropUnlisted(&u)
+		a.session.number++
+		a.intake.dropUnlisted(&u)
 	}
-	if u.At.Incarnation != e.session.at.Incarnation {
-		e.intake.resetForIncarnation()
+	if u.At.Incarnation != a.session.at.Incarnation {
+		a.intake.resetForIncarnation()
 	}
-	if u.Full || u.Adopted != e.session.adopted || u.FeatureLevel != e.session.level {
-		e.triggerKeptScan()
+	if u.Full || u.Adopted != a.session.adopted || u.FeatureLevel != a.session.level {
+		a.triggerKeptScan()
 	}
-	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
-	e.session.level = u.FeatureLevel
+	a.session.at, a.session.adopted, a.session.incarnationID = u.At, u.Adopted, u.IncarnationID
+	a.session.level = u.FeatureLevel
 	for i := range u.Volumes {
-		e.intake.setDesired(u.Volumes[i].Volume, &u.Volumes[i], u.At)
+		a.intake.setDesired(u.Volumes[i].Volume, &u.Volumes[i], u.At)
 	}
 	for _, id := range u.VolumesGone {
-		e.intake.setDesired(id, nil, u.At)
+		a.intake.setDesired(id, nil, u.At)
 	}
 	for i := range u.Snapshots {
-		e.intake.setDesiredSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
+		a.intake.setDesiredSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
 	}
 	for _, id := range u.SnapshotsGone {
-		e.intake.setDesiredSnapshot(id, nil, u.At)
+		a.intake.setDesiredSnapshot(id, nil, u.At)
 	}
-	e.intake.requeueAwaiting()
+	a.intake.requeueAwaiting()
 }
 
 // resetForIncarnation forgets generations and acknowledgements. Another incarnation issues the
@@ -45,8 +45,8 @@ func (in *sessionIntake) resetForIncarnation() {
 		clear(v.committed)
 		v.ackedHealth, v.ackedLimits = nil, nil
 	}
-	for _, c := range in.snapshots {
-		clear(c.acked) // lasting facts too: no desired state would show that they are missing
+	for _, snap := range in.snapshots {
+		clear(snap.acked) // lasting facts too: no desired state would show that they are missing
 	}
 }
 
@@ -69,16 +69,16 @@ func (in *sessionIntake) dropUnlisted(u *executor.Update) {
 }
 
 // setDesired notes the desired state of a volume, nil for none. The caller holds table.mu.
-func (in *sessionIntake) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
+func (in *sessionIntake) setDesired(id fsm.VolumeID, d *fsm.DesiredVolume, at fsm.Epoch) {
 	v, known := in.volumes[id]
 	if !known {
-		if w == nil || !id.Valid() {
+		if d == nil || !id.Valid() {
 			return
 		}
 		v = in.volumeEntry(id)
 	}
-	v.desired, v.desiredAt = w, at
-	v.noteGeneration(w)
+	v.desired, v.desiredAt = d, at
+	v.noteGeneration(d)
 	v.dropShown(at)
 	close(v.desiredChanged)
 	v.desiredChanged = make(chan struct{})
@@ -92,10 +92,10 @@ func (in *sessionIntake) requeueAwaiting() {
 		delete(in.awaitingSession, id)
 		in.volumeQueue.add(id)
 	}
-	for _, c := range in.snapshots {
-		if c.awaitingSession {
-			c.awaitingSession = false
-			in.snapshotQueue.add(c.id)
+	for _, snap := range in.snapshots {
+		if snap.awaitingSession {
+			snap.awaitingSession = false
+			in.snapshotQueue.add(snap.id)
 		}
 	}
 }

@@ -97,8 +97,8 @@ func (j *job) stagingPath() string {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if w := j.v.desired; w != nil && w.Publication != nil && w.Publication.Staging != nil {
-		return w.Publication.Staging.Path
+	if d := j.v.desired; d != nil && d.Publication != nil && d.Publication.Staging != nil {
+		return d.Publication.Staging.Path
 	}
 	return ""
 }
@@ -157,8 +157,8 @@ func (j *job) publicationEpoch() fsm.Epoch {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if w := j.v.desired; w != nil && w.Publication != nil {
-		return w.Publication.Epoch
+	if d := j.v.desired; d != nil && d.Publication != nil {
+		return d.Publication.Epoch
 	}
 	return fsm.Epoch{}
 }

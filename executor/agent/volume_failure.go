@@ -16,19 +16,19 @@ func (r *volumeReporter) reportFailure(v *volume, err error) {
 		return
 	}
 	r.mu.Lock()
-	w, actionable := v.desired, r.isActionable(v)
+	d, actionable := v.desired, r.isActionable(v)
 	r.mu.Unlock()
 	if actionable {
-		r.reportInUse(v, w, err)
+		r.reportInUse(v, d, err)
 	}
 	if v.lastTried == nil { // the desired state came only after the attempt
 		return
 	}
-	if w == nil || w.Operation == 0 || !actionable || isUnavailable(err) || isReplicaWait(w, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
+	if d == nil || d.Operation == 0 || !actionable || isUnavailable(err) || isReplicaWait(d, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
 		return
 	}
-	failure := failureOf(plan.OperationStep(w), err)
-	failure.Final = endsOperation(w, err, failure.Final)
+	failure := failureOf(plan.OperationStep(d), err)
+	failure.Final = endsOperation(d, err, failure.Final)
 	if r.atLevel2() {
 		id, number := v.currentOperation()
 		failure.OperationId, failure.Attempt = uint64(id), number
@@ -39,21 +39,21 @@ func (r *volumeReporter) reportFailure(v *volume, err error) {
 
 // currentOperation is the operation that the last reconciliation worked on.
 func (v *volume) currentOperation() (fsm.OperationID, uint32) {
-	w := v.lastTried
-	if v.limitsStep && w.ModifyOperation != 0 {
-		return w.ModifyOperation, w.ModifyAttempt
+	d := v.lastTried
+	if v.limitsStep && d.ModifyOperation != 0 {
+		return d.ModifyOperation, d.ModifyAttempt
 	}
-	return w.Operation, w.Attempt
+	return d.Operation, d.Attempt
 }
 
 // reportInUse reports what keeps a publication from ending whose end was asked for (S31), until
 // that is committed.
-func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error) {
-	if w == nil || w.Publication == nil || !w.Publication.Ending {
+func (r *volumeReporter) reportInUse(v *volume, d *fsm.DesiredVolume, err error) {
+	if d == nil || d.Publication == nil || !d.Publication.Ending {
 		return
 	}
-	f := plan.Fact{Name: plan.FactStagingInUse, Path: clipText(err.Error()), Epoch: w.Publication.Epoch}
-	if f.Path != w.Publication.UsedBy && !r.isAcked(v, f) {
+	f := plan.Fact{Name: plan.FactStagingInUse, Path: clipText(err.Error()), Epoch: d.Publication.Epoch}
+	if f.Path != d.Publication.UsedBy && !r.isAcked(v, f) {
 		r.sendFact(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: f.Epoch.Proto(),
 			Fact: &fsmpb.Observation_StagingInUse{StagingInUse: &fsmpb.StagingInUse{Detail: f.Path}}})
 	}
@@ -62,12 +62,12 @@ func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error)
 // endsOperation reports whether a failure ends the operation. Teardowns never end by a failure.
 // Creating an empty volume ends only when a retry makes no difference; a copy, an expansion or
 // new limits also when the host refused for good.
-func endsOperation(w *fsm.DesiredVolume, err error, refused bool) bool {
-	switch w.Goal {
+func endsOperation(d *fsm.DesiredVolume, err error, refused bool) bool {
+	switch d.Goal {
 	case fsm.GoalCreate:
-		return noSpace(err) || isPermanent(err) || refused && !w.Source.IsZero()
+		return noSpace(err) || isPermanent(err) || refused && !d.Source.IsZero()
 	case fsm.GoalKeep:
-		return refused && w.Teardown == nil
+		return refused && d.Teardown == nil
 	case fsm.GoalRemove:
 	}
 	return false

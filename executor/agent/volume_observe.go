@@ -62,14 +62,14 @@ func (o *observer) expectedPaths(v *volume, want *plan.VolumeSpec) expectedPaths
 	p := expectedPaths{targets: map[string]string{}}
 	add := func(path string) { p.targets[o.realPath(path)] = path }
 	o.mu.Lock()
-	w := v.desired
+	d := v.desired
 	o.mu.Unlock()
-	if w != nil && w.Publication != nil {
-		if w.Publication.Staging != nil {
-			p.staging = o.realPath(w.Publication.Staging.Path)
+	if d != nil && d.Publication != nil {
+		if d.Publication.Staging != nil {
+			p.staging = o.realPath(d.Publication.Staging.Path)
 		}
-		for i := range w.Publication.Targets {
-			add(w.Publication.Targets[i].Path)
+		for i := range d.Publication.Targets {
+			add(d.Publication.Targets[i].Path)
 		}
 	}
 	if v.record.Staging != nil {
@@ -104,7 +104,7 @@ func (p expectedPaths) sort(mounts []executor.Mount, have *plan.ObservedVolume) 
 
 // view is what is known of the volume now, between calls; at is the epoch of its desired state.
 // The caller holds the volume's lock.
-func (o *observer) view(ctx context.Context, v *volume) (s *plan.VolumeView, at fsm.Epoch, err error) {
+func (o *observer) view(ctx context.Context, v *volume) (view *plan.VolumeView, at fsm.Epoch, err error) {
 	have, err := o.observeVolume(ctx, v, nil)
 	if err != nil {
 		return nil, at, err

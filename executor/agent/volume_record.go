@@ -65,11 +65,11 @@ func (t *table) refreshRecordCopy(v *volume) {
 // openRecord reads the volume's record, once. The caller holds the volume's lock.
 func (rc *recorder) openRecord(v *volume) error {
 	if v.record == nil {
-		j, err := records.OpenRecordFile(rc.Host.Dir(), v.id)
+		file, err := records.OpenRecordFile(rc.Host.Dir(), v.id)
 		if err != nil {
 			return err
 		}
-		v.record = j
+		v.record = file
 	}
 	return rc.pruneOutbox(v)
 }
@@ -81,9 +81,9 @@ func (rc *recorder) pruneOutbox(v *volume) error {
 	acked := v.ackedTeardown
 	rc.mu.Unlock()
 	var left []records.PendingTeardown
-	for _, o := range v.record.PendingTeardowns {
-		if o.Sequence > acked {
-			left = append(left, o)
+	for _, t := range v.record.PendingTeardowns {
+		if t.Sequence > acked {
+			left = append(left, t)
 		}
 	}
 	if len(left) == len(v.record.PendingTeardowns) {

@@ -15,14 +15,14 @@ const reportRetry = 500 * time.Millisecond
 
 // reportChanges sends the outbox and all unreported facts, without waiting for the log: a call
 // that takes the volume down must find it unlocked (S28).
-func (r *volumeReporter) reportChanges(v *volume, s *plan.VolumeView) error {
+func (r *volumeReporter) reportChanges(v *volume, view *plan.VolumeView) error {
 	r.outbox.sendOutbox(r.ctx, v)
-	for _, f := range plan.UnreportedFacts(s) {
+	for _, f := range plan.UnreportedFacts(view) {
 		if r.isAcked(v, f) {
 			continue
 		}
 		ob := &fsmpb.Observation{VolumeId: string(v.id), Epoch: f.Epoch.Proto()}
-		f.FillObservation(ob, s)
+		f.FillObservation(ob, view)
 		if !f.Epoch.IsZero() && f.Name != plan.FactLimitsApplied {
 			number, err := r.records.reserveSequence(v)
 			if err != nil {

@@ -67,33 +67,33 @@ const maxConvergeRounds = 4
 func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 	for range maxConvergeRounds {
 		replicaErr := w.replicaWorker.driveReplica(ctx, v) // its error must not keep the rest from being reported
-		s, at, err := w.observer.view(ctx, v)
+		view, at, err := w.observer.view(ctx, v)
 		if err != nil {
 			return errors.Join(err, replicaErr)
 		}
 		if unkillableDone(replicaErr) != nil { // an unkillable child has the device
-			return errors.Join(replicaErr, w.replicaReports.reportReplica(ctx, v, s))
+			return errors.Join(replicaErr, w.replicaReports.reportReplica(ctx, v, view))
 		}
-		want := plan.BackgroundSpec(s)
-		acted, err := w.runBackground(ctx, v, &want, at, s.IncarnationID)
+		want := plan.BackgroundSpec(view)
+		acted, err := w.runBackground(ctx, v, &want, at, view.IncarnationID)
 		if err != nil {
-			return errors.Join(err, w.replicaReports.reportReplica(ctx, v, s), replicaErr)
+			return errors.Join(err, w.replicaReports.reportReplica(ctx, v, view), replicaErr)
 		}
 		if !acted {
-			return errors.Join(w.reportConverged(ctx, v, s), replicaErr)
+			return errors.Join(w.reportConverged(ctx, v, view), replicaErr)
 		}
 	}
 	return fmt.Errorf("volume %s has not converged after %d rounds", v.id, maxConvergeRounds)
 }
 
 // reportConverged reports what the log does not have of a volume with nothing left to do.
-func (w *volumeWorker) reportConverged(ctx context.Context, v *volume, s *plan.VolumeView) error {
-	if teardowns := w.outbox.unackedTeardowns(v, plan.MissedTeardowns(s)); len(teardowns) > 0 {
+func (w *volumeWorker) reportConverged(ctx context.Context, v *volume, view *plan.VolumeView) error {
+	if teardowns := w.outbox.unackedTeardowns(v, plan.MissedTeardowns(view)); len(teardowns) > 0 {
 		if err := w.outbox.queueTeardowns(v, teardowns...); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(w.replicaReports.reportReplica(ctx, v, s), w.volumeReports.reportChanges(v, s)); err != nil {
+	if err := errors.Join(w.replicaReports.reportReplica(ctx, v, view), w.volumeReports.reportChanges(v, view)); err != nil {
 		return err
 	}
 	return w.volumeReports.reportHealth(v)

@@ -7,15 +7,15 @@ import (
 
 // work reconciles queued entries, one after the other. An entry that take cannot get is queued
 // again by its holder.
-func work[K comparable, T any](q *workQueue[K], take func(K) *T, look, leave func(*T)) {
+func work[K comparable, T any](q *workQueue[K], take func(K) *T, reconcile, release func(*T)) {
 	for {
 		id, ok := q.get()
 		if !ok {
 			return
 		}
 		if t := take(id); t != nil {
-			look(t)
-			leave(t)
+			reconcile(t)
+			release(t)
 		}
 	}
 }
