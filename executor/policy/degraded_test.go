@@ -90,9 +90,9 @@ func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
 	passSeconds(100)
 
 	l.setReachable("n2", true)
-	w, ok := l.state.DesiredVolume("n2", volumeID)
+	d, ok := l.state.DesiredVolume("n2", volumeID)
 	require.True(t, ok)
-	require.Equal(t, fsm.GoalRemove, w.Goal)
+	require.Equal(t, fsm.GoalRemove, d.Goal)
 	l.reportFacts("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 	require.Nil(t, l.volume().Replica("host-n2"))
 	require.Len(t, l.volume().ActiveReplicas(), 2)
