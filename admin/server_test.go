@@ -80,7 +80,7 @@ func TestVolumesComeInPages(t *testing.T) {
 	require.IsIncreasing(t, ids)
 }
 
-func TestReadsOfOneThing(t *testing.T) {
+func TestReadsAreFilteredByObject(t *testing.T) {
 	w := newEnv(t, "n1", "n2")
 	id := w.create(1, false)
 	operation := w.log[len(w.log)-1].Index

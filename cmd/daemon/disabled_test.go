@@ -41,7 +41,7 @@ func TestDisabledCapabilities(t *testing.T) {
 	}
 }
 
-func TestTheFlagIsRepeatable(t *testing.T) {
+func TestDisableCapabilityIsRepeatable(t *testing.T) {
 	var o DisableFlags
 	flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	o.Add(flags)

@@ -79,7 +79,7 @@ func TestEveryCommandAndEveryFlagIsExplained(t *testing.T) {
 	visit(cli.Root())
 }
 
-func TestTheContractsCommandsAreThere(t *testing.T) {
+func TestDocumentedCommandsExist(t *testing.T) {
 	for _, path := range []string{
 		"controller", "node", "dev", "dev start", "dev clean", "ca make", "ca issue", "status", "volumes", "nodes list", "nodes lost",
 		"nodes replace", "nodes adopt", "nodes drain", "nodes undrain", "nodes evict", "volumes list", "volumes replicas", "volumes force-primary", "volumes kept list", "volumes kept remove", "operations list", "operations show", "operations cancel", "operations retry",

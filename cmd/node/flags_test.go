@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-func TestBytes(t *testing.T) {
+func TestByteSizesAreParsed(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "1073741824": 1 << 30, "1GiB": 1 << 30, "1.5 MiB": 3 << 19, "2TiB": 2 << 40, "4KiB": 4096} {
 		var b bytesFlag
 		for range 2 {

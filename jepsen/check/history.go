@@ -74,14 +74,14 @@ func Linearizable(calls []Call, within time.Duration, folder string) error {
 			continue
 		}
 		name := part[0].Input.(model.Input).Name
-		of := nameOf(calls, name)
+		of := callsOn(calls, name)
 		return fmt.Errorf("the %d calls on %s are not linearizable (%s): %s", len(of), name, result, writeVisualization(m, info, of, folder))
 	}
 	return nil
 }
 
-// nameOf are the calls on one name, in the order in which they began.
-func nameOf(calls []Call, name string) []Call {
+// callsOn are the calls on one name, in the order in which they began.
+func callsOn(calls []Call, name string) []Call {
 	var of []Call
 	for _, c := range calls {
 		if c.Input.Name == name {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// TestHostsAreWhoTheySay: a host without its pool or without its data directory is not taken for the registered one.
-func TestHostsAreWhoTheySay(t *testing.T) {
+// TestAHostIsRecognisedByItsPoolAndDataFolder: a host without its pool or without its data directory is not taken for the registered one.
+func TestAHostIsRecognisedByItsPoolAndDataFolder(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: false})
 	co := c.NewCO()
 	v, err := co.Create(t.Context(), harness.Spec{Name: "kept"})

@@ -134,7 +134,7 @@ func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 			path = filepath.Join(n.PoolDir, "volumes")
 		}
 	}
-	mend := func() error {
+	repair := func() error {
 		if _, err := os.Stat(path + ".away"); err != nil {
 			return ignoreMissing(err)
 		}
@@ -144,7 +144,7 @@ func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 		return os.Rename(path+".away", path)
 	}
 	k.cleanUpWith(func(ctx context.Context) error {
-		if err := mend(); err != nil {
+		if err := repair(); err != nil {
 			return err
 		}
 		return k.awaitHealthy(ctx)
@@ -155,7 +155,7 @@ func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 		requireRefused(k.t, err, codes.FailedPrecondition)
 		require.Nil(k.t, res)
 	}
-	require.NoError(k.t, mend())
+	require.NoError(k.t, repair())
 	res, err := k.identity("n2").Probe(k.ctx, &csi.ProbeRequest{})
 	require.NoError(k.t, err)
 	require.True(k.t, res.GetReady().GetValue())

@@ -34,7 +34,7 @@ func TestTablesThatDisagreeWithTheSheetAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "CSI-A-01 has two tests")
 }
 
-func TestAPageTellsAgainWhichRowsPassed(t *testing.T) {
+func TestPassedRowsAreReadFromAPage(t *testing.T) {
 	results := []result{
 		{ID: "CSI-B-02", Result: passed, Obligation: "a | b"},
 		{ID: "CSI-A-01", Result: failed},

@@ -36,7 +36,7 @@ func (u *mountedVolume) path() string {
 	if u.Block {
 		return u.Target
 	}
-	return filepath.Join(u.Target, "letter")
+	return filepath.Join(u.Target, "data")
 }
 
 // write writes and syncs a mebibyte of random bytes.

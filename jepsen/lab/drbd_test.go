@@ -45,7 +45,7 @@ func (r drbdPair) testInitialSync() {
 	r.mustSteps(2, "connect")
 	r.until(1, "connected", func(m drbdState) bool { return m.Connection == connected && m.PeerDisk == inconsistent })
 	r.mustSteps(1, "new-uuid", "new-uuid")
-	one, two := r.until(1, "born", isConnectedUpToDate), r.until(2, "born", isConnectedUpToDate)
+	one, two := r.until(1, "initially synchronised", isConnectedUpToDate), r.until(2, "initially synchronised", isConnectedUpToDate)
 	require.Equal(r.t, one.UUID, two.UUID)
 	require.NotZero(r.t, one.UUID)
 	require.False(r.t, one.JustCreated)
@@ -261,7 +261,7 @@ func (r drbdPair) testMinorReuse() {
 	}
 	r.until(2, "connected", func(m drbdState) bool { return m.Connection == connected && m.JustCreated })
 	r.mustSteps(2, "new-uuid")
-	r.until(1, "born", isConnectedUpToDate)
+	r.until(1, "initially synchronised", isConnectedUpToDate)
 	r.mustSteps(1, "primary", "secondary")
 }
 

@@ -21,11 +21,11 @@ import (
 // endVariable makes this program a driver that ends as its value says.
 const endVariable = "HOLDFAST_LAB_END"
 
-// TestDriver is the driver of TestNothingIsLeft, in a process of its own.
+// TestDriver is the driver of TestALabLeavesNothingBehind, in a process of its own.
 func TestDriver(t *testing.T) {
 	end := os.Getenv(endVariable)
 	if end == "" {
-		t.Skip("it runs as a child of TestNothingIsLeft only")
+		t.Skip("it runs as a child of TestALabLeavesNothingBehind only")
 	}
 	l := lab.New(t, lab.Config{Guests: 1, NoHoldfast: true})
 	l.MustBoot(t)
@@ -44,9 +44,9 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: processes, bridges, taps, filters, mounts and files are removed after the driver ends, however
+// TestALabLeavesNothingBehind: processes, bridges, taps, filters, mounts and files are removed after the driver ends, however
 // it ends.
-func TestNothingIsLeft(t *testing.T) {
+func TestALabLeavesNothingBehind(t *testing.T) {
 	lab.RequireLab(t)
 	for _, end := range []string{"return", "panic", "goroutine", "killed"} {
 		t.Run(end, func(t *testing.T) {

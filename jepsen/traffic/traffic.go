@@ -62,13 +62,13 @@ type Result struct {
 }
 
 // Run makes calls until ctx ends.
-func Run(ctx context.Context, mix Profile) Result {
-	r := &workload{Profile: mix, history: check.NewHistory()}
-	for range mix.Names {
+func Run(ctx context.Context, profile Profile) Result {
+	r := &workload{Profile: profile, history: check.NewHistory()}
+	for range profile.Names {
 		r.names = append(r.names, r.newName())
 	}
 	var wait sync.WaitGroup
-	for client := range mix.Clients {
+	for client := range profile.Clients {
 		wait.Go(func() { r.client(ctx, client) })
 	}
 	wait.Wait()

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// TestWithoutControllersAPeersLossFreezes: without controllers a healthy volume works. When its peer is lost
+// TestALostPeerFreezesIOWithoutAQuorum: without controllers a healthy volume works. When its peer is lost
 // its I/O is suspended, and continues when two controllers are back.
-func TestWithoutControllersAPeersLossFreezes(t *testing.T) {
+func TestALostPeerFreezesIOWithoutAQuorum(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "orphan", false)
 	w.publishAndStage(t, v, "n1")
@@ -46,9 +46,9 @@ func (w *env) isolateFromPeer(t *testing.T) {
 	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 }
 
-// TestTheQuestionSurvives: the promotion check of a primary that lost its peer survives the death of any
-// process between it and the answer.
-func TestTheQuestionSurvives(t *testing.T) {
+// TestARequestToOutdateThePeerSurvivesDeaths: the request of a primary that lost its peer survives the death of any
+// process between it and the verdict.
+func TestARequestToOutdateThePeerSurvivesDeaths(t *testing.T) {
 	for name, fault := range map[string]func(*testing.T, *env){
 		"the death of the leader": func(t *testing.T, w *env) {
 			leader, err := w.cluster.Leader(t.Context())
@@ -79,7 +79,7 @@ func TestTheQuestionSurvives(t *testing.T) {
 				return d.connection != "Connected" && !d.suspended
 			})
 			x.awaitBlocks(t, 50)
-			if name == "the death of the leader" { // and repeated, for a check that is over
+			if name == "the death of the leader" { // and repeated, for a request that is answered
 				for range 2 {
 					w.mustExec(t, "n1", fmt.Sprintf(`DRBD_RESOURCE=%s timeout 120 holdfast fence-peer; code=$?; echo it ended with $code; [ $code = 4 ] || [ $code = 1 ]`, v.id))
 				}

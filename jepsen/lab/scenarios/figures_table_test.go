@@ -15,7 +15,7 @@ import (
 type figure struct {
 	goal, unit string
 	values     []float64
-	// must is what the issue of the row is judged by, met nil where nothing was asked for.
+	// must is the figure's requirement in words, met whether sorted values meet it; nil where there is none.
 	must string
 	met  func(sorted []float64) bool
 }

@@ -119,7 +119,7 @@ func measurePartition(t *testing.T, w *env, found *table) {
 		healed := time.Now()
 		w.awaitWriterError(t, x, last.Number)
 		found.row("partition: from its healing until the old side's writer gets an error", "s").addDuration(time.Since(healed))
-		w.awaitKernel(t, v, "n2", resyncTimeout, "the loser is synchronised", isUpToDate)
+		w.awaitKernel(t, v, "n2", resyncTimeout, "the outdated replica is synchronised", isUpToDate)
 		require.Empty(t, y.stop(t).Error)
 		w.unstageAndUnpublish(t, v, "n2")
 	}

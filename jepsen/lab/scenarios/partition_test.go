@@ -68,7 +68,7 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 		t.Logf("%s: the old side gave up at the latest %s after the healing; restarted: %t", v.name, time.Since(healed).Round(time.Millisecond), restarted)
 	}
 	for i, v := range volumes {
-		w.awaitKernel(t, v, "n2", resyncTimeout, "the loser is synchronised", isUpToDate)
+		w.awaitKernel(t, v, "n2", resyncTimeout, "the outdated replica is synchronised", isUpToDate)
 		d, err := w.kernel(t.Context(), v, "n1")
 		require.NoError(t, err)
 		require.Equal(t, "Secondary", d.role)

@@ -106,7 +106,7 @@ func (w *env) minor(t *testing.T, v *volume, node string) string {
 	return minor
 }
 
-// TestS7_S10_AFlappingLink: the link flaps while a writer works. Each loss has a promotion check of its own, and
+// TestS7_S10_AFlappingLink: the link flaps while a writer works. Each loss has a request to outdate the peer of its own, and
 // after each return both replicas are recorded as up to date again (S7, S10).
 func TestS7_S10_AFlappingLink(t *testing.T) {
 	w := newScenario(t)

@@ -21,7 +21,7 @@ import (
 
 // csi-sanity v5.6.0 runs in the first guest, as a container orchestrator's sidecar does,
 // against the sockets there: with one replica and with two, with filesystems and with raw
-// volumes. It publishes all to that guest, and not all of them does it ask for in the
+// volumes. It publishes all volumes to that guest, but does not create all of them with the
 // guest's topology: hosts that the volumes must not be on are cordoned. It may skip only
 // what CSI v1.13 alone adds. The short form takes what differs by replicas, once each.
 func TestCSISanityFromAGuest(t *testing.T) {
@@ -169,8 +169,8 @@ func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int
 	return passed, skipped, repeated
 }
 
-// listObjects is what there is, in the log and on the hosts: what losers had may be kept on
-// them.
+// listObjects is what there is, in the log and on the hosts: kept copies of outdated replicas may
+// be there.
 func (w *env) listObjects(ctx context.Context) (all []string, err error) {
 	var said struct {
 		Volumes []struct {

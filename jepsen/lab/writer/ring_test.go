@@ -70,7 +70,7 @@ func TestLostTornAndOldBlocksAreMissing(t *testing.T) {
 	}
 }
 
-func TestAcksAreOneRecord(t *testing.T) {
+func TestAcknowledgementsAreOneRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "acks")
 	a, err := openAcks(path)
 	require.NoError(t, err)
