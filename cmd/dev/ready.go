@@ -58,7 +58,7 @@ func awaitReady(ctx context.Context, o Options, l layout, s *settings) error {
 }
 
 // missingForReady says what a cluster needs to be ready, and which controllers do not serve yet.
-func missingForReady(ctx context.Context, client *admin.Client, s *settings) (problem string, stragglers []string) {
+func missingForReady(ctx context.Context, client *admin.Client, s *settings) (problem string, lagging []string) {
 	status, hasLeader, err := client.Status(ctx)
 	switch {
 	case status == nil:

@@ -294,8 +294,8 @@ func (s *supervisor) stop(prefix string) {
 		case <-p.done:
 		case <-timeout:
 			s.warn("%s did not stop within %s and is killed", p.id, stopTimeout)
-			for _, killTimer := range signalled {
-				killTimer.signal(syscall.SIGKILL)
+			for _, child := range signalled {
+				child.signal(syscall.SIGKILL)
 			}
 			timeout = nil
 			<-p.done

@@ -163,14 +163,14 @@ func startsAndAgrees(t *testing.T, c *harness.Cluster, id, path string) bool {
 		t.Logf("%s recovered", id)
 		return true
 	}
-	said := c.ChildLog(id)[before:]
-	named := strings.Contains(said, path)
+	childLog := c.ChildLog(id)[before:]
+	named := strings.Contains(childLog, path)
 	for _, end := range []string{" ", ":"} { // a Raft snapshot, and a log in segments, has several files
-		named = named || strings.Contains(said, filepath.Dir(path)+end)
+		named = named || strings.Contains(childLog, filepath.Dir(path)+end)
 	}
-	require.True(t, named, "the refusal does not name %s: %s", path, said)
-	require.Contains(t, said, "remedy", "the refusal does not name a remedy")
-	lines := strings.Split(strings.TrimSpace(said), "\n")
+	require.True(t, named, "the refusal does not name %s: %s", path, childLog)
+	require.Contains(t, childLog, "remedy", "the refusal does not name a remedy")
+	lines := strings.Split(strings.TrimSpace(childLog), "\n")
 	t.Logf("%s refused: %s", id, lines[len(lines)-1])
 	return false
 }

@@ -281,9 +281,9 @@ func (m *mixedCluster) refusesOldController(id string) {
 		return dead || strings.Contains(m.otherLogs(id)[len(others):], "names its member: upgrade the controller that dials"), err
 	}))
 	if dead {
-		said := m.ChildLog(id)[before:]
-		m.t.Logf("%s: %s", id, lastLine(said))
-		require.Regexp(m.t, "schema version 2 of .* is above this build's 1|its feature level is 2, this build understands 1 at most", said)
+		childLog := m.ChildLog(id)[before:]
+		m.t.Logf("%s: %s", id, lastLine(childLog))
+		require.Regexp(m.t, "schema version 2 of .* is above this build's 1|its feature level is 2, this build understands 1 at most", childLog)
 	} else {
 		m.stop(id)
 	}

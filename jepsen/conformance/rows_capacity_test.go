@@ -114,20 +114,20 @@ var getCapacityRows = map[string]rowTest{
 		most := func() int64 { return k.capacity(capacityOf(blockCapability(writer))).GetMaximumVolumeSize().GetValue() }
 		// What is free is the disk's, and others write there: a contradiction counts when it stays.
 		require.NoError(k.t, harness.Poll(k.ctx, time.Minute, "the maximum to be the most that is made", func() (bool, error) {
-			said := most()
-			for _, above := range []int64{said + 1, said + extent} {
+			maximum := most()
+			for _, above := range []int64{maximum + 1, maximum + extent} {
 				v, err := k.controller.CreateVolume(k.ctx, k.newCreateRequest(withoutTopology, as, withSize(above, 0)))
 				if err == nil {
 					require.NoError(k.t, k.env.CO.Delete(k.ctx, &harness.Volume{ID: v.GetVolume().GetVolumeId()}))
-					return false, fmt.Errorf("a volume of %d bytes was made, above the maximum of %d", above, said)
+					return false, fmt.Errorf("a volume of %d bytes was made, above the maximum of %d", above, maximum)
 				}
 				require.Contains(k.t, []codes.Code{codes.OutOfRange, codes.ResourceExhausted}, status.Code(err))
 			}
-			v, err := k.controller.CreateVolume(k.ctx, k.newCreateRequest(withoutTopology, as, withSize(said, said)))
+			v, err := k.controller.CreateVolume(k.ctx, k.newCreateRequest(withoutTopology, as, withSize(maximum, maximum)))
 			if err != nil {
 				return false, err
 			}
-			require.Equal(k.t, said, v.GetVolume().GetCapacityBytes())
+			require.Equal(k.t, maximum, v.GetVolume().GetCapacityBytes())
 			err = k.env.CO.Delete(k.ctx, &harness.Volume{ID: v.GetVolume().GetVolumeId()})
 			return err == nil, err
 		}))

@@ -79,13 +79,13 @@ var lateRows = map[string]rowTest{
 		req := harness.Spec{Name: k.env.Name("restored"), Node: "n1"}.CreateRequest()
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: memberIDs(g)[0]}}}
-		goOn := k.pauseProcess("n1")
+		resume := k.pauseProcess("n1")
 		k.requireAborted(func(ctx context.Context) error { // the command is applied, but the host that must create it is stopped
 			_, err := k.controller.CreateVolume(ctx, req)
 			return err
 		})
 		err := k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...)
-		goOn()
+		resume()
 		requireRefused(k.t, err, codes.FailedPrecondition)
 		k.createVolumeFrom(req)
 		require.NoError(k.t, k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...))
@@ -114,13 +114,13 @@ func (k *fixture) pauseProcess(id string) func() {
 	pid, err := k.env.Cluster.Signal(id, syscall.SIGSTOP)
 	require.NoError(k.t, err)
 	var done atomic.Bool
-	goOn := func() {
+	resume := func() {
 		if !done.Swap(true) {
 			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have exited because it was stopped
 		}
 	}
-	k.cleanUpWith(func(ctx context.Context) error { goOn(); return k.awaitHealthy(ctx) })
-	return goOn
+	k.cleanUpWith(func(ctx context.Context) error { resume(); return k.awaitHealthy(ctx) })
+	return resume
 }
 
 // whilePoolBroken corrupts the directory of n2's volumes: meanwhile Probe fails, twice, and then recovers.

@@ -82,34 +82,34 @@ func (r drbdPair) steps(n int, steps ...string) []string {
 	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"BackingPath":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
 		drbdVolume, r.protocol, n, r.l.IP(lab.Replication, n), 3-n, r.l.IP(lab.Replication, 3-n))
 	out := r.exec(n, "GOMEMLIMIT=60MiB HOLDFAST_DRBD_STEPS='"+strings.Join(steps, ",")+"' HOLDFAST_DRBD_RESOURCE='"+resource+"' "+r.program+" -test.v -test.run TestStepsInAGuest 2>&1")
-	var came []string
+	var results []string
 	for _, m := range regexp.MustCompile(`(?m)^STEP [^:]*: (.*) \(\d+ ms\)$`).FindAllStringSubmatch(out, -1) {
-		came = append(came, strings.TrimSpace(m[1]))
+		results = append(results, strings.TrimSpace(m[1]))
 	}
 	r.t.Logf("n%d: %s", n, strings.ReplaceAll(strings.TrimSpace(out), "\n", "\n    "))
-	require.Len(r.t, came, len(steps), out)
-	return came
+	require.Len(r.t, results, len(steps), out)
+	return results
 }
 
 func (r drbdPair) mustSteps(n int, steps ...string) {
 	r.t.Helper()
-	for i, came := range r.steps(n, steps...) {
-		require.Equal(r.t, "done", came, steps[i])
+	for i, result := range r.steps(n, steps...) {
+		require.Equal(r.t, "done", result, steps[i])
 	}
 }
 
 func (r drbdPair) mustRefuse(n int, step, why string) {
 	r.t.Helper()
-	came := r.steps(n, step)[0]
-	require.Contains(r.t, came, "refused", step)
-	require.Contains(r.t, came, why, step)
+	result := r.steps(n, step)[0]
+	require.Contains(r.t, result, "refused", step)
+	require.Contains(r.t, result, why, step)
 }
 
 func (r drbdPair) observe(n int) drbdState {
 	r.t.Helper()
-	came := r.steps(n, "observe")[0]
-	text, ok := strings.CutPrefix(came, "done ")
-	require.True(r.t, ok, came)
+	result := r.steps(n, "observe")[0]
+	text, ok := strings.CutPrefix(result, "done ")
+	require.True(r.t, ok, result)
 	var m drbdState
 	require.NoError(r.t, json.Unmarshal([]byte(text), &m))
 	return m

@@ -75,17 +75,17 @@ func runDriver(t *testing.T, end string) int {
 	require.NoError(t, err)
 	require.NoError(t, driver.Start())
 	number := 0
-	var said strings.Builder
+	var output strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		said.WriteString(lines.Text() + "\n")
+		output.WriteString(lines.Text() + "\n")
 		if text, ok := strings.CutPrefix(lines.Text(), "lab "); ok {
 			number, err = strconv.Atoi(text)
 			require.NoError(t, err)
 		}
 	}
 	ended := driver.Wait()
-	require.NotZero(t, number, said.String())
-	require.Equal(t, end == "return", ended == nil, said.String())
+	require.NotZero(t, number, output.String())
+	require.Equal(t, end == "return", ended == nil, output.String())
 	return number
 }
 

@@ -83,12 +83,12 @@ func (g *Guest) AddDisk(ctx context.Context, size int64) (string, error) {
 
 // mconsole sends a command to the management console of the guest's kernel.
 func (g *Guest) mconsole(ctx context.Context, command string) (string, error) {
-	mine := &net.UnixAddr{Name: filepath.Join(g.lab.paths.UML(g.Index), fmt.Sprintf("driver-%d", time.Now().UnixNano())), Net: "unixgram"}
-	conn, err := net.ListenUnixgram("unixgram", mine)
+	local := &net.UnixAddr{Name: filepath.Join(g.lab.paths.UML(g.Index), fmt.Sprintf("driver-%d", time.Now().UnixNano())), Net: "unixgram"}
+	conn, err := net.ListenUnixgram("unixgram", local)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _, _ = conn.Close(), os.Remove(mine.Name) }() // it was read to its end
+	defer func() { _, _ = conn.Close(), os.Remove(local.Name) }() // it was read to its end
 	deadline, ok := ctx.Deadline()
 	if !ok || time.Until(deadline) > 10*time.Second {
 		deadline = time.Now().Add(10 * time.Second)
@@ -101,8 +101,8 @@ func (g *Guest) mconsole(ctx context.Context, command string) (string, error) {
 	binary.NativeEndian.PutUint32(request[4:], 2)
 	binary.NativeEndian.PutUint32(request[8:], uint32(len(command)))
 	copy(request[12:], command)
-	theirs := &net.UnixAddr{Name: filepath.Join(g.lab.paths.UML(g.Index), g.Name(), "mconsole"), Net: "unixgram"}
-	if _, err := conn.WriteToUnix(request, theirs); err != nil {
+	remote := &net.UnixAddr{Name: filepath.Join(g.lab.paths.UML(g.Index), g.Name(), "mconsole"), Net: "unixgram"}
+	if _, err := conn.WriteToUnix(request, remote); err != nil {
 		return "", err
 	}
 	return readConsole(conn)

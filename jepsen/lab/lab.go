@@ -121,14 +121,14 @@ func (l *Lab) startGuard(lock *os.File) error {
 	guard.Stdout, guard.Stderr, guard.Dir = log, log, "/"
 	guard.ExtraFiles = []*os.File{lock}
 	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	leash, err := guard.StdinPipe()
+	stdin, err := guard.StdinPipe()
 	if err != nil {
 		return err
 	}
 	if err := guard.Start(); err != nil {
 		return fmt.Errorf("start the guard: %w", err)
 	}
-	l.guard, l.guardPipe = guard, leash
+	l.guard, l.guardPipe = guard, stdin
 	return nil
 }
 

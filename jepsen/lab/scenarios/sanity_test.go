@@ -172,15 +172,15 @@ func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int
 // listObjects is what there is, in the log and on the hosts: kept copies of outdated replicas may
 // be there.
 func (w *env) listObjects(ctx context.Context) (all []string, err error) {
-	var said struct {
+	var answer struct {
 		Volumes []struct {
 			ID string `json:"id"`
 		} `json:"volumes"`
 	}
-	if err := w.cluster.Ask(ctx, &said, "volumes"); err != nil {
+	if err := w.cluster.Ask(ctx, &answer, "volumes"); err != nil {
 		return nil, err
 	}
-	for _, v := range said.Volumes {
+	for _, v := range answer.Volumes {
 		all = append(all, "volume "+v.ID)
 	}
 	for _, g := range w.lab.Guests() {
