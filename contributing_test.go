@@ -14,15 +14,17 @@ import (
 
 var (
 	quotedPattern = regexp.MustCompile("`([^`\n]+)`")
-	pathPattern   = regexp.MustCompile(`^[a-z][\w./-]*(\.go|\.md|\.proto|/[a-z]\w*)$`)
+	// pathPattern leaves out names of Kubernetes, which begin with a domain.
+	pathPattern = regexp.MustCompile(`^([\w-]+|[a-z][\w-]*/[\w./-]*)(\.go|\.md|\.proto|/[a-z]\w*)$`)
 )
 
-// TestContributingNamesWhatThereIs: the page for who changes the code names no file, folder or
-// command that is gone.
-func TestContributingNamesWhatThereIs(t *testing.T) {
-	page, err := os.ReadFile("CONTRIBUTING.md")
-	require.NoError(t, err)
-	require.Empty(t, missingNames(string(page)))
+// TestPagesNameWhatThereIs: the pages name no file, folder or command that is gone.
+func TestPagesNameWhatThereIs(t *testing.T) {
+	for _, name := range []string{"CONTRIBUTING.md", "README.md", "deploy/OPERATIONS.md"} {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.Empty(t, missingNames(string(page)), name)
+	}
 	require.Equal(t, []string{"fsm/gone.go", "holdfast gone", "holdfast volumes gone"},
 		missingNames("`fsm/gone.go`, `fsm/doc.go`, `holdfast gone`, `holdfast volumes gone --dir d`, `holdfast volumes kept remove`, `make quick`"))
 }
