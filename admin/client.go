@@ -121,28 +121,27 @@ func (c *Client) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 func (c *Client) History(ctx context.Context, req *adminpb.HistoryRequest, fn func(*adminpb.HistoryResponse) error) error {
 	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
 		in, err := api.History(ctx, req)
-		return func() error {
-			resp, err := in.Recv()
-			if err != nil {
-				return err
-			}
-			return fn(resp)
-		}, err
+		return receive(in, fn), err
 	})
 }
 
-// State calls fn with the header and then with each node and volume.
+// State calls fn with the header and then with each node, volume, snapshot and group snapshot.
 func (c *Client) State(ctx context.Context, req *adminpb.StateRequest, fn func(*adminpb.StateResponse) error) error {
 	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
 		in, err := api.State(ctx, req)
-		return func() error {
-			resp, err := in.Recv()
-			if err != nil {
-				return err
-			}
-			return fn(resp)
-		}, err
+		return receive(in, fn), err
 	})
+}
+
+// receive calls fn with the stream's next message.
+func receive[T any](in grpc.ServerStreamingClient[T], fn func(*T) error) func() error {
+	return func() error {
+		resp, err := in.Recv()
+		if err != nil {
+			return err
+		}
+		return fn(resp)
+	}
 }
 
 // stream calls next until the stream ends. After the first message an error is returned in a form
