@@ -86,12 +86,14 @@ func TestShutdownEndsPipelinesThatAreNotAnswered(t *testing.T) {
 	require.ErrorIs(t, err, raft.ErrTransportShutdown)
 }
 
-// A leader closes soon although a follower does not answer, because its disk is blocked.
+// A leader closes although a follower does not answer, because its disk is blocked.
 func TestCloseDoesNotWaitForAFollowersAnswer(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	logs := blockingLogs{reached: make(chan struct{}), release: make(chan struct{})}
-	c := newTestCluster(t, func(cfg *Config) { cfg.bootstrapLevel, cfg.HeartbeatTimeout = fsm.Level1, 500*time.Millisecond })
+	c := newTestCluster(t, func(cfg *Config) {
+		cfg.bootstrapLevel, cfg.HeartbeatTimeout, cfg.raftRPCTimeout = fsm.Level1, 500*time.Millisecond, time.Hour
+	})
 	leader := c.add("c1", nil)
 	c.add("c2", nil)
 	c.add("c3", func(cfg *Config) {
@@ -110,9 +112,7 @@ func TestCloseDoesNotWaitForAFollowersAnswer(t *testing.T) {
 	require.NoError(t, leader.raiseLevel(t, fsm.Level2))
 	<-logs.reached
 	leader.waitBlockedPipeline(t)
-	began := time.Now()
-	leader.crash(t)
-	require.Less(t, time.Since(began), raftRPCTimeout*9/10)
+	leader.requireStops(t)
 }
 
 // waitBlockedPipeline waits until a message on one of the member's pipelines has not been taken for a while.

@@ -72,6 +72,7 @@ type Config struct {
 	statfs          func(dir string) (free, total int64, err error)
 	maxFeatureLevel uint32 // the highest feature level that this build says it understands
 	now             func() time.Time
+	raftRPCTimeout  time.Duration
 	dial            func(ctx context.Context, addr string) (net.Conn, error)
 }
 
@@ -124,6 +125,7 @@ func (c *Config) defaultHooks() {
 	}
 	c.maxFeatureLevel = cmp.Or(c.maxFeatureLevel, fsm.MaxFeatureLevel)
 	c.bootstrapLevel = cmp.Or(c.bootstrapLevel, c.maxFeatureLevel)
+	c.raftRPCTimeout = cmp.Or(c.raftRPCTimeout, raftRPCTimeout)
 	if c.now == nil {
 		c.now = time.Now
 	}

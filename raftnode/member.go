@@ -67,11 +67,12 @@ func (m *Member) shutdown() error {
 	return nil
 }
 
-// shutdownRaft closes the connections before it waits for raft, whose replication to a follower
-// that does not answer ends with its connection.
+// shutdownRaft closes the connections before it waits for raft, whose calls to a member that does
+// not answer end with their connections, as does the receipt of a Raft snapshot.
 func (m *Member) shutdownRaft() error {
 	stopped := m.raft.Shutdown()
-	m.transport.commitPipelines.shutdown()
+	m.transport.endCalls()
+	m.mux.raftConns.closeAll()
 	m.transport.CloseStreams()
 	err := stopped.Error()
 	m.transport.CloseStreams() // those that came back to the pool meanwhile

@@ -62,7 +62,7 @@ func (m *Member) openRaft() error {
 	m.peers = newPeers(m.core)
 	m.mux = newMux(m.core, m.joiner)
 	m.joiner.mux = m.mux
-	m.transport = newTransport(m.mux.raftListener, raftRPCTimeout, &m.cfg)
+	m.transport = newTransport(m.mux.raftListener, m.cfg.raftRPCTimeout, &m.cfg)
 	m.transport.mayCampaign = m.joiner.mayCampaign
 	m.transport.mayVote = func() bool { return m.inConfiguration() && m.joiner.mayCampaign() }
 	m.proposer.proposals = newProposalBatcher(&m.raftCalls)

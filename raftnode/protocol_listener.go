@@ -59,9 +59,10 @@ func (advertisedAddr) Network() string { return "tcp" }
 func (a advertisedAddr) String() string { return string(a) }
 
 // Dial implements raft.StreamLayer. The address comes from withMemberID: raft's transport
-// pools connections by address, and must not mix up members that share one.
+// pools connections by address, and must not mix up members that share one. It ends when the member
+// begins to close.
 func (l *protocolListener) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.mux.lifetime, min(timeout, handshakeTimeout))
+	ctx, cancel := context.WithTimeout(l.mux.core.lifetime, min(timeout, handshakeTimeout))
 	defer cancel()
 	id, addr, _ := strings.Cut(string(address), "@")
 	conn, err := l.mux.dial(ctx, addr)

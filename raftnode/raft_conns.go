@@ -3,12 +3,17 @@ package raftnode
 import (
 	"net"
 	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
 )
 
-// raftConns are the accepted connections of Raft, which raft itself does not close.
+// raftConns are connections of Raft that raft itself does not close: the accepted ones, or those
+// that it dialed and waits on.
 type raftConns struct {
-	mu    sync.Mutex
-	conns map[net.Conn]bool // true: untargeted
+	mu     sync.Mutex
+	conns  map[net.Conn]bool // true: untargeted
+	closed bool              // closeAll was called
 }
 
 // trackedConn is a connection that is forgotten when it is closed.
@@ -19,9 +24,13 @@ type trackedConn struct {
 
 func newRaftConns() *raftConns { return &raftConns{conns: make(map[net.Conn]bool)} }
 
+// track closes a connection that comes after closeAll.
 func (c *raftConns) track(conn net.Conn, untargeted bool) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		_ = conn.Close()
+	}
 	c.conns[conn] = untargeted
 	return trackedConn{Conn: conn, conns: c}
 }
@@ -47,7 +56,23 @@ func (c *raftConns) closeUntargeted() {
 func (c *raftConns) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closed = true
 	for conn := range c.conns {
 		_ = conn.Close()
 	}
+}
+
+// trackedStream tracks the connections that it dials.
+type trackedStream struct {
+	raft.StreamLayer
+	dialed *raftConns
+}
+
+// Dial implements raft.StreamLayer.
+func (s trackedStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	conn, err := s.StreamLayer.Dial(address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return s.dialed.track(conn, false), nil
 }

@@ -26,6 +26,7 @@ type transport struct {
 	nextAck        chan struct{} // closed at the next ack
 
 	commitPipelines commitPipelines
+	dialed          *raftConns
 
 	// mayVote tells whether this member's own configuration has it, and no other process
 	// is that member; mayCampaign, whether it may be elected.
@@ -44,8 +45,9 @@ type ack struct {
 }
 
 func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *transport {
+	dialed := newRaftConns()
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: stream, MaxPool: 3, Timeout: timeout, Logger: newRaftLogger(cfg.Logger),
+		Stream: trackedStream{stream, dialed}, MaxPool: 3, Timeout: timeout, Logger: newRaftLogger(cfg.Logger),
 	})
 	return &transport{
 		NetworkTransport: inner,
@@ -55,6 +57,7 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 		done:             make(chan struct{}),
 		mayCampaign:      func() bool { return true },
 		commitPipelines:  commitPipelines{active: make(map[*commitPipeline]struct{})},
+		dialed:           dialed,
 	}
 }
 
@@ -83,6 +86,13 @@ func (t *transport) filterVotes() {
 			return
 		}
 	}
+}
+
+// endCalls ends the calls that wait for another member, as InstallSnapshot may for minutes, and
+// lets none be made any more: raft waits for them when it shuts down.
+func (t *transport) endCalls() {
+	t.commitPipelines.shutdown()
+	t.dialed.closeAll()
 }
 
 // Close implements raft.WithClose.
