@@ -101,11 +101,13 @@ func TestDamagedDataFolderIsRefusedOrRecovered(t *testing.T) {
 	}
 }
 
+// awaitSnapshot waits until a member has a whole Raft snapshot: its checksum, in the file seal, is
+// written last. One without it counts as damaged at the next start.
 func awaitSnapshot(t *testing.T, c *harness.Cluster, id string) {
 	l, err := c.Layout()
 	require.NoError(t, err)
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a Raft snapshot of "+id, func() (bool, error) {
-		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*[0-9]", "state.bin"))
+		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*[0-9]", "seal"))
 		return len(found) > 0, err
 	}))
 }
