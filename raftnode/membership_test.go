@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,7 @@ func TestAMemberOnAnotherPortUpdatesItsAddress(t *testing.T) {
 }
 
 func TestNothingIsLeftRunningAfterClose(t *testing.T) {
+	before := goroutines()
 	c := newThreeMembers(t, nil)
 	c.members[0].mustPropose(t, "something")
 	for _, n := range c.members {
@@ -98,18 +100,32 @@ func TestNothingIsLeftRunningAfterClose(t *testing.T) {
 		require.ErrorIs(t, err, ErrShutdown)
 	}
 	eventually(t, func() error {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		for _, g := range strings.Split(string(stacks), "\n\n") {
-			if strings.Contains(g, "testing.tRunner") || strings.Contains(g, "raftnode.await.func") {
-				continue // Raft does not answer what it had not read when it was shut down, here or in an earlier test
-			}
-			for _, part := range []string{"hashicorp/raft", "holdfast/raftnode", "google.golang.org/grpc"} {
-				if strings.Contains(g, part) {
-					return errors.New(g)
-				}
+		for id, stack := range goroutines() {
+			if _, earlier := before[id]; !earlier && isOfAMember(stack) {
+				return errors.New(stack)
 			}
 		}
 		return nil
 	})
+}
+
+// goroutines are the stacks of all goroutines, by their id.
+func goroutines() map[string]string {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	byID := map[string]string{}
+	for _, stack := range strings.Split(string(stacks), "\n\n") {
+		id, _, _ := strings.Cut(stack, " [")
+		byID[id] = stack
+	}
+	return byID
+}
+
+// isOfAMember leaves out calls that Raft does not answer: those that it had not read when it was
+// shut down.
+func isOfAMember(stack string) bool {
+	if strings.Contains(stack, "testing.tRunner") || strings.Contains(stack, "raftnode.await.func") {
+		return false
+	}
+	return slices.ContainsFunc([]string{"hashicorp/raft", "holdfast/raftnode", "google.golang.org/grpc"}, func(part string) bool { return strings.Contains(stack, part) })
 }
