@@ -25,6 +25,9 @@ func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
 	return r.read(segments)
 }
 
+// expiredReason is that of a gap which retention made under the reader.
+const expiredReason = "it was the oldest and was deleted while the journal was read"
+
 // reader reads consecutive blocks. A range of indexes without a block is missing or damaged, and
 // is yielded as a gap.
 type reader struct {
@@ -32,6 +35,7 @@ type reader struct {
 	from, to uint64
 	fn       func(Entry) bool
 	next     uint64 // first index that was not yielded yet
+	yielded  bool   // fn was called
 	stopped  bool   // fn returned false
 }
 
@@ -69,15 +73,23 @@ func (r *reader) segment(s segment) error {
 		r.next = max(r.next, h.last+1)
 		return !r.stopped && r.next <= r.to
 	})
-	if errors.Is(err, os.ErrNotExist) {
-		if first := r.journal.First(); s.first < first { // retention deleted it meanwhile
-			r.next, err = max(r.next, first), nil
-		}
+	if first := r.journal.First(); errors.Is(err, os.ErrNotExist) && s.first < first {
+		r.expired(first)
+		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
 	}
 	return nil
+}
+
+// expired skips what retention deleted before it was read. It is a gap only after an entry was
+// yielded: else the history begins later.
+func (r *reader) expired(first uint64) {
+	if r.yielded {
+		r.yieldGap(first-1, expiredReason)
+	}
+	r.next = max(r.next, first)
 }
 
 // block yields the entries of one block, or a gap if it is damaged.
@@ -117,7 +129,7 @@ func (r *reader) yield(e Entry) {
 	if r.stopped || e.Index < r.from || e.Index > r.to {
 		return
 	}
-	r.stopped = !r.fn(e)
+	r.yielded, r.stopped = true, !r.fn(e)
 	r.next = max(r.next, e.Index+1, e.GapTo+1)
 }
 
