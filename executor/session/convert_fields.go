@@ -114,17 +114,23 @@ func (values valueCopies) copyOf(to, from reflect.Type) copyFunc {
 }
 
 func scalarCopy(to, from reflect.Type) copyFunc {
-	switch zero := reflect.Zero(to); {
-	case to.Kind() == reflect.String && from.Kind() == reflect.String:
+	switch same := to.Kind() == from.Kind(); {
+	case same && to.Kind() == reflect.String:
 		return func(to, from reflect.Value) { to.SetString(from.String()) }
-	case to.Kind() == reflect.Bool && from.Kind() == reflect.Bool:
+	case same && to.Kind() == reflect.Bool:
 		return func(to, from reflect.Value) { to.SetBool(from.Bool()) }
-	case zero.CanInt() && from.Kind() == to.Kind():
+	case same && reflect.Zero(to).CanInt():
 		return func(to, from reflect.Value) { to.SetInt(from.Int()) }
-	case zero.CanUint() && reflect.Zero(from).CanUint():
+	case same && reflect.Zero(to).CanUint(), isByteAsUint32(to, from), isByteAsUint32(from, to):
 		return copyUint
 	}
 	panic(fmt.Sprintf("session: a %s is not made from a %s", to, from))
+}
+
+// isByteAsUint32: protobuf has no numbers of one byte. Any other pair of widths would lose
+// large numbers on their way.
+func isByteAsUint32(goType, message reflect.Type) bool {
+	return goType.Kind() == reflect.Uint8 && message.Kind() == reflect.Uint32
 }
 
 // copyUint reads a number of a newer build that is too large as zero, which is invalid, rather

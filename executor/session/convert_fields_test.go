@@ -14,7 +14,9 @@ func TestAConverterIsOfTheSameFieldsOnBothSides(t *testing.T) {
 	type value struct{ Size int64 }
 	type more struct{ Size, Epoch int64 }
 	type text struct{ Size string }
-	type wide struct{ Size int32 }
+	type narrow struct{ Size int32 }
+	type number struct{ Size uint64 }
+	type small struct{ Size uint32 }
 	for name, c := range map[string]struct {
 		make func()
 		want string
@@ -22,7 +24,8 @@ func TestAConverterIsOfTheSameFieldsOnBothSides(t *testing.T) {
 		"a field without a counterpart in the message": {func() { newConverter[more, value](nil) }, "session: session.more.Epoch has no counterpart in session.value"},
 		"a field of the message only":                  {func() { newConverter[value, more](nil) }, "session: session.more.Epoch has no counterpart in session.value"},
 		"another kind":                                 {func() { newConverter[value, text](nil) }, "session: a string is not made from a int64"},
-		"another width":                                {func() { newConverter[value, wide](nil) }, "session: a int32 is not made from a int64"},
+		"another width":                                {func() { newConverter[value, narrow](nil) }, "session: a int32 is not made from a int64"},
+		"another width without a sign":                 {func() { newConverter[number, small](nil) }, "session: a uint32 is not made from a uint64"},
 	} {
 		t.Run(name, func(t *testing.T) { require.PanicsWithValue(t, c.want, c.make) })
 	}
