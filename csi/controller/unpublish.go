@@ -73,19 +73,19 @@ func (s *Server) proposeUnpublish(ctx context.Context, id fsm.VolumeID, node fsm
 // awaitUnstaged waits briefly for a report that is still under way; whether it came is
 // decided by fsm.
 func (p *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	p.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Unstaging })
+	p.awaitBriefly(ctx, id, node, func(u *fsm.UnpublishProgress) bool { return u.Unstaging })
 }
 
 // awaitHostTeardown gives a host that was requested to unstage the volume time to do so,
 // or to report what uses it.
 func (p *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	p.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.Ending })
+	p.awaitBriefly(ctx, id, node, func(u *fsm.UnpublishProgress) bool { return u.Ending })
 }
 
 // awaitPendingTeardowns gives the host of a single replica time for its teardown: the
 // volume is unpublished already, and while it is in use the teardown stays pending (S31).
 func (p *progress) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	p.awaitBriefly(ctx, id, node, func(p *fsm.UnpublishProgress) bool { return p.TearingDown })
+	p.awaitBriefly(ctx, id, node, func(u *fsm.UnpublishProgress) bool { return u.TearingDown })
 }
 
 // awaitBriefly waits while something is under way, no longer than the caller can spare.
@@ -97,7 +97,7 @@ func (p *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, node fsm.N
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_ = p.await(ctx, id, "unpublish", func(state *fsm.State) (bool, *fsm.Rejection) {
-		p := state.UnpublishProgress(id, node)
-		return !underWay(&p), nil
+		u := state.UnpublishProgress(id, node)
+		return !underWay(&u), nil
 	})
 }

@@ -19,7 +19,7 @@ var _ executor.Freeze = (*activeFreeze)(nil)
 // activeFreeze is one freeze by this process.
 type activeFreeze struct {
 	freezer  *Freezer
-	file     *recordFile
+	record   *recordFile
 	target   *os.File
 	child    *exec.Cmd
 	frozenAt time.Duration // since boot
@@ -34,7 +34,7 @@ type activeFreeze struct {
 // late, it is thawed here, or by the thaw process as soon as this process releases the lock, even
 // by dying.
 func (h *activeFreeze) begin(ctx context.Context) error {
-	defer h.file.unlock()
+	defer h.record.unlock()
 	err := h.freeze(ctx)
 	if err == nil {
 		return nil
@@ -46,7 +46,7 @@ func (h *activeFreeze) begin(ctx context.Context) error {
 			return errors.Join(err, thawed)
 		}
 	}
-	err = errors.Join(err, h.file.remove())
+	err = errors.Join(err, h.record.remove())
 	if h.child != nil {
 		_ = h.child.Process.Kill()
 		_ = h.child.Wait()
@@ -56,7 +56,7 @@ func (h *activeFreeze) begin(ctx context.Context) error {
 
 // freeze freezes the filesystem and sets frozenAt.
 func (h *activeFreeze) freeze(ctx context.Context) (err error) {
-	if h.child, err = h.freezer.startThawer(ctx, h.file); err != nil {
+	if h.child, err = h.freezer.startThawer(ctx, h.record); err != nil {
 		return err
 	}
 	now := sinceBoot()
@@ -64,14 +64,14 @@ func (h *activeFreeze) freeze(ctx context.Context) (err error) {
 		return err
 	}
 	h.frozenAt = now
-	if h.file.remaining() <= 0 {
+	if h.record.remaining() <= 0 {
 		return h.checkDeadline()
 	}
 	return ctx.Err()
 }
 
 func (h *activeFreeze) checkDeadline() error {
-	return fsm.Reject(fsm.Busy, "the freeze of %s has ended", h.file.Volume)
+	return fsm.Reject(fsm.Busy, "the freeze of %s has ended", h.record.Volume)
 }
 
 // Run calls fn, which takes the snapshot, under the record's lock. What fn created counts only
@@ -82,28 +82,28 @@ func (h *activeFreeze) Run(ctx context.Context, fn func(context.Context) error) 
 	if h.ended {
 		return h.checkDeadline()
 	}
-	if err := h.file.lock(ctx); err != nil {
+	if err := h.record.lock(ctx); err != nil {
 		return err
 	}
-	defer h.file.unlock()
+	defer h.record.unlock()
 	if err := h.checkFrozen(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.file.remaining())
+	ctx, cancel := context.WithTimeout(ctx, h.record.remaining())
 	defer cancel()
 	err := fn(ctx)
 	if ended := h.checkFrozen(); ended != nil {
 		return ended // whatever fn returned: a retry can succeed
 	}
 	if err != nil {
-		return fmt.Errorf("take the snapshot while %s is frozen: %w", h.file.Volume, err)
+		return fmt.Errorf("take the snapshot while %s is frozen: %w", h.record.Volume, err)
 	}
 	return nil
 }
 
 // checkFrozen fails when the filesystem has been thawed, by any process.
 func (h *activeFreeze) checkFrozen() error {
-	if !h.file.isLinked() || h.file.remaining() <= 0 {
+	if !h.record.isLinked() || h.record.remaining() <= 0 {
 		return h.checkDeadline()
 	}
 	frozen, err := isFrozen(h.target)
@@ -132,16 +132,16 @@ func (h *activeFreeze) thaw(ctx context.Context) error {
 	if h.ended {
 		return nil
 	}
-	if err := h.file.lock(ctx); err != nil {
+	if err := h.record.lock(ctx); err != nil {
 		return err
 	}
-	defer h.file.unlock()
-	if h.file.isLinked() {
+	defer h.record.unlock()
+	if h.record.isLinked() {
 		if err := thawNow(h.target); err != nil {
 			return err
 		}
 		h.setDuration()
-		if err := h.file.remove(); err != nil {
+		if err := h.record.remove(); err != nil {
 			return err
 		}
 	}
@@ -172,26 +172,26 @@ func (h *activeFreeze) Elapsed() time.Duration {
 // deadline any more, so the filesystem is thawed now.
 func (h *activeFreeze) watch() {
 	_ = h.child.Wait()
-	if h.file.isLinked() {
+	if h.record.isLinked() {
 		h.thawAtDeadline()
 	}
 	h.mu.Lock()
 	h.close()
 	_ = h.target.Close()
-	_ = h.file.file.Close()
+	_ = h.record.file.Close()
 	h.mu.Unlock()
-	h.freezer.release(h.file.Volume)
+	h.freezer.release(h.record.Volume)
 	close(h.exited)
 }
 
 // thawAtDeadline thaws as the thaw process would have, with a lock of its own.
 func (h *activeFreeze) thawAtDeadline() {
-	r, err := open(recordPath(h.freezer.dir, h.file.Volume))
+	r, err := open(recordPath(h.freezer.dir, h.record.Volume))
 	if err != nil {
 		return // the freeze has ended already
 	}
 	defer r.file.Close()
-	if r.Token == h.file.Token {
+	if r.Token == h.record.Token {
 		_ = r.finish(context.Background(), h.target)
 	}
 }

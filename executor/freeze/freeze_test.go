@@ -73,7 +73,7 @@ func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 		})
 		writer := d.write("data")
 		requireWritten(t, writer)
-		require.LessOrEqual(t, h.file.remaining(), time.Duration(0), "not before the deadline")
+		require.LessOrEqual(t, h.record.remaining(), time.Duration(0), "not before the deadline")
 		<-h.exited
 		require.Positive(t, h.Elapsed())
 		require.False(t, f.Frozen(id))

@@ -133,13 +133,13 @@ func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, unti
 		err = syncDirty(ctx, target)
 	}
 	if err == nil {
-		h.file, err = f.writeRecord(id, location, until)
+		h.record, err = f.writeRecord(id, location, until)
 	}
 	if err != nil {
 		return nil, errors.Join(err, target.Close())
 	}
 	if err := h.begin(ctx); err != nil {
-		return nil, errors.Join(err, target.Close(), h.file.file.Close())
+		return nil, errors.Join(err, target.Close(), h.record.file.Close())
 	}
 	go h.watch()
 	return h, nil
