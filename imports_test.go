@@ -24,14 +24,17 @@ type importMap map[string][]string
 // mayImport holds each package of this module to what it may import. It is exact: a row without a package, and a permission that
 // no package of its row uses, fail too.
 var mayImport = importMap{
-	"fsm/fsmpb": {},
-	"fsm":       {"fsm/fsmpb"},
+	"plantedbug": {},
 
-	"raftnode/pki":     {},
-	"raftnode/store":   {},
-	"raftnode/journal": {},
-	"raftnode/raftpb":  {"fsm/fsmpb"},
-	"raftnode":         {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb"},
+	"fsm/fsmpb": {},
+	"fsm":       {"fsm/fsmpb", "plantedbug"},
+
+	"raftnode/pki":             {},
+	"raftnode/store":           {"plantedbug"},
+	"raftnode/journal":         {},
+	"raftnode/store/storetest": {},
+	"raftnode/raftpb":          {"fsm/fsmpb"},
+	"raftnode":                 {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},
 
 	"csi/rpcerr":     {"fsm", "raftnode"},
 	"csi/csiconv":    {"fsm", "fsm/fsmpb"},
@@ -44,15 +47,15 @@ var mayImport = importMap{
 	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},
-	"executor/records":           {"fsm", "executor"},
-	"executor/plan":              {"fsm", "fsm/fsmpb", "executor", "executor/records"},
-	"executor/agent":             {"fsm", "fsm/fsmpb", "executor", "executor/records", "executor/plan"},
+	"executor/records":           {"fsm", "executor", "plantedbug"},
+	"executor/plan":              {"fsm", "fsm/fsmpb", "executor", "executor/records", "plantedbug"},
+	"executor/agent":             {"fsm", "fsm/fsmpb", "executor", "executor/records", "executor/plan", "plantedbug"},
 	"executor/run":               {},
 	"executor/session":           {"fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
 	"executor/session/sessionpb": {"fsm/fsmpb"},
 	"executor/policy":            {"fsm", "fsm/fsmpb", "executor/session", "executor/session/sessionpb"},
 	"executor/mount":             {"fsm", "executor", "executor/run"},
-	"executor/loopfile":          {"fsm", "executor", "executor/run"},
+	"executor/loopfile":          {"fsm", "executor", "executor/run", "plantedbug"},
 	"executor/lvm":               {"fsm", "executor", "executor/run"},
 	"executor/drbd":              {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/drbd/drbdmodel":    {"fsm/fsmpb"},
@@ -64,9 +67,23 @@ var mayImport = importMap{
 	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb"},
 	"admin/adminpb": {"fsm/fsmpb"},
 
-	"cmd/...":          {"*", "cmd/..."},
-	"jepsen/...":       {"jepsen/..."},
+	"cmd/...":         {"*", "cmd/..."},
+	"jepsen/...":      {"jepsen/..."},
+	"jepsen/catalog":  {},
+	"jepsen/report":   {"jepsen/catalog"},
+	"jepsen/campaign": {"jepsen/catalog", "jepsen/report"},
+	"jepsen/planted":  {"plantedbug"},
+	"jepsen/sim": {
+		"fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
+		"executor/records", "executor/session", "executor/session/sessionpb",
+	},
+	"jepsen/raftsim": {
+		"fsm", "fsm/fsmpb", "raftnode", "raftnode/pki", "raftnode/journal", "raftnode/store", "raftnode/store/storetest",
+		"jepsen/catalog", "jepsen/report",
+	},
 	"jepsen/bench/...": {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/raftpb"}, // measures the parts against each other
+	// decides the log of a cluster again
+	"jepsen/cluster/replay": {"fsm", "fsm/fsmpb", "raftnode/journal", "jepsen/check", "jepsen/model"},
 }
 
 func TestImportDirections(t *testing.T) {
