@@ -117,6 +117,7 @@ type ResourceStatus struct {
 	// backing device that can be read.
 	HasMetadata, JustCreated bool
 	UUID                     uint64 // current, without its lowest bit
+	BitmapUUID               uint64 // of the generation that the bitmap is relative to; 0: the peer follows
 	Size                     int64  // bytes of the device; 0: not known
 	Path                     string // of its device node, such as /dev/drbd7
 	Number                   uint64 // as in stat's st_rdev

@@ -106,7 +106,7 @@ func observeTwice(ctx context.Context, r *Replicator, res executor.ResourceConfi
 			return m, err
 		}
 		md, failed := r.metadata.queryByTool(ctx, res.Minor)
-		if failed == nil && md == (diskMetadata{m.HasMetadata, m.UUID, m.JustCreated}) {
+		if failed == nil && md == (diskMetadata{found: m.HasMetadata, uuid: m.UUID, fresh: m.JustCreated, bitmap: m.BitmapUUID}) {
 			return m, nil
 		}
 		err = errors.Join(failed, fmt.Errorf("the kernel says %v %x %v, and drbdsetup %+v", m.HasMetadata, m.UUID, m.JustCreated, md))

@@ -15,6 +15,8 @@ type diskMetadata struct {
 	found bool
 	uuid  uint64 // current UUID without its lowest bit, which is the primary flag; 0 when just created
 	fresh bool
+	// bitmap is the UUID of the generation that the bitmap is relative to, 0 while the peer follows.
+	bitmap uint64
 }
 
 // justCreated is the current UUID that create-md writes (UUID_JUST_CREATED).
@@ -23,26 +25,29 @@ const justCreated = 4
 // noMetadata is drbdmeta's exit code when it finds no metadata; it prints nothing then.
 const noMetadata = 1
 
-var giLine = regexp.MustCompile(`(?m)^([0-9A-F]{16}):(?:[0-9A-F]{16}:)`)
+var giLine = regexp.MustCompile(`(?m)^([0-9A-F]{16}):([0-9A-F]{16}):`)
 
 func parseMetadata(text string) (diskMetadata, error) {
 	m := giLine.FindStringSubmatch(text)
 	if m == nil {
 		return diskMetadata{}, fmt.Errorf("there is no UUID in %q", text)
 	}
-	uuid, err := strconv.ParseUint(m[1], 16, 64)
-	if err != nil {
-		return diskMetadata{}, fmt.Errorf("read the UUID %q: %w", m[1], err)
+	var uuids [2]uint64
+	for i := range uuids {
+		var err error
+		if uuids[i], err = strconv.ParseUint(m[i+1], 16, 64); err != nil {
+			return diskMetadata{}, fmt.Errorf("read the UUID %q: %w", m[i+1], err)
+		}
 	}
-	return metadataFromUUID(uuid), nil
+	return metadataFromUUIDs(uuids[0], uuids[1]), nil
 }
 
-// metadataFromUUID interprets a current UUID.
-func metadataFromUUID(uuid uint64) diskMetadata {
-	if uuid&^1 == justCreated {
+// metadataFromUUIDs interprets the current UUID and the bitmap's.
+func metadataFromUUIDs(current, bitmap uint64) diskMetadata {
+	if current&^1 == justCreated {
 		return diskMetadata{found: true, fresh: true}
 	}
-	return diskMetadata{found: true, uuid: uuid &^ 1}
+	return diskMetadata{found: true, uuid: current &^ 1, bitmap: bitmap &^ 1}
 }
 
 // metadataReader reads the metadata of disks: of attached ones from the kernel, of others from the

@@ -18,7 +18,7 @@ const (
 	cmdGetStatus      = 2   // DRBD_ADM_GET_STATUS
 	retNoError        = 101 // NO_ERROR
 	attrStateInfo     = 8   // DRBD_NLA_STATE_INFO
-	attrUUIDs         = 7   // T_uuids: the current one comes first
+	attrUUIDs         = 7   // T_uuids: the current one comes first, then the bitmap's
 	netlinkHeader     = 8   // struct drbd_genlmsghdr: the minor, and flags or the return code
 )
 
@@ -89,8 +89,8 @@ func parseStatus(minor uint32, reply []byte) (diskMetadata, error) {
 		return diskMetadata{}, errors.New("the answer has no state")
 	case len(uuids) == 0:
 		return diskMetadata{}, nil // it has no disk
-	case len(uuids) < 8:
+	case len(uuids) < 16:
 		return diskMetadata{}, fmt.Errorf("the UUIDs have %d bytes", len(uuids))
 	}
-	return metadataFromUUID(binary.NativeEndian.Uint64(uuids)), nil
+	return metadataFromUUIDs(binary.NativeEndian.Uint64(uuids), binary.NativeEndian.Uint64(uuids[8:])), nil
 }

@@ -44,6 +44,8 @@ func TestParseStatus(t *testing.T) {
 	}{
 		"a disk":                    {reply: statusReply(t, 7, retNoError, 0x82CB38916AD3EDA2, 0, 5, 6), want: diskMetadata{found: true, uuid: 0x82CB38916AD3EDA2}},
 		"the bit that says primary": {reply: statusReply(t, 7, retNoError, 0x82CB38916AD3EDA3, 0, 5, 6), want: diskMetadata{found: true, uuid: 0x82CB38916AD3EDA2}},
+		"it left its peer behind":   {reply: statusReply(t, 7, retNoError, 0x82CB38916AD3EDA3, 0x11, 5, 6), want: diskMetadata{found: true, uuid: 0x82CB38916AD3EDA2, bitmap: 0x10}},
+		"UUIDs that are cut":        {reply: statusReply(t, 7, retNoError, 1), fails: true},
 		"just created":              {reply: statusReply(t, 7, retNoError, 4, 0, 0, 0), want: diskMetadata{found: true, fresh: true}},
 		"no disk":                   {reply: statusReply(t, 7, retNoError)},
 		"another minor":             {reply: statusReply(t, 8, retNoError, 1, 2, 3, 4), fails: true},

@@ -79,7 +79,7 @@ func (o *observer) fillMetadata(ctx context.Context, d procDevice, inKernel bool
 			return ctx.Err()
 		}
 	}
-	m.HasMetadata, m.JustCreated, m.UUID = md.found, md.fresh, md.uuid
+	m.HasMetadata, m.JustCreated, m.UUID, m.BitmapUUID = md.found, md.fresh, md.uuid, md.bitmap
 	return nil
 }
 
