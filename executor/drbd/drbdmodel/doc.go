@@ -11,6 +11,7 @@
 //	handshake.go   what becomes of two replicas that meet: nothing, a synchronisation, a refusal
 //	sync.go        a synchronisation by bitmap or of everything, invalidate, verify
 //	role.go        promotion and what precedes it, suspended I/O
+//	peers.go       a replica whose host gets another peer
 //	io.go          the writes of the volume's user, and the loss of a host's power
 //
 // The rules are those of DRBD 8.4.11, the version of which ../testdata holds what the kernel said

@@ -34,6 +34,24 @@ func (p *Pair) Begin(i int, own, peer bool) (number int, begun bool) {
 	return number, true
 }
 
+// Reach has the writes that host i began, and that are not acknowledged, reach its own disk or its
+// peer's.
+func (p *Pair) Reach(i int, peer bool) {
+	r := &p.replicas[i]
+	for _, d := range p.disks(i) {
+		if (d != r) == peer {
+			d.content.addAll(&r.inFlight)
+			d.stable.addAll(&r.inFlight)
+		}
+	}
+}
+
+// InFlight returns the writes that host i began and that have neither been acknowledged nor failed.
+func (p *Pair) InFlight(i int) Blocks { return p.replicas[i].inFlight }
+
+// Acknowledged reports whether a write was acknowledged.
+func (p *Pair) Acknowledged(number int) bool { return p.acknowledged.Has(number) }
+
 // Complete ends the writes that host i began: with success on all disks that there are, which note
 // what their peer lacks, or with an I/O error where no data are accessible. Suspended ones wait.
 func (p *Pair) Complete(i int) {
