@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // loopDevices are the loop devices over the pool's images.
@@ -50,7 +51,7 @@ func (l *loopDevices) adopt(id fsm.VolumeID, file *inode, readOnly bool) (loop, 
 	}
 	l.table.store(id, found)
 	switch {
-	case len(found) == 0:
+	case len(found) == 0, plantedbug.Is(plantedbug.DuplicateLoopDevice):
 		return loop{}, false, nil
 	case found[0].file != *file || found[0].flags&flagReadOnly != 0 && !readOnly:
 		return loop{}, false, l.deactivate(id, found)

@@ -39,7 +39,7 @@ type Pool struct {
 
 func newPoolAt(dir string, id fsm.PoolID, ownFilesystem *Filesystem) *Pool {
 	p := &poolDir{dir: dir, id: id}
-	return &Pool{poolDir: p, ownFilesystem: ownFilesystem, loops: &loopDevices{poolDir: p}, abilities: &abilities{dir: p}}
+	return &Pool{poolDir: p, ownFilesystem: ownFilesystem, loops: &loopDevices{poolDir: p}, abilities: newAbilities(p)}
 }
 
 // Open returns the pool. A pool that the host has recorded may be absent now; then its operations

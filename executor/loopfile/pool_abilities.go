@@ -20,13 +20,19 @@ const (
 
 // abilities are the measured properties of the pool.
 type abilities struct {
-	dir *poolDir
+	dir       *poolDir
+	testing   sync.Mutex    // held while sharing is tested
+	measuring chan struct{} // held while the rate is measured, which may take long
 
-	mu            sync.Mutex
+	mu            sync.Mutex // never held while the pool is read or written
 	sharingTested bool
 	shares        bool
 	copyRate      int64 // bytes a second
 	measuredAt    time.Time
+}
+
+func newAbilities(dir *poolDir) *abilities {
+	return &abilities{dir: dir, measuring: make(chan struct{}, 1)}
 }
 
 // SharesBlocks tries to share one block, and caches the result. A pool that cannot be tested now,
@@ -34,13 +40,22 @@ type abilities struct {
 func (p *Pool) SharesBlocks() bool { return p.abilities.sharesBlocks() }
 
 func (a *abilities) sharesBlocks() bool {
+	a.testing.Lock()
+	defer a.testing.Unlock()
+	if tested, shares := a.knownSharing(); tested {
+		return shares
+	}
+	shares, err := a.testReflink()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.sharingTested {
-		shares, err := a.testReflink()
-		a.sharingTested, a.shares = err == nil, shares
-	}
-	return a.shares
+	a.sharingTested, a.shares = err == nil, shares
+	return shares
+}
+
+func (a *abilities) knownSharing() (tested, shares bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sharingTested, a.shares
 }
 
 func (a *abilities) testReflink() (bool, error) {
@@ -62,11 +77,36 @@ func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 }
 
 func (a *abilities) rate(ctx context.Context) (int64, error) {
+	select {
+	case a.measuring <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer func() { <-a.measuring }()
+	if known := a.knownRate(); known > 0 {
+		return known, nil
+	}
+	rate, err := a.measureRate(ctx)
+	if err != nil {
+		return 0, err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.copyRate > 0 && time.Since(a.measuredAt) < rateAge {
-		return a.copyRate, nil
+	a.copyRate, a.measuredAt = rate, time.Now()
+	return rate, nil
+}
+
+// knownRate is the rate that was measured last, 0 when that is too long ago.
+func (a *abilities) knownRate() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.measuredAt) >= rateAge {
+		return 0
 	}
+	return a.copyRate
+}
+
+func (a *abilities) measureRate(ctx context.Context) (rate int64, err error) {
 	root, err := a.dir.open()
 	if err != nil {
 		return 0, err
@@ -78,10 +118,10 @@ func (a *abilities) rate(ctx context.Context) (int64, error) {
 		if err = errors.Join(err, to.Sync()); err != nil {
 			return err
 		}
-		a.copyRate, a.measuredAt = int64(rateBytes/max(time.Since(start).Seconds(), 1e-6)), time.Now()
+		rate = int64(rateBytes / max(time.Since(start).Seconds(), 1e-6))
 		return nil
 	})
-	return a.copyRate, err
+	return rate, err
 }
 
 // incompressible returns data that no filesystem stores as a hole or compresses.
