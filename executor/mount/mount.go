@@ -46,14 +46,14 @@ type Mounter struct {
 
 	shutdownTimeout time.Duration
 	shutdownMu      sync.Mutex
-	shutdowns       map[uint64]pendingShutdown // by device: shutdowns that have not answered yet
+	shutdowns       map[uint64]*pendingShutdown // by device: shutdowns that have not answered yet
 	mountCounts     mountCount
 }
 
 // New opens the roots. Until Close they cannot be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
-		runner: cfg.Runner, policy: cfg.Mounts, program: slices.Clip(cfg.Program), formatSlots: make(chan struct{}, maxConcurrentFormats), shutdowns: map[uint64]pendingShutdown{}, tableCache: newTableCache(),
+		runner: cfg.Runner, policy: cfg.Mounts, program: slices.Clip(cfg.Program), formatSlots: make(chan struct{}, maxConcurrentFormats), shutdowns: map[uint64]*pendingShutdown{}, tableCache: newTableCache(),
 		shutdownTimeout: defaultShutdownTimeout,
 	}
 	for _, dir := range cfg.Roots {

@@ -49,8 +49,19 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 // pendingShutdown is a shutdown that was started. Its result applies to what was mounted then: a
 // filesystem mounted since, perhaps another volume's, is not shut down.
 type pendingShutdown struct {
-	result     <-chan string
 	mountCount uint64 // how often the device had been mounted when it started
+	done       chan struct{}
+	answer     string // valid after done
+}
+
+func newPendingShutdown(mountCount uint64) *pendingShutdown {
+	return &pendingShutdown{mountCount: mountCount, done: make(chan struct{})}
+}
+
+// end has all callers that wait for it get the answer.
+func (p *pendingShutdown) end(answer string) {
+	p.answer = answer
+	close(p.done)
 }
 
 // mountCount counts how often each device was mounted. It has a lock of its own: Mount must not
@@ -75,26 +86,20 @@ func (c *mountCount) get(device uint64) uint64 {
 	return c.counts[device]
 }
 
+// shutDownAt shuts down what is mounted at the path, and waits for that without a lock: a device
+// that does not answer must not make another one's shutdown wait.
 func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) error {
-	m.shutdownMu.Lock()
-	defer m.shutdownMu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, m.shutdownTimeout)
 	defer cancel()
-	mountCount := m.mountCounts.get(device)
-	pending, started := m.shutdowns[device]
-	if !started || pending.mountCount != mountCount { // one that timed out is awaited again: it may block until I/O is resumed
-		result, err := m.startShutdown(path, device)
-		if err != nil {
-			return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
-		}
-		pending = pendingShutdown{result: result, mountCount: mountCount}
-		m.shutdowns[device] = pending
+	pending, err := m.joinShutdown(path, device)
+	if err != nil {
+		return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
 	}
 	select {
-	case answer := <-pending.result:
-		delete(m.shutdowns, device)
-		if answer != shutdownDone {
-			return fmt.Errorf("shut down the filesystem on %s: %s", path, answer)
+	case <-pending.done:
+		m.forgetShutdown(device, pending)
+		if pending.answer != shutdownDone {
+			return fmt.Errorf("shut down the filesystem on %s: %s", path, pending.answer)
 		}
 		return nil
 	case <-ctx.Done():
@@ -102,29 +107,54 @@ func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) er
 	}
 }
 
-// startShutdown starts the process that shuts the filesystem down, and returns a channel with the
-// line that it prints; empty when it exits without printing.
-func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, error) {
+// joinShutdown returns the device's shutdown that is under way, or starts one. One that timed out
+// is awaited again: it may block until I/O is resumed.
+func (m *Mounter) joinShutdown(path string, device uint64) (*pendingShutdown, error) {
+	m.shutdownMu.Lock()
+	defer m.shutdownMu.Unlock()
+	mountCount := m.mountCounts.get(device)
+	if pending := m.shutdowns[device]; pending != nil && pending.mountCount == mountCount {
+		return pending, nil
+	}
+	pending := newPendingShutdown(mountCount)
+	if err := m.startShutdown(path, device, pending.end); err != nil {
+		return nil, err
+	}
+	m.shutdowns[device] = pending
+	return pending, nil
+}
+
+// forgetShutdown forgets a shutdown that has ended: the next one is started anew.
+func (m *Mounter) forgetShutdown(device uint64, ended *pendingShutdown) {
+	m.shutdownMu.Lock()
+	defer m.shutdownMu.Unlock()
+	if m.shutdowns[device] == ended {
+		delete(m.shutdowns, device)
+	}
+}
+
+// startShutdown starts the process that shuts the filesystem down, and calls end with the line that
+// it prints; empty when it exits without printing.
+func (m *Mounter) startShutdown(path string, device uint64, end func(answer string)) error {
 	if len(m.program) == 0 {
-		return nil, errors.New("no program is configured that does it")
+		return errors.New("no program is configured that does it")
 	}
 	argv := append(m.program, path, strconv.FormatUint(device, 10))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	result := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(out).ReadString('\n') // the line, or an empty one, is the result
-		result <- strings.TrimSpace(line)
+		line, _ := bufio.NewReader(out).ReadString('\n') // the line, or an empty one, is the answer
+		end(strings.TrimSpace(line))
 		_ = cmd.Wait() // as above
 	}()
-	return result, nil
+	return nil
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -60,13 +61,13 @@ func TestS9_AFilesystemIsShutDown(t *testing.T) {
 // What is slow is not started a second time, and its answer counts when it comes.
 func TestAShutdownThatIsSlowIsJoined(t *testing.T) {
 	h := newHost(t)
-	result := make(chan string, 1)
-	h.shutdowns[7] = pendingShutdown{result: result}
+	pending := newPendingShutdown(0)
+	h.shutdowns[7] = pending
 	h.program = []string{"/bin/false"}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, h.shutDownAt(ctx, "/", 7), context.DeadlineExceeded)
-	result <- shutdownDone
+	pending.end(shutdownDone)
 	require.NoError(t, h.shutDownAt(t.Context(), "/", 7))
 	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
 	require.Empty(t, h.shutdowns)
@@ -81,10 +82,30 @@ func TestAShutdownOfAnEarlierMountIsNotJoined(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	m.shutdownTimeout = time.Minute
-	result := make(chan string, 1)
-	result <- shutdownDone
-	m.shutdowns[7] = pendingShutdown{result: result}
+	pending := newPendingShutdown(0)
+	pending.end(shutdownDone)
+	m.shutdowns[7] = pending
 	m.mountCounts.add(7) // as Mount does
 	require.ErrorContains(t, m.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
 	require.Empty(t, m.shutdowns)
+}
+
+// A device that does not answer makes only its own callers wait, and each of them gets the answer.
+func TestAShutdownWaitsForItsOwnDeviceOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hanging, ended := newPendingShutdown(0), newPendingShutdown(0)
+		ended.end(shutdownDone)
+		m := &Mounter{shutdownTimeout: time.Hour, shutdowns: map[uint64]*pendingShutdown{7: hanging, 8: ended}}
+		answers := make(chan error)
+		for range 2 {
+			go func() { answers <- m.shutDownAt(t.Context(), "/seven", 7) }()
+		}
+		synctest.Wait()
+		require.NoError(t, m.shutDownAt(t.Context(), "/eight", 8))
+		hanging.end(shutdownDone)
+		for range 2 {
+			require.NoError(t, <-answers)
+		}
+		require.Empty(t, m.shutdowns)
+	})
 }
