@@ -12,10 +12,14 @@ import (
 // ActedEpoch is the highest epoch of desired state that the host acted on, with the id of its
 // incarnation (S1). It is on disk before the host acts (S14).
 type ActedEpoch struct {
-	mu   sync.Mutex
-	file *SlotFile
+	writing sync.Mutex // held over a write, and taken before mu
+	write   func(content []byte, sync bool) error
+
+	// mu is never held over a write: who asks for the epoch may hold a lock that everybody needs.
+	mu sync.Mutex
 	actedRecord
-	synced fsm.Epoch // what the file holds; Advance does not write
+	synced  fsm.Epoch // what the file holds; Advance does not write
+	pending fsm.Epoch // what is being written
 }
 
 type actedRecord struct {
@@ -29,7 +33,7 @@ func OpenActedEpoch(dir string) (*ActedEpoch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &ActedEpoch{file: file}
+	s := &ActedEpoch{write: file.write}
 	if content == nil {
 		return s, nil
 	}
@@ -47,34 +51,60 @@ func (s *ActedEpoch) Current() (fsm.Epoch, []byte) {
 	return s.At, s.IncarnationID
 }
 
-// OnDisk is the epoch that the file holds. Current is never below it.
+// OnDisk is the epoch that the file holds, or will hold when the write that is under way ends. It
+// does not wait for that write.
 func (s *ActedEpoch) OnDisk() fsm.Epoch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.pending.Compare(s.synced) > 0 {
+		return s.pending
+	}
 	return s.synced
 }
 
 // Persist returns when the file holds at, or a higher epoch. Concurrent callers share one
 // write: one that waited for the lock finds it done.
 func (s *ActedEpoch) Persist(at fsm.Epoch, incarnationID []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at.Compare(s.synced) <= 0 {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if !s.begin(at) {
 		return nil
 	}
 	now := actedRecord{At: at, IncarnationID: incarnationID}
 	text, err := json.Marshal(now)
+	if err == nil {
+		err = s.write(text, true)
+	}
+	s.end(now, err)
 	if err != nil {
 		return fmt.Errorf("record the acted epoch: %w", err)
 	}
-	if err := s.file.write(text, true); err != nil {
-		return fmt.Errorf("record the acted epoch: %w", err)
-	}
-	s.synced = at
-	if at.Compare(s.At) > 0 {
-		s.actedRecord = now
-	}
 	return nil
+}
+
+// begin notes that at is being written; false when the file holds it. The caller holds writing.
+func (s *ActedEpoch) begin(at fsm.Epoch) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.Compare(s.synced) <= 0 {
+		return false
+	}
+	s.pending = at
+	return true
+}
+
+// end notes how the write ended. The caller holds writing.
+func (s *ActedEpoch) end(written actedRecord, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = fsm.Epoch{}
+	if err != nil {
+		return
+	}
+	s.synced = written.At
+	if written.At.Compare(s.At) > 0 {
+		s.actedRecord = written
+	}
 }
 
 // Advance raises the epoch in memory; another synced record holds it already.

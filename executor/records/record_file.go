@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // sequenceReserve is how many sequence numbers one write of the record reserves.
@@ -54,6 +55,12 @@ func OpenRecordFile(dir string, id fsm.VolumeID) (*RecordFile, error) {
 		}
 	}
 	f.sequence = f.SequenceLimit
+	if plantedbug.Is(plantedbug.OutboxLost) {
+		f.PendingTeardowns = nil
+	}
+	if plantedbug.Is(plantedbug.SequenceReused) {
+		f.sequence = 0
+	}
 	return f, nil
 }
 

@@ -24,6 +24,9 @@ type ReplicaRecord struct {
 	FailedAttachment uint64 `json:"disk_failed,omitempty"`
 	PeerWasUpToDate  bool   `json:"peer_whole,omitempty"`
 	RemadeAttachment uint64 `json:"remade,omitempty"`
+	// SharedUUID is the generation that both replicas had when this host last saw both up to date. A
+	// disk that is in another one, and left its peer's behind, went on without its peer.
+	SharedUUID uint64 `json:"shared,omitempty"`
 	// MayHaveWrites: it may have been primary since it was last connected to its peer. Then a
 	// snapshot of what it has is taken before that is discarded: Kept (S9).
 	MayHaveWrites bool `json:"wrote,omitempty"`
