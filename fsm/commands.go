@@ -17,6 +17,9 @@ type Meta struct {
 	Now   time.Time // the state's clock
 	Epoch Epoch     // of a grant that this command would give
 	Level uint32    // the least feature level that the command says it needs
+	// Proposed is the index that its proposer had applied when it proposed the command first; 0: it
+	// is not known.
+	Proposed uint64
 }
 
 // commands is the whole write vocabulary of the cluster, one row per command.

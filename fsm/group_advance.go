@@ -1,6 +1,10 @@
 package fsm
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // advanceGroup moves a group to its next phase when all its members allow it: its snapshots
 // are taken only once all are frozen, and it is Ready only once all were taken under that
@@ -17,7 +21,7 @@ func (s *State) advanceGroup(id GroupSnapshotID) {
 		return !slices.ContainsFunc(members, func(n *Snapshot) bool { return !has(n) })
 	}
 	switch {
-	case g.Phase == GroupFreezing && all(func(n *Snapshot) bool { return n.Frozen }):
+	case g.Phase == GroupFreezing && all(func(n *Snapshot) bool { return n.Frozen || plantedbug.Is(plantedbug.FreezeNotAwaited) }):
 		updated := *g
 		updated.Phase = GroupTaking
 		s.putGroup(updated)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // nodeOfHost finds the node when it still is the named host, and was not lost.
@@ -23,7 +24,7 @@ func (s *State) nodeOfHost(node, host string) (*Node, *Rejection) {
 // nodeOfBoot finds the node when it still is the named host in the named boot.
 func (s *State) nodeOfBoot(node, host, boot string) (*Node, *Rejection) {
 	n, rej := s.nodeOfHost(node, host)
-	if rej == nil && n.Boot != boot {
+	if rej == nil && n.Boot != boot && !plantedbug.Is(plantedbug.EarlierBootAccepted) {
 		rej = Reject(StaleEpoch, "node %s was booted again: %s is not its current boot", node, boot)
 	}
 	return n, rej

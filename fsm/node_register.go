@@ -19,6 +19,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		if rej := checkSameHost(old, &n); rej != nil {
 			return nil, rej
 		}
+		if rej := s.checkNotLate(m, old); rej != nil {
+			return nil, rej
+		}
 	}
 	if at := s.cluster.FeatureLevel; n.FeatureLevel < at {
 		return nil, Reject(Unsupported, "register node %s: it understands feature level %d, the cluster runs at %d: upgrade it", n.ID, n.FeatureLevel, at)
@@ -137,6 +140,17 @@ func checkSameHost(old, n *Node) *Rejection {
 		}
 	}
 	return nil
+}
+
+// checkNotLate refuses a registration that was proposed before another one of its node was applied:
+// it may be of an earlier session that has long ended, or of an earlier boot, and the host that is
+// there now would not learn that nothing it says counts any more. A host that is there asks again.
+func (s *State) checkNotLate(m Meta, old *Node) *Rejection {
+	known := s.level2() && m.Proposed != 0 && old.Registered.Incarnation == s.cluster.Incarnation
+	if !known || m.Proposed >= old.Registered.Index {
+		return nil
+	}
+	return Reject(Busy, "register node %s: it was registered at index %d, after this registration was proposed: try again", old.ID, old.Registered.Index)
 }
 
 // checkIdentityFree refuses a host id or a pool that another node has (S17):

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,6 +64,41 @@ func TestS17_AHostIsItsNameItsIDAndItsPools(t *testing.T) {
 			}
 		})
 	}
+}
+
+// S17: a registration that an earlier boot proposed, and that is applied late, does not take the
+// node from the boot that is registered: nothing that the host says would count from then on.
+func TestS17_ALateRegistrationDisplacesNoLaterOne(t *testing.T) {
+	boot := func(name string) *fsmpb.RegisterNode {
+		return changedNode("n1", func(r *fsmpb.RegisterNode) { r.BootId = name })
+	}
+	for level, late := range map[uint32]Reason{Level1: 0, Level2: Busy} {
+		w := newWorldAt(t, level)
+		proposed := w.index
+		w.ok("node/n1", boot("boot-2"))
+		for i := range 2 {
+			out := w.applyEnvelope(envelope("node/n1", fmt.Sprint("late ", i), proposed, boot("boot-1")))
+			require.Equal(t, uint32(late), out.GetRejection().GetReason())
+		}
+		if late != 0 {
+			n, _ := w.s.Node("n1")
+			require.Equal(t, "boot-2", n.Boot)
+		}
+		w.ok("node/n1", boot("boot-3")) // who is there asks again, and knows of the last one
+		n, _ := w.s.Node("n1")
+		require.Equal(t, "boot-3", n.Boot)
+	}
+}
+
+// S17: a restored log issues its indexes again: a registration of before says nothing about one of
+// after.
+func TestS17_ARegistrationOfAnotherIncarnationMakesNoneLate(t *testing.T) {
+	w := newWorld(t)
+	n, _ := w.s.Node("n1")
+	n.Registered.Index = 1 << 40
+	require.NotNil(t, w.s.checkNotLate(Meta{Proposed: w.index}, n))
+	n.Registered.Incarnation--
+	require.Nil(t, w.s.checkNotLate(Meta{Proposed: w.index}, n))
 }
 
 // S17: pending work and publications belong to the host id: a host that registers under

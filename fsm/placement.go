@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // The backends that new volumes are placed on, as hosts name them in RegisterNode.
 const (
@@ -64,7 +67,7 @@ func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replic
 		hosts++
 		for i := range n.Pools {
 			p := &n.Pools[i]
-			if free := s.unreserved(p); free >= w.size && free > highest && s.keepsMinFree(p, w.facts) && s.poolFits(p, w) {
+			if free := s.unreserved(p); free >= w.size && (free > highest || plantedbug.Coin(plantedbug.MapOrderInApply)) && s.keepsMinFree(p, w.facts) && s.poolFits(p, w) {
 				highest = free
 				best = Replica{Node: n.ID, Host: n.Host, Pool: p.ID, State: ReplicaPlanned}
 			}

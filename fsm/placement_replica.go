@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // requestedReplicas checks how many replicas are requested, and how they replicate.
@@ -68,7 +69,7 @@ func (n *Node) canHoldReplicas() bool {
 
 // admits tells whether another replica can be on the host.
 func (w *placementRequest) admits(n *Node) bool {
-	return n.canHoldReplicas() && !slices.Contains(w.excluded, n.ID) && (w.avoidZone == "" || n.segment(ZoneKey).Value != w.avoidZone)
+	return n.canHoldReplicas() && (!slices.Contains(w.excluded, n.ID) || plantedbug.Is(plantedbug.DoublePlacement)) && (w.avoidZone == "" || n.segment(ZoneKey).Value != w.avoidZone)
 }
 
 // placeSecondReplica is placePeerReplica for a volume that is being created: where two

@@ -84,6 +84,9 @@ type ReplicaObservation struct {
 	OutOfSync       int64  // bytes
 	BackingCapacity int64  // bytes of volume that the backing device has room for
 	Unconfigured    bool   // not in the kernel, and nothing of the volume is open
+	// PeerBehind: its disk went on in a generation that is not the last one that both replicas had,
+	// and left the peer's behind (S67).
+	PeerBehind bool
 }
 
 // Proto is the observation as a command carries it.
@@ -91,7 +94,7 @@ func (r ReplicaObservation) Proto() *fsmpb.ReplicaSeen {
 	return &fsmpb.ReplicaSeen{
 		BootId: r.Boot, Attach: r.Attachment, Primary: r.Primary, Disk: r.Disk, Connection: r.Connection, PeerDisk: r.PeerDisk,
 		CurrentUuid: r.UUID, Suspended: r.Suspended, Generation: r.Generation, Percent: r.SyncPercent,
-		OutOfSyncBytes: uint64(max(0, r.OutOfSync)), BackingBytes: r.BackingCapacity, Down: r.Unconfigured,
+		OutOfSyncBytes: uint64(max(0, r.OutOfSync)), BackingBytes: r.BackingCapacity, Down: r.Unconfigured, PeerBehind: r.PeerBehind,
 	}
 }
 
@@ -100,7 +103,7 @@ func ReplicaObservationFrom(p *fsmpb.ReplicaSeen) ReplicaObservation {
 	return ReplicaObservation{
 		Boot: p.GetBootId(), Attachment: p.GetAttach(), Primary: p.GetPrimary(), Disk: p.GetDisk(), Connection: p.GetConnection(), PeerDisk: p.GetPeerDisk(),
 		UUID: p.GetCurrentUuid(), Suspended: p.GetSuspended(), Generation: p.GetGeneration(), SyncPercent: p.GetPercent(),
-		OutOfSync: int64(min(p.GetOutOfSyncBytes(), 1<<62)), BackingCapacity: p.GetBackingBytes(), Unconfigured: p.GetDown(),
+		OutOfSync: int64(min(p.GetOutOfSyncBytes(), 1<<62)), BackingCapacity: p.GetBackingBytes(), Unconfigured: p.GetDown(), PeerBehind: p.GetPeerBehind(),
 	}
 }
 
@@ -207,6 +210,15 @@ func hashDiskFailures(e *encoder, replicas []*Replica) {
 			e.u64(fieldDiskFailed)
 			e.str(string(l.Host))
 			e.u64(l.DiskFailed)
+		}
+	}
+}
+
+func hashPeersBehind(e *encoder, replicas []*Replica) {
+	for _, l := range replicas {
+		if l.Observed.PeerBehind {
+			e.u64(fieldPeerBehind)
+			e.str(string(l.Host))
 		}
 	}
 }

@@ -19,9 +19,24 @@ func applyAttachReplica(s *State, _ Meta, c *fsmpb.AttachReplica) (*fsmpb.Outcom
 	}
 	updated := v.withReplication()
 	l = updated.ActiveReplica(n.Host)
+	if s.level2() && updated.Replication.InitialSyncIndex != 0 {
+		l.noteFailedAttach(c)
+	}
 	l.UpToDate, l.Boot, l.Attachment, l.Observed = false, n.Boot, c.GetAttach(), ReplicaObservation{}
 	s.putVolume(updated)
 	return &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}, nil
+}
+
+// noteFailedAttach: a disk that failed is blank when it is attached again, so that all of it is copied. One
+// that is attached as it is, because an operator decided so, lacks the same blocks: it failed
+// in this attachment too, and no connection makes it whole (S67).
+func (l *ReplicaSync) noteFailedAttach(c *fsmpb.AttachReplica) {
+	switch failed := l.DiskFailed != 0; {
+	case failed && !c.GetBlank():
+		l.DiskFailed = c.GetAttach()
+	case !failed && c.GetBlank():
+		l.DiskFailed = l.Attachment // as its own host knew, which has seen to it
+	}
 }
 
 // replicaCommand is what the commands of a replica's host have in common.

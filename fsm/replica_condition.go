@@ -61,6 +61,8 @@ func (s *State) notUpToDateReason(v *Volume, l *Replica) string {
 		return fmt.Sprintf("the replica on node %s is outdated and waits: %s", v.nodeNameOf(l), l.NotKeptReason)
 	case l.Outdated:
 		return fmt.Sprintf("the replica on node %s is outdated: its peer went on without it", v.nodeNameOf(l))
+	case l.DiskFailed != 0 && !v.hasPeerToCopy(l):
+		return fmt.Sprintf("the disk of the replica on node %s was given up by its kernel", v.nodeNameOf(l))
 	case l.DiskFailed != 0:
 		return fmt.Sprintf("the disk of the replica on node %s was given up by its kernel: all of it is copied again", v.nodeNameOf(l))
 	case *x == (ReplicaObservation{}) || x.Unconfigured:
@@ -69,6 +71,12 @@ func (s *State) notUpToDateReason(v *Volume, l *Replica) string {
 		return fmt.Sprintf("the disk of the replica on node %s is %s", v.nodeNameOf(l), diskName(x.Disk))
 	}
 	return fmt.Sprintf("the replica on node %s is not known to be up to date: it waits for its peer", v.nodeNameOf(l))
+}
+
+// hasPeerToCopy tells whether another replica is left of which a failed disk may be copied.
+func (v *Volume) hasPeerToCopy(l *Replica) bool {
+	peer := v.PeerReplica(l.Host)
+	return peer != nil && !peer.Outdated
 }
 
 // outOfSyncReason says what a verification found.

@@ -27,7 +27,12 @@ func TestS67_AFailedDiskIsRecordedByThePeersObservation(t *testing.T) {
 		require.Equal(t, attach, desired.Replication.DiskFailed)
 		w.reboot("n2")
 		w.attach(1, "n2", 2)
-		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "a boot mends nothing")
+		require.Equal(t, 2*attach, w.replicaSync(1, "n2").DiskFailed, "a boot mends nothing")
+		blank := attachBlank("n2", w.bootOf("n2"), 3)
+		blank.Blank = level == Level2 // the field is not known before
+		w.ok("node/n2", blank)
+		attach *= 2
+		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "a blank disk is to be copied")
 		whole := inSyncObservation(9)
 		whole.Primary = true
 		w.reportCurrent(1, "n1", whole)
@@ -220,4 +225,124 @@ func TestS71_ALeavingReplicaStaysWhileTheOtherDiskFailed(t *testing.T) {
 	require.NotZero(t, w.replicaSync(1, "n1").DiskFailed)
 	require.Equal(t, GoalKeep, w.volumeGoal(1, "n2"))
 	require.NoError(t, w.s.Check())
+}
+
+// leftPeerBehind is what a host observes of a disk that went on in a generation of its own.
+func leftPeerBehind(uuid uint64) ReplicaObservation {
+	return ReplicaObservation{Disk: consistent, Connection: connecting, UUID: uuid, PeerBehind: true}
+}
+
+// S67: a disk went on without its peer although the log outdated neither: the peer's disk failed
+// while they were connected, and is copied again from this one.
+func TestS67_AFailureIsRecordedByWhatTheOtherDiskWentOnWith(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	for _, node := range []string{"n1", "n2"} {
+		w.reboot(node)
+		w.attach(1, node, 2)
+	}
+	for range 2 {
+		w.reportCurrent(1, "n1", leftPeerBehind(9))
+		require.EqualValues(t, 2, w.replicaSync(1, "n2").DiskFailed)
+		require.True(t, w.replicaSync(1, "n1").UpToDate)
+	}
+	require.Zero(t, w.replicaSync(1, "n1").DiskFailed)
+	w.reportCurrent(1, "n1", inSyncObservation(9))
+	w.reportCurrent(1, "n2", inSyncObservation(9))
+	require.EqualValues(t, 2, w.replicaSync(1, "n2").DiskFailed, "it was copied by a bitmap, in the attachment that failed")
+	require.False(t, w.replicaSync(1, "n2").UpToDate)
+	w.attach(1, "n2", 3)
+	w.reportCurrent(1, "n1", inSyncObservation(9))
+	w.reportCurrent(1, "n2", inSyncObservation(9))
+	require.EqualValues(t, 3, w.replicaSync(1, "n2").DiskFailed, "and in a later one as well")
+	require.False(t, w.replicaSync(1, "n2").UpToDate)
+	w.ok("node/n2", attachBlank("n2", w.bootOf("n2"), 4))
+	w.reportCurrent(1, "n1", inSyncObservation(9))
+	w.reportCurrent(1, "n2", inSyncObservation(9))
+	require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+	require.True(t, w.replicaSync(1, "n2").UpToDate)
+}
+
+// S67: a failed disk that was attached as it is is no primary beside its peer, whatever the kernels
+// make of their bitmaps.
+func TestS67_AFailedDiskIsNoPrimaryBesideItsPeer(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
+	w.reboot("n2")
+	w.attach(1, "n2", 2)
+	w.ok(controller, publish(1, "n2"))
+	w.rejected(Busy, "node/n2", w.setPrimary(1, "n2", ReplicaObservation{Disk: upToDate, PeerDisk: inconsistent, Connection: fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE, UUID: 9}))
+	w.rejected(Busy, "node/n2", w.setPrimary(1, "n2", inSyncObservation(9)))
+}
+
+func attachBlank(node, boot string, number uint64) *fsmpb.AttachReplica {
+	return &fsmpb.AttachReplica{VolumeId: volumeID(1), NodeId: node, HostId: "host-" + node, BootId: boot, Attach: number, Blank: true}
+}
+
+// S67: what the log permitted proves no failure, nor does a disk that lost, or what a primary of
+// protocol A does without asking.
+func TestS67_APermittedGenerationProvesNoFailure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		protocol fsmpb.Protocol
+		before   func(*world)
+		observed ReplicaObservation
+	}{
+		"the peer was outdated":     {protocolC, func(w *world) { w.primary(1, "n1", 7); w.ok("node/n1", w.outdate(1, "n1", disconnectedPrimary(7))) }, leftPeerBehind(9)},
+		"protocol A":                {fsmpb.Protocol_PROTOCOL_A, func(w *world) { w.primary(1, "n1", 7) }, leftPeerBehind(9)},
+		"this one was outdated":     {protocolC, func(w *world) { w.primary(1, "n2", 7); w.ok("node/n2", w.outdate(1, "n2", disconnectedPrimary(7))) }, leftPeerBehind(9)},
+		"it has no consistent disk": {protocolC, func(w *world) { w.primary(1, "n1", 7) }, ReplicaObservation{Disk: inconsistent, Connection: connecting, UUID: 9, PeerBehind: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, tc.protocol)
+			tc.before(w)
+			w.reportCurrent(1, "n1", tc.observed)
+			require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+			require.Zero(t, w.replicaSync(1, "n1").DiskFailed)
+		})
+	}
+}
+
+// S67: an old observation of a disk that failed is none of the attachment in which it is copied
+// again.
+func TestS67_ABlankDiskDoesNotFailAgainByAnOldObservation(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.ok("node/n2", attachBlank("n2", w.bootOf("n2"), 2))
+	require.EqualValues(t, 1, w.replicaSync(1, "n2").DiskFailed, "as its own host knew")
+	w.reportCurrent(1, "n2", ReplicaObservation{Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: 9})
+	w.reportCurrent(1, "n1", withoutPeersDisk(9, true))
+	require.EqualValues(t, 1, w.replicaSync(1, "n2").DiskFailed)
+}
+
+// S67: a disk that failed lacks blocks that no bitmap names. Once it is used as it is by a decision its
+// peer, which has them, is copied completely, however often the grant is asked for.
+func TestS67_ThePeerOfAForcedFailedDiskIsToBeCopiedInFull(t *testing.T) {
+	for name, tc := range map[string]struct {
+		level  uint32
+		failed bool
+		want   uint64
+	}{"a failed disk": {Level2, true, 1}, "a disk that did not fail": {Level2, false, 0}, "at level 1": {Level1, true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			w := newPairAt(t, tc.level)
+			w.readyReplicated(1, createReplicated(1, protocolC))
+			if tc.failed {
+				w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
+			}
+			w.setUnreachable("n1", true)
+			w.reboot("n2")
+			w.attach(1, "n2", 2)
+			w.ok(controller, publish(1, "n2"))
+			w.ok("admin/a", &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burned", PeerDead: true})
+			solo := ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 8}
+			for range 2 {
+				require.True(t, w.ok("node/n2", w.setPrimary(1, "n2", solo)).GetForce())
+				require.Equal(t, tc.want, w.replicaSync(1, "n1").DiskFailed)
+				require.True(t, w.replicaSync(1, "n1").Outdated)
+				require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+			}
+			desired, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+			require.Equal(t, tc.want, desired.Replication.DiskFailed)
+			require.NoError(t, w.s.Check())
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // Replicated tells whether the volume was created with more than one replica.
@@ -127,7 +128,7 @@ func (l *ReplicaSync) isOfAttachment(n *Node, observed ReplicaObservation) bool 
 // UpToDate, under the current generation (S10).
 func (r *Replication) seesBothUpToDate(l *Replica) bool {
 	x := &l.Observed
-	return x.Boot == l.Boot && x.Attachment == l.Attachment && x.Generation == r.Generation && x.UUID != 0 && x.Connected() && !x.Unconfigured &&
+	return x.Boot == l.Boot && x.Attachment == l.Attachment && (x.Generation == r.Generation || plantedbug.Is(plantedbug.EarlierGeneration)) && x.UUID != 0 && x.Connected() && !x.Unconfigured &&
 		x.Disk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && x.PeerDisk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE
 }
 

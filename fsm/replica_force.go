@@ -4,7 +4,8 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
 // applyForcePrimary records the decision to promote a replica that may miss acknowledged
 // writes, and the generation whose writes may be lost by it (S8, S11). The next grant to
-// its host rests on it; it ends when that host reported that it is primary.
+// its host rests on it; it ends when that host reported that it is primary, or when the other one
+// goes on instead.
 func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.readyVolume(c.GetVolumeId())
 	if rej != nil {
@@ -65,4 +66,12 @@ func (s *State) checkPeerStopped(v *Volume, peer *Replica, attested bool) *Rejec
 func (v *Volume) forcedElsewhere(host HostID) bool {
 	r := v.Replication
 	return r != nil && r.Forced != nil && r.Forced.Host != host && r.Forced.PeerDead
+}
+
+// endForcedElsewhere ends a decision for another replica that was not carried out, as this host goes
+// on: the decision gave up what had been written until it was made, not what is written from here on.
+func (s *State) endForcedElsewhere(r *Replication, host HostID) {
+	if s.level2() && r.Forced != nil && r.Forced.Host != host {
+		r.Forced = nil
+	}
 }

@@ -131,3 +131,54 @@ func TestS8_ADecisionToForceIsCarriedOutByTheNextGrant(t *testing.T) {
 		w.rejected(NotFound, admin, c)
 	})
 }
+
+// S8: the decision gave up what had been written until it was made. Once its peer went on, what it
+// acknowledges since is not given up.
+func TestS8_ADecisionToForceEndsWhenThePeerGoesOnInstead(t *testing.T) {
+	set := func(t *testing.T, level uint32) *world {
+		w := newReplicatedAt(t, level, protocolC)
+		w.primary(1, "n1", 7)
+		w.release(1, "n1", 8)
+		w.twice(admin, forcePrimary("n2", false))
+		w.reboot("n2")
+		return w
+	}
+	alone := disconnectedObservation(8, connecting)
+	t.Run("it is granted to the peer", func(t *testing.T) {
+		w := set(t, MaxFeatureLevel)
+		w.ok(controller, publish(1, "n1"))
+		for range 2 {
+			w.ok("node/n1", w.setPrimary(1, "n1", alone))
+			require.Nil(t, w.volume(1).Replication.Forced)
+		}
+		require.True(t, w.replicaSync(1, "n2").Outdated)
+		require.Equal(t, peerOutdated, w.ok("node/n1", w.outdate(1, "n1", alone)).GetVerdict())
+		w.release(1, "n1", 9)
+		w.attach(1, "n2", 2)
+		w.rejected(Precondition, controller, publish(1, "n2"))
+		w.ok(admin, forcePrimary("n2", false))
+		w.ok(controller, publish(1, "n2"))
+		require.True(t, w.ok("node/n2", w.setPrimary(1, "n2", ReplicaObservation{Disk: consistent, UUID: 7, Connection: standAlone})).GetForce(), "a new decision counts")
+	})
+	t.Run("the log of level 1 says what it said", func(t *testing.T) {
+		w := set(t, 1)
+		w.ok(controller, publish(1, "n1"))
+		w.ok("node/n1", w.setPrimary(1, "n1", alone))
+		require.NotNil(t, w.volume(1).Replication.Forced)
+	})
+}
+
+// S8: nor is what the peer writes that was attested dead, and was not.
+func TestS8_ADecisionToForceEndsWhenThePrimaryOutdatesThePeerInstead(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.setUnreachable("n1", true)
+	w.twice(admin, forcePrimary("n2", true))
+	w.setUnreachable("n1", false)
+	going := disconnectedObservation(8, connecting)
+	going.Primary = true
+	require.Equal(t, peerOutdated, w.ok("node/n1", w.outdate(1, "n1", going)).GetVerdict())
+	require.Nil(t, w.volume(1).Replication.Forced)
+	w.release(1, "n1", 8)
+	w.rejected(Precondition, controller, publish(1, "n2"))
+}

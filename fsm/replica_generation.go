@@ -1,5 +1,7 @@
 package fsm
 
+import "github.com/holdfast-storage/holdfast/plantedbug"
+
 // bumpGenerations begins a new generation of each volume of which a teardown is pending on this
 // host, as the host became unreachable or reachable. Whether the peer stays disconnected depends
 // on that, so only what the peer observes from here on counts (S8). Hosts whose replicas wait
@@ -53,6 +55,9 @@ func (v *Volume) withObservationReset(host HostID) (Volume, bool) {
 	updated := v.withReplication()
 	l = updated.ActiveReplica(host)
 	l.UpToDate, l.Observed = false, ReplicaObservation{}
+	if plantedbug.Is(plantedbug.OutdatedForgotten) {
+		l.UpToDate, l.Outdated = true, false
+	}
 	return updated, true
 }
 

@@ -45,6 +45,7 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 	}
 	if s.level2() {
 		updated.notePeerDiskFailure(l)
+		updated.notePeerBehind(l)
 	}
 	s.updateReplicaStates(&updated)
 	return updated, true
@@ -52,16 +53,36 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 
 // notePeerDiskFailure: a host that is connected to its peer observes that the peer's kernel
 // detached a failed disk. This is recorded without waiting for the peer's own report, which
-// may never come when its host loses power (S67). A disk that was never attached did not fail.
+// may never come when its host loses power (S67). A disk that was never attached did not fail, and of
+// one that failed before and is being copied again this may be an old observation.
 func (v *Volume) notePeerDiskFailure(l *Replica) {
 	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
 	gone := x.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || x.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
-	if o == nil || !gone || !x.Connected() || x.Generation != r.Generation || r.InitialSyncIndex == 0 {
+	if o == nil || o.DiskFailed != 0 || !gone || !x.Connected() || x.Generation != r.Generation || r.InitialSyncIndex == 0 {
 		return
 	}
 	if p := &o.Observed; p.Boot == o.Boot && p.Attachment == o.Attachment && p.Disk > fsmpb.DiskState_DISK_STATE_FAILED {
 		o.DiskFailed = o.Attachment
 	}
+}
+
+// notePeerBehind: the replica's disk went on in a generation of its own, which the log permits only by
+// outdating its peer. Without that it did so because the peer's kernel detached its disk while they
+// were connected, and nobody reported that in time (S67). Where a host may write without asking, as
+// with protocol A, it proves nothing.
+func (v *Volume) notePeerBehind(l *Replica) {
+	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
+	proves := x.PeerBehind && !x.Unconfigured && x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT && x.Generation == r.Generation
+	if !proves || o == nil || o.Attachment == 0 || r.Protocol == fsmpb.Protocol_PROTOCOL_A || r.InitialSyncIndex == 0 {
+		return
+	}
+	if l.Outdated || l.DiskFailed != 0 || o.Outdated {
+		return
+	}
+	if o.DiskFailed == 0 {
+		o.DiskFailed, o.UpToDate = o.Attachment, false
+	}
+	l.UpToDate = true // all that was written since is on it alone
 }
 
 // noteOwnDiskFailure: the host itself reports first, still connected, that its kernel detached
@@ -76,14 +97,20 @@ func (r *Replication) noteOwnDiskFailure(l *Replica, observed *ReplicaObservatio
 }
 
 // clearDiskFailures forgets a failed disk once all its content was copied again, which both
-// hosts show by observing both disks UpToDate.
+// hosts show by observing both disks UpToDate, in a later attachment than the one that failed:
+// only what is not attached is prepared for that.
 func (v *Volume) clearDiskFailures() {
 	if active := v.ActiveReplicas(); v.Replication.inSync(active) {
 		for _, l := range active {
-			l.DiskFailed = 0
+			if !l.failedNow() {
+				l.DiskFailed = 0
+			}
 		}
 	}
 }
+
+// failedNow: the disk failed in its present attachment, or in one whose number is not known.
+func (l *ReplicaSync) failedNow() bool { return l.DiskFailed != 0 && l.DiskFailed >= l.Attachment }
 
 // inSync tells whether both hosts last observed two UpToDate replicas with the same content.
 func (r *Replication) inSync(active []*Replica) bool {
@@ -137,6 +164,9 @@ func (v *Volume) markUpToDate(primary HostID, index uint64) {
 // is enough.
 func (v *Volume) isCaughtUp(l *Replica, primary HostID) bool {
 	r := v.Replication
+	if l.failedNow() {
+		return false
+	}
 	if !r.seesBothUpToDate(l) || l.Host == primary {
 		return r.seesBothUpToDate(l)
 	}

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // applyOutdate answers a host that requests to outdate its peer, as it is primary and lost
 // the connection, or is about to be promoted without it. Only the host that has the grant
@@ -30,6 +33,7 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	}
 	updated.Replication.Generation = m.Index
 	updated.ActiveReplica(n.Host).UpToDate = true
+	s.endForcedElsewhere(updated.Replication, n.Host)
 	if o := updated.PeerReplica(n.Host); o != nil {
 		o.markOutdated()
 		o.SoloPrimaryUUID = RecordedUUID{}
@@ -43,6 +47,8 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaObservation) fsmpb.Verdict {
 	own := v.ActiveReplica(n.Host)
 	switch {
+	case own != nil && plantedbug.Is(plantedbug.LoserGoesOn):
+		return fsmpb.Verdict_VERDICT_PEER_OUTDATED
 	case own == nil || own.Outdated:
 		return fsmpb.Verdict_VERDICT_SELF_OUTDATED
 	case s.PrimaryHost(v) != n.Host || n.Incarnation != s.cluster.Incarnation:
@@ -60,6 +66,9 @@ func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaO
 // UpToDate has every write, even if the end of its resynchronisation was not recorded yet;
 // one that is just being promoted has what is recorded with its grant.
 func (r *Replication) hasEveryWrite(own *Replica, observed ReplicaObservation) bool {
+	if plantedbug.Is(plantedbug.DisklessOutdates) {
+		return true
+	}
 	failed := own.Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || own.Observed.Disk == fsmpb.DiskState_DISK_STATE_FAILED
 	if failed || own.DiskFailed != 0 && own.DiskFailed == own.Attachment {
 		return false // it failed in this attachment: the observation in the request is older

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // applySetPrimary grants a host to make its replica primary, under its publication and in
 // this boot (S2, S3). A replica that is not connected becomes primary without its peer only
@@ -89,7 +92,7 @@ func (a *promotionCheck) decide() (solo, forced bool, rej *Rejection) {
 // checkPeerStoodDown: a peer whose publication was revoked ended its use, or cannot write any
 // more: this host has disconnected it and does not reconnect (S8).
 func (a *promotionCheck) checkPeerStoodDown() *Rejection {
-	if a.peer == nil || a.v.Teardown(a.peer.Host) == nil {
+	if a.peer == nil || a.v.Teardown(a.peer.Host) == nil || plantedbug.Is(plantedbug.TakeoverNotAwaited) {
 		return nil
 	}
 	reachable := a.s.replicaReachable(a.peer)
@@ -111,6 +114,8 @@ func (a *promotionCheck) checkConnected() *Rejection {
 		return a.rejectOutdated()
 	case a.observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE:
 		return Reject(Busy, "set primary: the replica of volume %s on node %s is %s", a.v.ID, a.n.ID, diskName(a.observed.Disk))
+	case a.own.failedNow():
+		return Reject(Busy, "set primary: the replica of volume %s on node %s is to be copied: its kernel gave its disk up", a.v.ID, a.n.ID)
 	case !a.own.UpToDate && a.observed.Connection != fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE:
 		return Reject(Busy, "set primary: volume %s waits for its replicas to be seen together", a.v.ID)
 	}
@@ -127,6 +132,8 @@ func (a *promotionCheck) checkSolo() *Rejection {
 		return a.rejectOutdated()
 	case a.own.DiskFailed != 0:
 		return Reject(Precondition, "set primary: volume %s on node %s waits for its peer: its kernel gave its disk up, which may miss writes that were acknowledged", a.v.ID, a.n.ID)
+	case a.observed.Disk >= consistent && plantedbug.Is(plantedbug.ConsistentPromoted):
+		return nil
 	case diskUpToDate && a.own.UpToDate && (a.r.Protocol != fsmpb.Protocol_PROTOCOL_A || a.peer != nil && a.peer.Outdated):
 		return nil // (i) in this attachment
 	case diskUpToDate && a.own.SoloPrimaryUUID.Value != 0 && a.own.SoloPrimaryUUID.Value == a.observed.UUID && (a.peer == nil || a.peer.Outdated):
@@ -175,12 +182,22 @@ func (a *promotionCheck) grant(m Meta, solo, forced bool, epoch Epoch) {
 		a.peer.InSyncUUID, a.peer.SoloPrimaryUUID = RecordedUUID{}, RecordedUUID{}
 	}
 	a.own.UpToDate, a.own.Outdated, a.own.NotKeptReason = true, false, ""
+	a.s.endForcedElsewhere(r, a.n.Host)
 	if forced {
-		a.own.DiskFailed = 0 // it was decided to use it as it is
+		a.useAsItIs()
 	}
 	if solo && a.peer != nil {
 		a.peer.markOutdated()
 	}
+}
+
+// useAsItIs: it was decided to use the replica with what it has. Where its disk failed no bitmap names the
+// blocks that it lost, and its peer has them still: the peer is to be copied completely (S67).
+func (a *promotionCheck) useAsItIs() {
+	if a.own.DiskFailed != 0 && a.peer != nil && a.peer.DiskFailed == 0 && a.s.level2() {
+		a.peer.DiskFailed = a.peer.Attachment
+	}
+	a.own.DiskFailed = 0
 }
 
 // diskName is DRBD's name of the disk state, for people.

@@ -25,7 +25,7 @@ type Replication struct {
 	LastGrantIndex uint64
 	// Primary is who may be primary now, nil when nobody may.
 	Primary *PrimaryGrant
-	Forced  *ForcedPrimary // the decision that the next promotion may rest on; nil once the host is primary
+	Forced  *ForcedPrimary // the decision that the next promotion may rest on; nil once the host is primary, or its peer goes on instead
 	// Leaving are the hosts of replicas that are being removed and whose ReplicaSync is kept, in
 	// the order in which their removal began: the last good copy of a volume is never removed,
 	// and takes part again as what it was (S71).
@@ -58,6 +58,7 @@ const (
 	fieldLeaving    = 1
 	fieldDiskFailed = 2
 	fieldNotKept    = 3
+	fieldPeerBehind = 4
 )
 
 // hashReplication writes near the end of the volume's record, and only for replicated volumes, so
@@ -86,6 +87,8 @@ func hashReplication(e *encoder, v *Volume) {
 	hashDiskFailures(e, active)
 	hashDiskFailures(e, leaving)
 	hashNotKept(e, active)
+	hashPeersBehind(e, active)
+	hashPeersBehind(e, leaving)
 }
 
 func hashPrimary(e *encoder, p *PrimaryGrant) {

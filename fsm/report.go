@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // applyReport records what a host observed. The report counts for the host and
@@ -133,7 +134,7 @@ func (x reportContext) applyFact(v *Volume, o *fsmpb.Observation) (Volume, bool)
 // publication is the host's, when the observation names its epoch (S104).
 func (x reportContext) publication(v *Volume) *Publication {
 	p := v.Publication(x.host.ID)
-	if p == nil || p.Host != x.host.Host || p.Epoch != x.epoch {
+	if p == nil || p.Host != x.host.Host || p.Epoch != x.epoch && !plantedbug.Is(plantedbug.EpochUnchecked) {
 		return nil
 	}
 	return p

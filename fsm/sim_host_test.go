@@ -148,6 +148,8 @@ func (h *simHost) act() {
 		h.askToOutdatePeer(h.sim.roll(2) == 0, false)
 	case !m.InKernel || m.Disk <= diskless:
 		h.bringUp()
+	case w.DiskFailed != 0 && w.DiskFailed == h.kernelAttachment && !m.Primary && !m.Suspended:
+		h.sim.drbd.Down(h.index) // it counts from a later attachment on only (S67)
 	case w.Connect == m.StandAlone:
 		h.reconnect(w)
 	case m.Suspended:
@@ -174,7 +176,8 @@ func (h *simHost) bringUp() {
 	}
 	h.attachment++
 	number := h.attachment
-	h.send(h.command(&fsmpb.AttachReplica{VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Attach: number}), func(*fsmpb.Outcome) {
+	blank := m.InKernel || h.desired.Replication.DiskFailed != 0 // a host makes the metadata of a failed disk anew
+	h.send(h.command(&fsmpb.AttachReplica{VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Attach: number, Blank: blank}), func(*fsmpb.Outcome) {
 		h.committedAttachment = number
 	})
 	if h.desired.Teardown != nil && !m.InKernel {

@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // State is the fold of the log. It is owned by one goroutine at a time: Apply
@@ -63,7 +64,9 @@ func New() *State {
 // unknown command, field or fact, or an index that does not grow.
 func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	row, body := rowOf(index, cmd)
-	plantedFault(cmd)
+	if plantedbug.Is(plantedbug.FaultInApply) && cmd.GetCreateVolume().GetName() == "planted-fault" {
+		panic("the planted fault")
+	}
 	m := s.begin(index, cmd)
 	outcome := s.answerOnce(m, row, cmd, body)
 	changes := s.changes
@@ -89,10 +92,11 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 	s.ensureLookups()
 	s.forgetOldAnswers(index)
 	return Meta{
-		Index: index,
-		Now:   s.cluster.Time,
-		Epoch: Epoch{Incarnation: s.cluster.Incarnation, Index: index},
-		Level: max(Level1, cmd.GetSchemaVersion()),
+		Index:    index,
+		Now:      s.cluster.Time,
+		Epoch:    Epoch{Incarnation: s.cluster.Incarnation, Index: index},
+		Level:    max(Level1, cmd.GetSchemaVersion()),
+		Proposed: cmd.GetProposedIndex(),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // RequestIDLen is the length of a command's request id, in bytes. Any other length is rejected.
@@ -18,7 +19,7 @@ func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message
 		return rejected(m, rej)
 	}
 	key := answerKey{request: [RequestIDLen]byte(cmd.GetRequestId()), actor: s.intern.actor(cmd.GetActor())}
-	if a, ok := s.lookups.answers[key]; ok {
+	if a, ok := s.lookups.answers[key]; ok && !plantedbug.Is(plantedbug.RetryNotIdempotent) {
 		return a.outcome
 	}
 	if p := cmd.GetProposedIndex(); m.Index > DedupeWindow && p < m.Index-DedupeWindow {

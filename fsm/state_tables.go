@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // storedVolume is a volume in its table, with the hash of what it holds.
@@ -123,6 +124,9 @@ func (s *State) removeAnswer(a *answer) {
 func (s *State) announceVolume(c *volumeChange) {
 	id := c.id()
 	for _, node := range c.nodesAfter {
+		if plantedbug.Is(plantedbug.ChangeUnannounced) {
+			break
+		}
 		s.changes = append(s.changes, Change{Volume: id, Node: node})
 	}
 	for _, node := range c.nodesBefore {

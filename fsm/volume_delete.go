@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // applyDeleteVolume frees the name at once (S18). The record stays as the pending
 // removal of its hosts, until they report the devices gone (S105). An unknown volume is
@@ -43,7 +46,7 @@ func (s *State) deletedVolume(c *fsmpb.DeleteVolume) *fsmpb.Outcome {
 // of it. A publication that was revoked while its host was unreachable stays a pending
 // teardown, which comes before the removal of the device.
 func (s *State) beginDelete(m Meta, v *Volume, id OperationID) *fsmpb.Outcome {
-	if v.allGone() {
+	if v.allGone() || plantedbug.Is(plantedbug.DeleteBeforeGone) {
 		s.removeVolume(v.ID)
 		return &fsmpb.Outcome{VolumeId: string(v.ID)}
 	}

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // applyExpandVolume decides a larger size (S25); it is reached when the hosts reported
 // their devices grown. A volume never shrinks, and one that is as large already is
@@ -51,6 +54,9 @@ func (v *Volume) expandedSize(required, limit int64) (int64, *Rejection) {
 		return 0, Reject(OutOfRange, "expand volume %s to %d bytes: the largest volume has %d", v.ID, required, int64(MaxVolumeSize))
 	}
 	size := max(roundUp(required), v.Size)
+	if plantedbug.Is(plantedbug.VolumeShrinks) {
+		size = roundUp(required)
+	}
 	if limit != 0 && size > limit {
 		return 0, Reject(OutOfRange, "expand volume %s: no size between %d and %d bytes is a multiple of %d", v.ID, required, limit, VolumeSizeUnit)
 	}
@@ -79,7 +85,7 @@ func (s *State) checkExpand(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rej
 		if r.State != ReplicaPresent || n.pool(r.Pool) == nil {
 			return Reject(Precondition, "expand volume %s: its device is missing on node %s", v.ID, r.Node)
 		}
-		if by := size - v.Size; s.unreserved(n.pool(r.Pool)) < by || !s.hasFree(n.pool(r.Pool), by, facts) {
+		if by := size - v.Size; !plantedbug.Is(plantedbug.ExpandUnreserved) && (s.unreserved(n.pool(r.Pool)) < by || !s.hasFree(n.pool(r.Pool), by, facts)) {
 			return Reject(NoCapacity, "expand volume %s: pool %s of node %s has no room for %d bytes more", v.ID, r.Pool, r.Node, by)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // applyPublishVolume makes one node the only one that may use the volume. The same
@@ -15,7 +16,7 @@ func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcom
 	}
 	requested := requestedPublication(v, n, c)
 	requested.Epoch = m.Epoch
-	if existing := v.Publications(); len(existing) > 0 {
+	if existing := v.Publications(); len(existing) > 0 && !plantedbug.Is(plantedbug.PublishNotExclusive) {
 		outcome, rej := rejoinPublication(v, existing, requested)
 		if rej == nil && v.Publication(n.ID).Ending { // the last word counts
 			updated := *v.Publication(n.ID)

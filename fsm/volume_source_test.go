@@ -28,6 +28,28 @@ func usable(c *fsmpb.CreateVolume, as ...*fsmpb.Capability) *fsmpb.CreateVolume 
 	return c
 }
 
+// What is copied from a volume has the format that the volume had when the copy was asked for.
+func TestS15_NoFilesystemIsMadeWhileACopyOfTheEmptyVolumeIs(t *testing.T) {
+	for name, ask := range map[string]func(*world){
+		"a clone":    func(w *world) { w.ok(controller, createFrom(2, fromVolume(1))) },
+		"a snapshot": func(w *world) { w.ok(controller, createSnapshot(1, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ready(1, create(1))
+			w.ok(controller, publish(1, "n1"))
+			ask(w)
+			w.rejected(Busy, "node/n1", w.stage(1, "n1", 1))
+			require.Equal(t, fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED, w.volume(1).Format.Phase)
+		})
+	}
+	w := newWorld(t)
+	w.formatted()
+	w.ok(controller, createFrom(2, fromVolume(1)))
+	w.ok(controller, publish(1, "n1"))
+	w.ok("node/n1", w.stage(1, "n1", 3))
+}
+
 // CSI-CTRL-CreateVolume-12, -22, -23, -25, -31, -32, -37, -38, -39; CSI-CTRL-CreateSnapshot-19.
 func TestCreateVolumeFromASource(t *testing.T) {
 	xfs := &fsmpb.Capability{Mode: writer, FsType: "xfs"}

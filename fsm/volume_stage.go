@@ -25,6 +25,9 @@ func applyStageVolume(s *State, m Meta, c *fsmpb.StageVolume) (*fsmpb.Outcome, *
 	if rej != nil {
 		return nil, rej
 	}
+	if rej := s.checkMayFormat(v, format); rej != nil {
+		return nil, rej
+	}
 	updated := v.withPublication(p.withStaging(&requested))
 	updated = updated.withSequence(p.Host, c.GetSequence())
 	updated.Format = format
@@ -119,6 +122,35 @@ func (v *Volume) formatFor(m Meta, c Capability, uuid string) (Format, *Rejectio
 		f.FSUUID, f.Epoch = uuid, m.Epoch
 	}
 	return f, nil
+}
+
+// checkMayFormat refuses to begin a format while a copy of the volume is being made: that has the
+// format which the volume had when it was asked for, and would have a filesystem that its own
+// record does not know, or a part of one.
+func (s *State) checkMayFormat(v *Volume, format Format) *Rejection {
+	begins := format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING && v.Format.Phase != format.Phase
+	if !begins || !s.level2() {
+		return nil
+	}
+	if made := s.copyBeingMadeOf(v.ID); made != "" {
+		return Reject(Busy, "stage volume %s: %s is just being made from it, and it has no filesystem yet", v.ID, made)
+	}
+	return nil
+}
+
+// copyBeingMadeOf is a clone or a snapshot of the volume that its host is making, empty when there is none.
+func (s *State) copyBeingMadeOf(id VolumeID) string {
+	for v := range s.Operations() {
+		if _, creating := v.Phase.(Creating); creating && v.Source.Volume == id {
+			return "volume " + string(v.ID)
+		}
+	}
+	for n := range s.SnapshotsOf(id, "") {
+		if n.Phase == SnapshotTaking {
+			return "snapshot " + string(n.ID)
+		}
+	}
+	return ""
 }
 
 // withStaging is the publication with the intent. Done stays as it is: registering a new boot

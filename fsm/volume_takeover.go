@@ -1,6 +1,10 @@
 package fsm
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // A takeover of a replicated volume (S8) spans two calls: unpublishing from an unreachable host
 // is done once the former primary is isolated, and publishing to the other host once its
@@ -25,7 +29,41 @@ func (s *State) VolumePublication(id VolumeID, node NodeID, epoch Epoch) (done b
 	case !s.HostReachable(node, p.Host):
 		return false, "", Reject(Unreachable, "publish volume %s: node %s cannot be reached now", id, node)
 	}
-	return false, s.takeoverWaitsFor(v), nil
+	return false, s.takeoverWaitsFor(v) + s.decisionNeeded(v, v.Publication(node).Host), nil
+}
+
+// decisionNeeded says which decision of an operator lets the host's replica go on; empty where none
+// is needed. Its disk may lack writes, and nobody is left, or comes back by itself, who has them.
+func (s *State) decisionNeeded(v *Volume, host HostID) string {
+	own := v.ActiveReplica(host)
+	if own == nil || v.Teardown(host) != nil || own.Observed.Connected() {
+		return ""
+	}
+	why := s.whyNobodyElse(v, own)
+	if why == "" || v.Replication.Forced != nil && v.Replication.Forced.Host == host {
+		return ""
+	}
+	return fmt.Sprintf("; %s, `holdfast volumes force-primary %s %s` lets it go on with what it has", why, v.ID, own.Node)
+}
+
+// whyNobodyElse says why no other replica lets this one go on; empty where one may, or where it needs none.
+func (s *State) whyNobodyElse(v *Volume, own *Replica) string {
+	n, ok := s.nodeOfReplica(own)
+	if !ok {
+		return ""
+	}
+	peer := v.PeerReplica(own.Host)
+	a := &promotionCheck{s: s, v: v, n: n, r: v.Replication, own: own, peer: peer, observed: own.Observed}
+	attached := own.isOfAttachment(n, own.Observed) && own.Observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED && a.checkSolo() != nil
+	switch {
+	case peer == nil && attached:
+		return "no other replica is left: if what it has is enough"
+	case peer != nil && peer.Outdated && own.DiskFailed != 0 && !own.Outdated:
+		return fmt.Sprintf("its disk was given up, and the replica on node %s is outdated: if what it has is enough", peer.Node)
+	case peer != nil && attached && !s.replicaReachable(peer):
+		return fmt.Sprintf("node %s, whose replica it waits for, cannot be reached: if that is gone for good", peer.Node)
+	}
+	return ""
 }
 
 // VolumeIsolation tells whether every former primary on the node, or on all when it is empty,

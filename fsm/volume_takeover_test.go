@@ -33,6 +33,36 @@ func TestVolumePublication(t *testing.T) {
 			w.setUnreachable("n2", true)
 			w.reboot("n1")
 		}, waitsFor: "the replica on node n1 is not attached"},
+		"it waits for a peer that is away": {given: func(w *world) {
+			published(w)
+			w.setUnreachable("n2", true)
+			w.reboot("n1")
+			w.attach(1, "n1", 2)
+			w.reportCurrent(1, "n1", ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 9})
+		}, waitsFor: "the disk of the replica on node n1 is consistent; node n2, whose replica it waits for, cannot be reached: if that is gone for good, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"it is the only one that is left": {given: onlyConsistent,
+			waitsFor: "the disk of the replica on node n1 is consistent; no other replica is left: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"that was decided": {given: func(w *world) {
+			onlyConsistent(w)
+			w.twice(admin, forcePrimary("n1", false))
+			require.True(w.t, w.ok("node/n1", w.setPrimary(1, "n1", ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 9})).GetForce())
+		}, waitsFor: "1 of 2 replicas are left"},
+		"its disk was given up, and its peer is outdated": {given: func(w *world) {
+			published(w)
+			w.changeVolume(func(v *Volume) {
+				*v = v.withReplication()
+				own, peer := v.ActiveReplica("host-n1"), v.ActiveReplica("host-n2")
+				own.DiskFailed, own.UpToDate, own.Observed = 1, false, ReplicaObservation{}
+				peer.markOutdated()
+			})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and the replica on node n2 is outdated: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"it has every write": {given: func(w *world) {
+			published(w)
+			w.setUnreachable("n2", true)
+			w.reboot("n1")
+			w.attach(1, "n1", 2)
+			w.reportCurrent(1, "n1", ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 7})
+		}, waitsFor: "the disk of the replica on node n1 is consistent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newReplicated(t, protocolC)
@@ -52,6 +82,18 @@ func TestVolumePublication(t *testing.T) {
 			requireRejected(t, tc.want, tc.says, rej)
 		})
 	}
+}
+
+// onlyConsistent is published to a host that lost its power right after its peer's replica was removed.
+func onlyConsistent(w *world) {
+	w.primary(1, "n1", 7)
+	w.ok(admin, &fsmpb.RemoveReplica{VolumeId: volumeID(1), NodeId: "n2", HostId: "host-n2"})
+	w.reboot("n1")
+	w.attach(1, "n1", 2)
+	w.reportCurrent(1, "n1", ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 9})
+	w.unstaged(1, "n1", w.volume(1).Publication("n1").Epoch)
+	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+	w.ok(controller, publish(1, "n1"))
 }
 
 // S8: only a former primary that cannot be reached is waited for.

@@ -2024,7 +2024,10 @@ type ReplicaSeen struct {
 	OutOfSyncBytes uint64                 `protobuf:"varint,11,opt,name=out_of_sync_bytes,json=outOfSyncBytes,proto3" json:"out_of_sync_bytes,omitempty"` // found by the last verification
 	BackingBytes   int64                  `protobuf:"varint,12,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"`           // of the volume, for which the backing device has room
 	// down: the resource is not in the kernel and nothing of the volume is open.
-	Down          bool `protobuf:"varint,13,opt,name=down,proto3" json:"down,omitempty"`
+	Down bool `protobuf:"varint,13,opt,name=down,proto3" json:"down,omitempty"`
+	// peer_behind: its disk went on in a generation that is not the last one that both replicas had,
+	// and left the peer's behind.
+	PeerBehind    bool `protobuf:"varint,14,opt,name=peer_behind,json=peerBehind,proto3" json:"peer_behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2150,15 +2153,24 @@ func (x *ReplicaSeen) GetDown() bool {
 	return false
 }
 
+func (x *ReplicaSeen) GetPeerBehind() bool {
+	if x != nil {
+		return x.PeerBehind
+	}
+	return false
+}
+
 // AttachReplica records that a host is about to attach its disk: until it was observed
 // connected to its peer, the replica is not up to date (S5).
 type AttachReplica struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Attach        uint64                 `protobuf:"varint,5,opt,name=attach,proto3" json:"attach,omitempty"` // the number that this attachment will have; above the last
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId   string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId   string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId   string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Attach   uint64                 `protobuf:"varint,5,opt,name=attach,proto3" json:"attach,omitempty"` // the number that this attachment will have; above the last
+	// blank: its metadata were made anew, so that all of its content is copied again.
+	Blank         bool `protobuf:"varint,6,opt,name=blank,proto3" json:"blank,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2226,6 +2238,13 @@ func (x *AttachReplica) GetAttach() uint64 {
 		return x.Attach
 	}
 	return 0
+}
+
+func (x *AttachReplica) GetBlank() bool {
+	if x != nil {
+		return x.Blank
+	}
+	return false
 }
 
 // SetPrimary asks for the right to make the replica primary, under the node's
@@ -6044,7 +6063,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05Claim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06volume\x18\x03 \x01(\tR\x06volume\"\xe2\x03\n" +
+	"\x06volume\x18\x03 \x01(\tR\x06volume\"\x89\x04\n" +
 	"\vReplicaSeen\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x16\n" +
 	"\x06attach\x18\x02 \x01(\x04R\x06attach\x12\x18\n" +
@@ -6063,13 +6082,16 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	" \x01(\rR\apercent\x12)\n" +
 	"\x11out_of_sync_bytes\x18\v \x01(\x04R\x0eoutOfSyncBytes\x12#\n" +
 	"\rbacking_bytes\x18\f \x01(\x03R\fbackingBytes\x12\x12\n" +
-	"\x04down\x18\r \x01(\bR\x04down\"\x8f\x01\n" +
+	"\x04down\x18\r \x01(\bR\x04down\x12%\n" +
+	"\vpeer_behind\x18\x0e \x01(\bB\x04\x88\xb5\x18\x02R\n" +
+	"peerBehind\"\xab\x01\n" +
 	"\rAttachReplica\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x17\n" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x16\n" +
-	"\x06attach\x18\x05 \x01(\x04R\x06attach\"\xd4\x01\n" +
+	"\x06attach\x18\x05 \x01(\x04R\x06attach\x12\x1a\n" +
+	"\x05blank\x18\x06 \x01(\bB\x04\x88\xb5\x18\x02R\x05blank\"\xd4\x01\n" +
 	"\n" +
 	"SetPrimary\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
