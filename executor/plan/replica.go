@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // NextReplicaStep picks the one step that brings a replica closer to its desired state. It
@@ -31,7 +32,7 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 // isVictim reports whether this replica's writers must end: its peer continued without it, as
 // the log records; or its I/O is suspended, and its publication was revoked or it is to be removed (S9).
 func (want *ReplicaSpec) isVictim(h *ObservedReplica) bool {
-	revoked := want.Goal == fsm.GoalRemove || want.HasTeardown && !want.Published
+	revoked := want.Goal == fsm.GoalRemove || want.Revoked
 	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked)
 }
 
@@ -81,6 +82,8 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepAdjust}
 	case h.DiskAttached() && !h.AttachmentRecorded && !h.Primary && !h.Suspended:
 		return Step{Kind: StepDownResource} // an attachment that this host did not record (S5)
+	case h.DiskAttached() && h.DiskFailed && !h.Primary && !h.Suspended && h.AttachDue:
+		return nextDetachFailed(want, h)
 	case h.DiskAttached():
 		return Step{}
 	case want.Goal == fsm.GoalCreate && (!h.MetadataMade || !h.InKernel && !h.HasMetadata):
@@ -93,7 +96,7 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepKeepVictim}
 	case !h.AttachDue:
 		return Step{}
-	case h.DiskFailed && !want.Force: // a forced decision lets it continue with what it has
+	case h.DiskFailed && want.mustRemake(h) && !plantedbug.Is(plantedbug.BitmapTrusted):
 		return nextRemakeMetadata(want, h)
 	case !h.AttachmentCommitted:
 		return Step{Kind: StepProposeAttach}
@@ -101,18 +104,42 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{Kind: StepAttachDisk}
 }
 
+// mustRemake: by a decision a failed disk continues with what it has, unless it can be copied.
+func (want *ReplicaSpec) mustRemake(h *ObservedReplica) bool {
+	return !want.Force || nextRemakeMetadata(want, h).Kind == StepRemakeMetadata
+}
+
 // nextRemakeMetadata forces a full resync of a disk that the kernel detached after an error:
 // neither the bitmap nor the activity log names what a failing pool lost (S67). A disk that may
 // be the only good copy is left alone, and waits for its peer or for a decision. The log may not
 // know that the peer's disk failed since; so either this kernel sees the peer's disk up to date,
-// or the peer's host reported now that its kernel has it attached.
+// or the peer's host reported now that its kernel has it attached. That a kernel calls the peer's
+// disk up to date is not enough where the log knows that it lacks writes: a kernel without a disk
+// has nothing to compare with. Only a primary has, which connects to no content but its own.
 func nextRemakeMetadata(want *ReplicaSpec, h *ObservedReplica) Step {
-	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate
-	peerAttached := want.Peer != nil && !want.Peer.Incomplete && want.Peer.DiskAttached
+	complete := want.Peer != nil && !want.Peer.Incomplete
+	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate && (complete || h.Primary)
+	peerAttached := complete && want.Peer.DiskAttached
 	if kernelSeesPeer || peerAttached && (want.Peer.UpToDate || h.PeerWasUpToDate) {
 		return Step{Kind: StepRemakeMetadata}
 	}
 	return Step{}
+}
+
+// nextDetachFailed detaches a disk of which it was learned only after it was attached that it had
+// failed before, once it can be copied again.
+func nextDetachFailed(want *ReplicaSpec, h *ObservedReplica) Step {
+	if nextRemakeMetadata(want, h).Kind == StepRemakeMetadata {
+		return Step{Kind: StepDetachDisk}
+	}
+	return Step{}
+}
+
+// awaitsAcknowledgement: this disk left its peer's behind, and the log has not taken notice. If they
+// connected before, the peer's disk would be copied by a bitmap that may not name all it lacks (S67).
+func (want *ReplicaSpec) awaitsAcknowledgement(h *ObservedReplica) bool {
+	noticed := want.Observed.PeerBehind && want.Observed.Generation == want.Generation
+	return h.PeerBehind && h.DiskAttached() && !noticed && !want.Outdated && want.Peer != nil && !want.Peer.Incomplete
 }
 
 // nextConnection makes the connection what the log says. It is only ended by force, so that
@@ -127,16 +154,16 @@ func nextConnection(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepDisconnect}
 	case want.Outdated && want.Force && !h.Primary && h.Connection == ConnConnecting:
 		return Step{Kind: StepDisconnect} // it may have begun to connect with discard before the decision
-	case !want.Connect, !h.ConnectDue:
+	case !want.Connect, !h.ConnectDue, want.awaitsAcknowledgement(h):
 	case h.Connection == ConnConnecting && victim && !h.Discarding:
 		return Step{Kind: StepDisconnect}
 	case h.Connection > connStandAlone:
 	case want.Outdated && want.Force: // it is to continue with its data, not to discard them
-	case victim && !h.CopyKept:
+	case victim && !h.CopyKept && !plantedbug.Is(plantedbug.DiscardUnkept):
 		return Step{Kind: StepKeepVictim}
 	case h.resyncDoubtful():
 		return Step{Kind: StepInvalidate}
-	case want.Outdated:
+	case want.Outdated != plantedbug.Is(plantedbug.ResyncWrongWay):
 		return Step{Kind: StepConnectDiscard}
 	default:
 		return Step{Kind: StepConnect}
@@ -160,7 +187,7 @@ func nextInitialSync(want *ReplicaSpec, h *ObservedReplica) Step {
 	case want.InitialSyncDone || want.Goal != fsm.GoalCreate || h.Connection != ConnConnected || h.Primary:
 	case want.Seed && h.JustCreated && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
 		return Step{Kind: StepNewUUID}
-	case !want.Seed && want.SyncFromSeed && h.BothUpToDate():
+	case want.Seed == plantedbug.Is(plantedbug.InvalidateGoodSide) && want.SyncFromSeed && h.BothUpToDate():
 		return Step{Kind: StepInvalidate}
 	}
 	return Step{}

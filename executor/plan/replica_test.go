@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -50,7 +51,9 @@ func outdated(want *ReplicaSpec) { want.Outdated, want.UpToDate = true, false }
 
 func leaving(want *ReplicaSpec) { want.Leaving = true }
 
-func tearingDown(want *ReplicaSpec) { want.HasTeardown = true }
+func tearingDown(want *ReplicaSpec) { want.HasTeardown, want.Revoked = true, true }
+
+func earlierTeardown(want *ReplicaSpec) { want.HasTeardown = true }
 
 func noConnect(want *ReplicaSpec) { want.Connect = false }
 
@@ -134,6 +137,12 @@ func diskGivenUp(h *ObservedReplica) { h.DiskFailed = true }
 
 func peerWasUpToDate(h *ObservedReplica) { h.PeerWasUpToDate = true }
 
+func peerBehind(h *ObservedReplica) { h.PeerBehind = true }
+
+func peerBehindNoticed(want *ReplicaSpec) {
+	want.Observed.PeerBehind, want.Observed.Generation = true, want.Generation
+}
+
 func peerUpToDate(want *ReplicaSpec) { want.Peer.UpToDate, want.Peer.DiskAttached = true, true }
 
 func peerDetached(want *ReplicaSpec) { want.Peer.UpToDate = true }
@@ -175,20 +184,31 @@ func TestNextReplicaStep(t *testing.T) {
 		"a new file is written":                    {nil, h{staleConfig}, StepConfigure},
 		"and the kernel learns of it":              {nil, h{notAdjusted}, StepAdjust},
 
-		"S67 what failed has nothing that counts":              {nil, h{noDisk, diskGivenUp}, StepRemakeMetadata},
-		"S67 also under a primary":                             {nil, h{noDisk, diskGivenUp, primary}, StepRemakeMetadata},
-		"S67 also after a boot, by the log's word of its peer": {w{peerUpToDate}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
-		"S67 or by the kernel's of then":                       {w{peerAttached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepRemakeMetadata},
-		"S67 not by the word of one that is away":              {w{peerDetached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
-		"S67 nor while it only connects to it":                 {w{peerDetached}, h{noDisk, connecting, diskGivenUp, peerWasUpToDate}, StepNone},
-		"S67 not what may be the only good copy":               {nil, h{notInKernel, diskGivenUp}, StepNone},
-		"S67 nor with a peer that lost":                        {w{peerLost}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
-		"S67 nor without one":                                  {w{withoutPeer}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
-		"S67 nor while both failed":                            {nil, h{noDisk, diskGivenUp, func(x *ObservedReplica) { x.PeerDisk = DiskDiskless }}, StepNone},
-		"S67 not all the time":                                 {nil, h{noDisk, diskGivenUp, attachTooSoon}, StepNone},
-		"S67 what it had is kept before, if it lost":           {w{outdated, peerUpToDate}, h{notInKernel, diskGivenUp, mayHaveWrites}, StepKeepVictim},
-		"S67 by a decision it stays as it is":                  {w{forced}, h{notInKernel, diskGivenUp}, StepProposeAttach},
-		"S67 it is not attached as it was":                     {nil, h{notInKernel, diskGivenUp, attachmentCommitted}, StepNone},
+		"S67 what failed has nothing that counts":                {nil, h{noDisk, diskGivenUp}, StepRemakeMetadata},
+		"S67 also under a primary":                               {nil, h{noDisk, diskGivenUp, primary}, StepRemakeMetadata},
+		"S67 also after a boot, by the log's word of its peer":   {w{peerUpToDate}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
+		"S67 or by the kernel's of then":                         {w{peerAttached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepRemakeMetadata},
+		"S67 not by the word of one that is away":                {w{peerDetached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 nor while it only connects to it":                   {w{peerDetached}, h{noDisk, connecting, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 not what may be the only good copy":                 {nil, h{notInKernel, diskGivenUp}, StepNone},
+		"S67 nor with a peer that lost":                          {w{peerLost}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 whatever a kernel without a disk says of it":        {w{peerLost}, h{noDisk, diskGivenUp}, StepNone},
+		"S67 but a primary knows what it was connected to":       {w{peerLost}, h{noDisk, diskGivenUp, primary}, StepRemakeMetadata},
+		"S67 learned of after it was attached":                   {nil, h{diskGivenUp}, StepDetachDisk},
+		"S67 not while nobody else has it":                       {w{peerLost}, h{diskGivenUp, connecting}, StepNone},
+		"S67 nor under a primary":                                {nil, h{diskGivenUp, primary}, StepNone},
+		"S67 nor by a decision":                                  {w{forced, peerLost}, h{diskGivenUp}, StepNone},
+		"S67 but with a whole peer none is needed":               {w{forced}, h{diskGivenUp}, StepDetachDisk},
+		"S67 and then all of it is copied":                       {w{forced}, h{noDisk, diskGivenUp}, StepRemakeMetadata},
+		"S67 the log hears of a peer's failure before they meet": {nil, h{standingAlone, peerBehind}, StepNone},
+		"S67 and then they do":                                   {w{peerBehindNoticed}, h{standingAlone, peerBehind}, StepConnect},
+		"S67 or where it knew that":                              {w{peerLost}, h{standingAlone, peerBehind}, StepConnect},
+		"S67 nor without one":                                    {w{withoutPeer}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 nor while both failed":                              {nil, h{noDisk, diskGivenUp, func(x *ObservedReplica) { x.PeerDisk = DiskDiskless }}, StepNone},
+		"S67 not all the time":                                   {nil, h{noDisk, diskGivenUp, attachTooSoon}, StepNone},
+		"S67 what it had is kept before, if it lost":             {w{outdated, peerUpToDate}, h{notInKernel, diskGivenUp, mayHaveWrites}, StepKeepVictim},
+		"S67 by a decision it stays as it is":                    {w{forced}, h{notInKernel, diskGivenUp}, StepProposeAttach},
+		"S67 it is not attached as it was":                       {nil, h{notInKernel, diskGivenUp, attachmentCommitted}, StepNone},
 
 		"it connects":                                                  {nil, h{standingAlone}, StepConnect},
 		"but not all the time, either":                                 {nil, h{standingAlone, func(x *ObservedReplica) { x.ConnectDue = false }}, StepNone},
@@ -226,7 +246,8 @@ func TestNextReplicaStep(t *testing.T) {
 		"S9 the outdated one: also in an absent pool":                  {w{outdated}, h{primary, ioSuspended, poolAbsent}, StepDetachDisk},
 		"S9 frozen, and revoked":                                       {w{tearingDown, noConnect}, h{primary, ioSuspended, connecting}, StepDetachDisk},
 		"S6 frozen, and published: the log is asked":                   {w{published, promotionDone}, h{primary, ioSuspended, connecting}, StepNone},
-		"S6 the suspended peer of one with a pending teardown":         {w{published, promotionDone, tearingDown}, h{primary, ioSuspended, connecting}, StepNone},
+		"S9 also where it is wanted again":                             {w{published, tearingDown}, h{primary, ioSuspended, connecting}, StepDetachDisk},
+		"S6 frozen under a later publication than the one that ends":   {w{published, promotionDone, earlierTeardown}, h{primary, ioSuspended, connecting}, StepNone},
 
 		"birth: by the seed":                   {w{creating, seed}, h{justCreated}, StepNewUUID},
 		"birth: by nobody else":                {w{creating}, h{justCreated}, StepNone},
@@ -291,6 +312,21 @@ func TestNextReplicaStep(t *testing.T) {
 	}
 }
 
+// S9: what is up belongs to a revoked publication, whatever the host is to do next, unless it was
+// staged under a later one.
+func TestS9_WhatIsUpIsOfARevokedPublication(t *testing.T) {
+	epoch := func(index uint64) fsm.Epoch { return fsm.Epoch{Incarnation: 1, Index: index} }
+	staged := func(index uint64) *records.StagingRecord { return &records.StagingRecord{Epoch: epoch(index)} }
+	revoked := &fsm.DesiredVolume{Teardown: &fsm.Teardown{Epoch: epoch(5)}}
+	again := &fsm.DesiredVolume{Teardown: revoked.Teardown, Publication: &fsm.Publication{Epoch: epoch(9)}}
+	for _, d := range []*fsm.DesiredVolume{revoked, again} {
+		require.True(t, IsRevoked(d, staged(5)))
+		require.True(t, IsRevoked(d, nil))
+		require.False(t, IsRevoked(d, staged(9)))
+	}
+	require.False(t, IsRevoked(&fsm.DesiredVolume{Publication: again.Publication}, staged(5)))
+}
+
 // FuzzNextReplicaStep: no observation leads to a forbidden step.
 func FuzzNextReplicaStep(f *testing.F) {
 	f.Add(uint64(0), uint8(0), uint8(0))
@@ -314,8 +350,8 @@ func FuzzNextReplicaStep(f *testing.F) {
 			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")
 			require.False(t, have.DiskFailed && !want.Force, "S67")
 		case StepRemakeMetadata:
-			require.True(t, have.DiskFailed && !have.DiskAttached() && !want.Force, "S67")
-			behind := have.Connection >= ConnConnected && have.PeerDisk == DiskUpToDate
+			require.True(t, have.DiskFailed && !have.DiskAttached(), "S67")
+			behind := have.Connection >= ConnConnected && have.PeerDisk == DiskUpToDate && (!want.Peer.Incomplete || have.Primary)
 			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.PeerWasUpToDate), "never what nobody else has")
 			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")
 		case StepSetPrimary:

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -59,8 +60,16 @@ type ReplicaSpec struct {
 	Size   int64 // bytes
 	// Published: there is a publication for this host. HasTeardown: a revoked one is to end here.
 	Published, HasTeardown bool
+	Revoked                bool // what is up here is of the publication that is to end; see IsRevoked
 	FromSource             bool // its content was made from a source
 	Leaving                bool // it was given up, and is not to be removed now
+}
+
+// IsRevoked reports whether what is up of the volume belongs to a publication that was revoked.
+// Another publication to this host does not change that: the host is not granted anything under it
+// before the former one has ended, and writes that wait since then must not count under it (S9).
+func IsRevoked(d *fsm.DesiredVolume, staged *records.StagingRecord) bool {
+	return d.Teardown != nil && (staged == nil || staged.Epoch.Compare(d.Teardown.Epoch) <= 0)
 }
 
 // ObservedReplica is what was observed of a replica.
@@ -81,10 +90,12 @@ type ObservedReplica struct {
 	// DiskFailed: the kernel detached its disk after an error, and it was not fully resynchronised
 	// since (S67). PeerWasUpToDate: then, by this kernel, the peer's disk was up to date.
 	DiskFailed, PeerWasUpToDate bool
-	Discarding                  bool
-	Mounted                     bool // it is mounted somewhere
-	LowerHostID                 bool // of two secondaries, this one does what only one of them must do
-	VerifyDue                   bool
+	// PeerBehind: its disk went on in a generation that is not the last one that both had (S67).
+	PeerBehind  bool
+	Discarding  bool
+	Mounted     bool // it is mounted somewhere
+	LowerHostID bool // of two secondaries, this one does what only one of them must do
+	VerifyDue   bool
 }
 
 // Device is the volume as NextVolumeStep sees it: active while it is primary.

@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // SnapshotView is all that is known of a snapshot: observed, recorded and desired.
@@ -110,7 +111,7 @@ func nextTakeMember(s *SnapshotView) Step {
 // when its record says that it is complete, or when there is no record of its beginning.
 func nextTakeSingle(s *SnapshotView) Step {
 	switch {
-	case s.Have.Exists && s.Record.Phase == records.PhaseBegun:
+	case s.Have.Exists && s.Record.Phase == records.PhaseBegun && !plantedbug.Is(plantedbug.TornSnapshot):
 		return Step{Kind: StepRemoveSnapshot} // it was never reported, and may be torn
 	case s.Have.Exists:
 		return Step{}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // VolumeView is all that is known of a volume between two calls: observed, recorded and desired.
@@ -29,6 +30,9 @@ type VolumeView struct {
 // gets (S2).
 func BackgroundSpec(s *VolumeView) VolumeSpec {
 	want := VolumeSpec{Volume: s.Volume}
+	if s.Desired == nil && s.Have.Exists && plantedbug.Is(plantedbug.RemoveOnAbsence) {
+		want.Goal = fsm.GoalRemove
+	}
 	if !s.Actionable || s.Desired == nil {
 		return want
 	}

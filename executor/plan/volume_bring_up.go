@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // nextBringUp brings the volume up as its grant says.
@@ -28,6 +29,8 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 		return Step{Kind: StepActivate}
 	case !have.Content.Read:
 		return Step{Kind: StepProbe}
+	case have.Content.Empty && plantedbug.Is(plantedbug.FormatOnDoubt):
+		return Step{Kind: StepFormat}
 	case want.Grant.Formatting:
 		return nextFormat(want, have)
 	case want.Grant.Cloned:
@@ -68,19 +71,25 @@ func nextBringUpRaw(want *VolumeSpec, have *ObservedVolume) Step {
 }
 
 // nextFormat makes the filesystem once in the volume's life. It is repeated only over this
-// host's own unfinished mkfs: the device is neither mounted nor handed to a workload while
-// the state is `formatting` (S15).
+// host's own unfinished mkfs, or over what a replica's peer left of one: the device is neither
+// mounted nor handed to a workload while the state is `formatting` (S15).
 func nextFormat(want *VolumeSpec, have *ObservedVolume) Step {
 	ours := have.Content.Found == want.Grant.FS
 	switch {
-	case have.Formatted:
+	case have.Formatted || plantedbug.Is(plantedbug.FormattedBeforeMade):
 		return Step{Kind: StepReportFormatted}
-	case !have.Content.Empty && !ours && !have.formatBegun:
+	case !have.Content.Empty && !ours && !have.formatBegun && !want.mayHavePiecesOfPeer(have):
 		return refuse(fsm.Precondition, "%s of volume %s holds %s: no filesystem is made over it", have.Path, want.Volume, describeContent(have.Content))
 	case !have.recorded || !have.formatBegun:
 		return Step{Kind: StepWriteRecord}
 	}
 	return Step{Kind: StepFormat}
+}
+
+// mayHavePiecesOfPeer reports whether what is on the device of a replica may be of its peer's mkfs.
+// That wrote to both disks, and only the peer's record names it; the log says that it was begun.
+func (want *VolumeSpec) mayHavePiecesOfPeer(have *ObservedVolume) bool {
+	return have.Replica != nil && want.Grant.FormatBegunBefore && have.Content.Found == (executor.Filesystem{})
 }
 
 // nextBind binds the volume to a target path.

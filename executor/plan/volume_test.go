@@ -25,6 +25,11 @@ func formattedGrant() *Grant { return &Grant{Path: "/staging", FS: testFS} }
 
 func formattingGrant() *Grant { return &Grant{Path: "/staging", FS: testFS, Formatting: true} }
 
+// formatBegunGrant is of a publication after the one under which the format was begun.
+func formatBegunGrant() *Grant {
+	return &Grant{Path: "/staging", FS: testFS, Formatting: true, FormatBegunBefore: true}
+}
+
 func rawGrant() *Grant { return &Grant{Path: "/staging", Block: true} }
 
 func TestNextVolumeStep(t *testing.T) {
@@ -78,13 +83,17 @@ func TestNextVolumeStep(t *testing.T) {
 		"S3 stage: and an older raw device":   {VolumeSpec{Size: testGib, Grant: rawGrant()}, ObservedVolume{Device: activeDevice, olderEpoch: true}, StepDeactivate, 0},
 		"S3 stage: then the way is free":      {VolumeSpec{Size: testGib, Grant: formattedGrant()}, ObservedVolume{Device: imageDevice, olderEpoch: true}, StepActivate, 0},
 
-		"S15 format: recorded first":                  {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: emptyContent}, StepWriteRecord, 0},
-		"S15 format: an empty device":                 {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: emptyContent, recorded: true, formatBegun: true}, StepFormat, 0},
-		"S15 format: again over its own pieces":       {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: unknownContent, recorded: true, formatBegun: true}, StepFormat, 0},
-		"S15 format: again over its own filesystem":   {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: ownContent}, StepWriteRecord, 0},
-		"S15 format: never over what is not its own":  {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: unknownContent}, StepRefuse, fsm.Precondition},
-		"S15 format: nor over another filesystem":     {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: executor.Content{Read: true, Found: otherFS}, recorded: true}, StepRefuse, fsm.Precondition},
-		"S15 format: reported before the first mount": {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: ownContent, recorded: true, formatBegun: true, Formatted: true}, StepReportFormatted, 0},
+		"S15 format: recorded first":                         {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: emptyContent}, StepWriteRecord, 0},
+		"S15 format: an empty device":                        {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: emptyContent, recorded: true, formatBegun: true}, StepFormat, 0},
+		"S15 format: again over its own pieces":              {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: unknownContent, recorded: true, formatBegun: true}, StepFormat, 0},
+		"S15 format: again over its own filesystem":          {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: ownContent}, StepWriteRecord, 0},
+		"S15 format: never over what is not its own":         {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: unknownContent}, StepRefuse, fsm.Precondition},
+		"S15 format: nor begun under an earlier publication": {VolumeSpec{Size: testGib, Grant: formatBegunGrant()}, ObservedVolume{Device: activeDevice, Content: unknownContent}, StepRefuse, fsm.Precondition},
+		"S15 format: a replica's peer may have left it":      {VolumeSpec{Size: testGib, Grant: formatBegunGrant()}, ObservedVolume{Device: activeDevice, Replica: &ObservedReplica{}, Content: unknownContent}, StepWriteRecord, 0},
+		"S15 format: but not before it was published there":  {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Replica: &ObservedReplica{}, Content: unknownContent}, StepRefuse, fsm.Precondition},
+		"S15 format: and no peer leaves another filesystem":  {VolumeSpec{Size: testGib, Grant: formatBegunGrant()}, ObservedVolume{Device: activeDevice, Replica: &ObservedReplica{}, Content: executor.Content{Read: true, Found: otherFS}}, StepRefuse, fsm.Precondition},
+		"S15 format: nor over another filesystem":            {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: executor.Content{Read: true, Found: otherFS}, recorded: true}, StepRefuse, fsm.Precondition},
+		"S15 format: reported before the first mount":        {VolumeSpec{Size: testGib, Grant: formattingGrant()}, ObservedVolume{Device: activeDevice, Content: ownContent, recorded: true, formatBegun: true, Formatted: true}, StepReportFormatted, 0},
 
 		"raw: recorded before it is given out": {VolumeSpec{Size: testGib, Grant: rawGrant()}, ObservedVolume{Device: imageDevice}, StepWriteRecord, 0},
 		"raw: attach is all":                   {VolumeSpec{Size: testGib, Grant: rawGrant()}, ObservedVolume{Device: imageDevice, recorded: true}, StepActivate, 0},

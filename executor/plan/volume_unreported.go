@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // MissedTeardowns lists the teardowns that the log waits for and that have no pending record
@@ -14,7 +15,7 @@ import (
 // not from memory (S16).
 func MissedTeardowns(s *VolumeView) []records.PendingTeardown {
 	d := s.Desired
-	if !s.Actionable || d == nil {
+	if !s.Actionable || d == nil || plantedbug.Is(plantedbug.OutboxLost) {
 		return nil
 	}
 	staged, isDown := s.Record.Staging, !s.Have.isUp() && !s.Have.ioSuspended()

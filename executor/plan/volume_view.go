@@ -16,6 +16,8 @@ type Grant struct {
 	ReadOnly   bool
 	FS         executor.Filesystem
 	Formatting bool // the state is `formatting`: mkfs is to be run, and may be repeated (S15)
+	// FormatBegunBefore: mkfs was begun under an earlier publication of the same incarnation, perhaps on another host.
+	FormatBegunBefore bool
 	// Cloned: the filesystem was copied from a source. FS.UUID is to become its UUID, and that
 	// is committed before the first mount.
 	Cloned bool
