@@ -58,7 +58,7 @@ func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint3
 func fillMetadata(m *executor.ResourceStatus, md drbdmodel.Metadata) {
 	m.HasMetadata, m.JustCreated = md.Exist, md.Exist && md.Current == drbdmodel.JustCreated
 	if !m.JustCreated {
-		m.UUID = md.Current
+		m.UUID, m.BitmapUUID = md.Current, md.Bitmap
 	}
 }
 

@@ -1,6 +1,18 @@
 // Package backendtest is one test suite for every backend: what the executor relies on, as tests.
-// It also has a backend and a replicator in memory for the executor's own tests; the suite runs on
-// the backend, too.
+// It also has a backend and a replicator in memory for the executor's own tests, and a World of
+// whole hosts, in which a driver decides what happens; the suite runs on both, too.
+//
+//	suite*.go       what every backend must do
+//	fake_*.go       a pool and two hosts' DRBD that go on by themselves, with time
+//	world.go        several hosts, and what must never happen on them
+//	world_gate.go   the boundaries of effects; world_process.go asks at them
+//	world_host.go   a host: what survives a reboot, and what does not
+//	world_pool*.go  pools with a cache; world_device.go reads and writes what lies on them
+//	world_filesystem*.go, world_mount_tools.go  filesystems, mounts, freezes, limits
+//	world_resource*.go, world_replicator.go, world_handler.go  DRBD by drbdmodel
+//	world_events.go  what kernels and disks do by themselves, when the driver says so
+//	world_writer.go, world_stamps.go, world_ledger.go  users, and what they were told
+//	world_audit.go  what a host has of volumes
 package backendtest
 
 import (
