@@ -210,34 +210,6 @@ func TestATruncatedImageIsNeverExpanded(t *testing.T) {
 	require.Zero(t, w.pool.Effects("grow", id))
 }
 
-func TestLimitsAreInForceWhileAVolumeIsStaged(t *testing.T) {
-	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
-		t.Run(name, func(t *testing.T) {
-			w := newTestHost(t)
-			first, second := fsm.Limits{ReadIOPS: 100}, fsm.Limits{ReadIOPS: 200, WriteBPS: 1 << 20}
-			id := backendtest.NewID()
-			w.create(id, capability)
-			w.modifyVolume(id, first)
-			epoch := w.publishVolume(id, capability)
-			require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
-			require.Equal(t, []fsm.Limits{first}, w.throttle.all())
-			w.eventually(func() bool { v, _ := w.volume(id); return v.Replicas[0].Limits == first }, "told")
-			w.modifyVolume(id, second)
-			w.eventually(func() bool { return w.noOperation(id) }, "modified")
-			require.Equal(t, []fsm.Limits{second}, w.throttle.all())
-			w.restart()
-			w.eventually(func() bool { w.throttle.mu.Lock(); defer w.throttle.mu.Unlock(); return w.throttle.applied == 3 }, "applied again: who knows what happened")
-			w.modifyVolume(id, fsm.Limits{})
-			w.eventually(func() bool { return w.noOperation(id) }, "lifted")
-			require.Empty(t, w.throttle.all())
-			w.modifyVolume(id, second)
-			w.eventually(func() bool { return w.noOperation(id) }, "back")
-			require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
-			require.Empty(t, w.throttle.all(), "the device's number is another volume's one day")
-		})
-	}
-}
-
 // S73: a limit that cannot be put in force becomes the volume's condition, and does not keep a
 // workload from its data.
 func TestAHostThatCannotLimitSaysSo(t *testing.T) {

@@ -35,6 +35,8 @@ type testCluster struct {
 	pending  map[fsm.VolumeID]bool
 	reports  int
 	commands []*fsmpb.Command
+	// beforeAnswer is called when a report is decided, before the host has its answer.
+	beforeAnswer func(*fsmpb.Report)
 }
 
 func newTestCluster(t testing.TB) *testCluster {
@@ -54,11 +56,15 @@ func (noQuorum) Unavailable() bool { return true }
 // Propose is the Agent's Proposer.
 func (c *testCluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.down || c.dropReports && cmd.GetReport() != nil {
+		c.mu.Unlock()
 		return nil, noQuorum{}
 	}
-	out := c.apply("node/n1", cmd)
+	out, beforeAnswer := c.apply("node/n1", cmd), c.beforeAnswer
+	c.mu.Unlock()
+	if r := cmd.GetReport(); r != nil && beforeAnswer != nil {
+		beforeAnswer(r)
+	}
 	return out, fsm.Err(out)
 }
 
@@ -186,6 +192,12 @@ func (c *testCluster) setDropReports(drop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropReports = drop
+}
+
+func (c *testCluster) setBeforeAnswer(call func(*fsmpb.Report)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.beforeAnswer = call
 }
 
 func (c *testCluster) setHoldUpdates(hold bool) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 const (
@@ -67,6 +68,9 @@ func (p *fencePeer) fencePeerOnce(ctx context.Context, v *volume) (fsmpb.Verdict
 	defer p.leaveFencePeerRequest(req)
 	if req == nil {
 		return verdictRefused, nil
+	}
+	if plantedbug.Is(plantedbug.VerdictBeforeCommit) {
+		return verdictPeerOutdated, nil
 	}
 	select {
 	case <-req.done:

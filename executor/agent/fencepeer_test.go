@@ -138,6 +138,49 @@ func TestS9_ASuspendedHostThatWasRevokedFailsItsWrites(t *testing.T) {
 	p.remove(id)
 }
 
+// S9: a host that was revoked while its I/O was frozen, and that the volume is published to again
+// before it was heard of. What was frozen belongs to the publication that ended, and fails; then the
+// host serves the new one.
+func TestS9_AFrozenHostThatIsWantedAgainIsTornDownFirst(t *testing.T) {
+	for name, handled := range map[string]bool{"with a handler of the kernel": true, "by the process alone": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			a := p.hosts[0]
+			id := p.create(protocolC)
+			a.stage(id, a.publish(id))
+			a.write(id, "acknowledged")
+			if !handled {
+				a.replicator.SetHandler(nil)
+			}
+			a.disconnect()
+			p.link.SetDisconnected(true)
+			acknowledged, err := a.replicator.Write(id, "frozen")
+			require.NoError(t, err)
+			require.False(t, acknowledged)
+			a.endPublication(id)
+			p.mu.Lock()
+			a.setReachable(true)
+			p.mu.Unlock()
+			p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
+				VolumeId: string(id), NodeId: string(a.node), Capability: proto(mountCap),
+			}}})
+			a.connect()
+			p.eventually("the former publication is torn down", func() bool {
+				_, frozen := a.replicator.Primary(id)
+				return !frozen && len(p.volume(id).Teardowns) == 0
+			})
+			p.link.SetDisconnected(false)
+			a.stage(id, a.publish(id))
+			a.write(id, "under the new publication")
+			p.waitUpToDate(id)
+			a.holdsAll(id, "acknowledged", "under the new publication")
+			a.unstage(id)
+			a.unpublish(id)
+			p.remove(id)
+		})
+	}
+}
+
 // Writes in flight at the loss complete successfully, but no sync of a filesystem may succeed
 // because of that: unless the filesystem can be shut down, the replica stays suspended.
 func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {

@@ -74,7 +74,8 @@ func (f *sourceFreezer) releaseHold(ctx context.Context, h *freezeHold) error {
 
 // wakeWaiters calls the snapshots that wait for the volume. The caller holds table.mu.
 func (v *volume) wakeWaiters() {
-	for name, requeue := range v.waiters {
+	for _, name := range sortedKeys(v.waiters) {
+		requeue := v.waiters[name]
 		delete(v.waiters, name)
 		requeue()
 	}
@@ -94,7 +95,8 @@ func (v *volume) checkNotSnapshotting() error {
 func (f *sourceFreezer) releaseHolds(ctx context.Context) error {
 	f.mu.Lock()
 	var holds []*freezeHold
-	for _, v := range f.volumes {
+	for _, id := range sortedKeys(f.volumes) {
+		v := f.volumes[id]
 		if v.freezeHold != nil {
 			holds = append(holds, v.freezeHold)
 		}

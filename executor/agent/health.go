@@ -80,7 +80,8 @@ func (h *healthChecker) volumesToCheck() []*volume {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []*volume
-	for _, v := range h.volumes {
+	for _, id := range sortedKeys(h.volumes) {
+		v := h.volumes[id]
 		if v.desired != nil && v.desired.Goal == fsm.GoalKeep && v.desired.ReplicaState != 0 && !v.checkingHealth {
 			all = append(all, v)
 		}

@@ -62,8 +62,8 @@ func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
 	require.ErrorIs(t, err, errSessionChanged)
 	v.desired = &fsm.DesiredVolume{} // nothing else runs
 	before := fsm.Epoch{Incarnation: 1, Index: 1000}
-	a.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactCondition, Path: "ill"}, before, nil)
-	a.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactLimitsApplied, Path: fmt.Sprint(v.desired.Limits)}, before, nil)
+	a.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactCondition, Path: "ill"}, 0, before, nil)
+	a.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactLimitsApplied, Path: fmt.Sprint(v.desired.Limits)}, 0, before, nil)
 	require.Nil(t, v.ackedHealth)
 	require.Nil(t, v.ackedLimits)
 }

@@ -91,7 +91,8 @@ const maxAttachmentsBack = 4096
 func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsmpb.Observation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for id, v := range k.volumes {
+	for _, id := range sortedKeys(k.volumes) {
+		v := k.volumes[id]
 		r := v.recordCopy.Replica
 		if r == nil {
 			continue

@@ -46,14 +46,19 @@ func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant,
 	if p.session.number != session {
 		return nil, fsm.Epoch{}, errSessionChanged
 	}
+	epoch := fsm.EpochFrom(g.GetEpoch())
 	return &plan.Grant{
 		Session:    session,
-		Epoch:      fsm.EpochFrom(g.GetEpoch()),
+		Epoch:      epoch,
 		ReadOnly:   g.GetReadOnly(),
 		Block:      format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_RAW,
 		Formatting: format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
 		Cloned:     format.Cloned,
-		FS:         executor.Filesystem{Type: format.FSType, UUID: format.FSUUID},
+
+		// A restored log may have forgotten that the filesystem was finished and used.
+		FormatBegunBefore: format.Epoch.Incarnation == epoch.Incarnation && format.Epoch.Index < epoch.Index,
+
+		FS: executor.Filesystem{Type: format.FSType, UUID: format.FSUUID},
 	}, fsm.Epoch{Incarnation: p.session.at.Incarnation, Index: outcome.GetIndex()}, nil
 }
 

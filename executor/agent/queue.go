@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +19,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// sortedKeys are a map's keys in order: what is queued or done for each is done in the same order
+// in each run, so that a simulated run can be repeated.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // workQueue is the volumes, or the snapshots, to reconcile, each at most once.
 type workQueue[K comparable] struct {

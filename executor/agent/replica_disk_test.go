@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -240,4 +241,189 @@ func TestS67_APeerThatFailsDuringTheProbeStopsTheRemake(t *testing.T) {
 	<-read
 	a.stop()
 	require.Zero(t, a.replicator.Steps("remake-metadata"))
+}
+
+// S67: the disk that failed has the only copy of acknowledged writes: its peer was outdated without
+// them, although the peer's kernel calls its disk UpToDate. The failed disk is kept for an operator.
+func TestS67_AFailedDiskIsNotCopiedFromAnOutdatedPeer(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	a.write(id, "acknowledged as well")
+	p.link.SetDisconnected(true)
+	a.write(id, "alone")
+	a.unstage(id)
+	a.unpublish(id)
+	require.True(t, p.volume(id).ActiveReplica(b.host()).Outdated)
+	a.replicator.FailDisk(id)
+	p.link.SetDisconnected(false)
+	seesPeer := func() bool {
+		require.Zero(t, a.replicator.Steps("remake-metadata"))
+		obs := p.volume(id).ActiveReplica(a.host()).Observed
+		return obs.Connected() && obs.PeerDisk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && obs.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
+	}
+	p.eventually("its kernel sees the peer's disk", seesPeer)
+	for range 2 {
+		a.stop()
+		a.start(nil)
+		p.eventually("and still does", seesPeer)
+	}
+	a.holdsAll(id, "alone")
+	p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
+		VolumeId: string(id), NodeId: "n1", Reason: "the peer is outdated", PeerDead: true,
+	}}})
+	a.stage(id, a.publish(id))
+	p.eventually("its peer has it", func() bool { return p.volume(id).ActiveReplica(b.host()).UpToDate })
+	b.holdsAll(id, "alone")
+}
+
+// S67: a failed disk lacks blocks that no bitmap names, and was chosen as it is: its peer has those
+// blocks still, and is copied completely, also where the chosen host asks again or boots meanwhile.
+func TestS67_ThePeerOfAForcedFailedDiskIsCopiedInFull(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(a *member) // the decision is carried out
+		after  func(a *member) // and before the peer is back
+	}{
+		"at once":                         {},
+		"the host boots before its grant": {before: func(a *member) { a.crash(); a.start(nil) }},
+		"and after it":                    {after: func(a *member) { a.crash(); a.start(nil) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			a, b := p.hosts[0], p.hosts[1]
+			id := p.failedAndForced()
+			if tc.before != nil {
+				tc.before(a)
+			}
+			a.stage(id, a.publish(id))
+			a.write(id, "by the decision")
+			if tc.after != nil {
+				tc.after(a)
+				a.stage(id, a.publish(id))
+			}
+			b.start(nil)
+			p.waitUpToDate(id)
+			require.ElementsMatch(t, a.replicator.DiskContent(id), b.replicator.DiskContent(id))
+			require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
+			require.Zero(t, a.replicator.Steps("remake-metadata"))
+			p.eventually("the failure is over", func() bool { return p.volume(id).ActiveReplica(b.host()).DiskFailed == 0 })
+		})
+	}
+}
+
+// S67: it was decided to use a failed disk as it is, and its peer came back before anybody did. Nothing
+// was written by the decision: the failed disk is copied completely, as without it.
+func TestS67_APeerThatReturnsBeforeAForcedGrantIsCopiedFromInFull(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.failedAndForced()
+	p.eventually("the failed disk is attached as it is", func() bool {
+		return p.volume(id).ActiveReplica(a.host()).Observed.Disk > fsmpb.DiskState_DISK_STATE_FAILED
+	})
+	b.start(nil)
+	p.waitUpToDate(id)
+	a.stage(id, a.publish(id))
+	a.write(id, "afterwards")
+	p.waitUpToDate(id)
+	a.holdsAll(id, "lost", "acknowledged", "afterwards")
+	b.holdsAll(id, "lost", "acknowledged", "afterwards")
+}
+
+// failedAndForced is a volume whose disk failed on the first host, which lost a block by that. The other
+// host has lost its power, and it was decided that the first goes on.
+func (p *pair) failedAndForced() fsm.VolumeID {
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "lost")
+	a.write(id, "acknowledged")
+	p.waitUpToDate(id)
+	a.mounter.setFail(func(effect, _ string) error {
+		if effect == "probe" {
+			return errUnreadable
+		}
+		return nil
+	})
+	a.replicator.FailDisk(id)
+	p.eventually("the failure is known", func() bool { return p.volume(id).ActiveReplica(a.host()).DiskFailed != 0 })
+	a.unstage(id)
+	a.unpublish(id)
+	b.crash()
+	a.mounter.setFail(nil)
+	p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
+		VolumeId: string(id), NodeId: "n1", Reason: "the peer burnt", PeerDead: true,
+	}}})
+	return id
+}
+
+// S67: the failure of a disk that nobody reported, because its process was dead and the log away,
+// until its host lost its power. Its peer's disk tells: it went on in a generation of its own
+// without anybody's permission.
+func TestS67_AFailureThatNobodyReportedIsFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		broken     int  // the host whose disk fails
+		bothCrash  bool // the other host loses its power as well
+		brokenLast bool // the host whose disk failed is started last
+	}{
+		"under the secondary":                       {broken: 1},
+		"under the primary":                         {broken: 0},
+		"under the secondary, both lose power":      {broken: 1, bothCrash: true},
+		"under the secondary, which returns last":   {broken: 1, bothCrash: true, brokenLast: true},
+		"under the primary, both lose power":        {broken: 0, bothCrash: true},
+		"under the primary, which returns last too": {broken: 0, bothCrash: true, brokenLast: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			a, broken, whole := p.hosts[0], p.hosts[tc.broken], p.hosts[1-tc.broken]
+			id := p.create(protocolC)
+			a.stage(id, a.publish(id))
+			a.write(id, "first")
+			a.write(id, "second")
+			p.waitUpToDate(id)
+			for _, m := range p.hosts {
+				p.eventually("it recorded what both have", func() bool { return m.sharedUUID(id) != 0 })
+			}
+			broken.stop()
+			p.setDown(true)
+			broken.replicator.FailDisk(id)
+			a.write(id, "meanwhile")
+			broken.crash()
+			if tc.bothCrash {
+				whole.crash()
+			}
+			p.setDown(false)
+			p.restartAfter(tc.bothCrash, tc.brokenLast, broken, whole)
+			p.waitUpToDate(id)
+			p.eventually("the failure is over", func() bool { return p.volume(id).ActiveReplica(broken.host()).DiskFailed == 0 })
+			broken.holdsAll(id, "first", "second", "meanwhile")
+			require.Equal(t, 1, broken.replicator.Steps("remake-metadata"))
+			require.Zero(t, whole.replicator.Steps("remake-metadata"))
+		})
+	}
+}
+
+// restartAfter starts the hosts that lost their power.
+func (p *pair) restartAfter(bothCrashed, brokenLast bool, broken, whole *member) {
+	first, last := broken, whole
+	if brokenLast {
+		first, last = whole, broken
+	}
+	for _, m := range []*member{first, last} {
+		if m == broken || bothCrashed {
+			m.start(nil)
+		}
+	}
+}
+
+// sharedUUID is the generation that the host's record says both replicas had.
+func (m *member) sharedUUID(id fsm.VolumeID) uint64 {
+	m.t.Helper()
+	file, err := records.OpenRecordFile(m.dir, id)
+	require.NoError(m.t, err)
+	if file.Replica == nil {
+		return 0
+	}
+	return file.Replica.SharedUUID
 }

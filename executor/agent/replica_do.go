@@ -26,7 +26,7 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 	case plan.StepRemakeMetadata:
 		return rw.remakeMetadata(ctx, v, h)
 	case plan.StepProposeAttach:
-		return rw.proposeAttach(ctx, v, want)
+		return rw.proposeAttach(ctx, v, want, h)
 	case plan.StepAttachDisk:
 		return rw.attachDisk(ctx, v, h)
 	case plan.StepConnect, plan.StepConnectDiscard:

@@ -13,7 +13,7 @@ import (
 
 // proposeAttach has the next attachment committed: from then on the replica does not count as up
 // to date until it was connected to its peer (S5). The number is recorded on disk before.
-func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *plan.ReplicaSpec) error {
+func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *plan.ReplicaSpec, h *plan.ObservedReplica) error {
 	session, err := rw.actingSession()
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *pla
 	}
 	number := v.record.Replica.Attachment
 	outcome, err := rw.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
-		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID, Attach: number,
+		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID, Attach: number, Blank: h.JustCreated && rw.atLevel2(),
 	}}})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // recordDiskState records what became of the last attachment's disk, before anything follows
@@ -31,6 +32,20 @@ func (rw *replicaWorker) recordDiskState(v *volume, h *plan.ObservedReplica) err
 	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
 		r.FailedAttachment, r.PeerWasUpToDate = r.Attachment, h.Connection >= plan.ConnConnected && h.PeerDisk == plan.DiskUpToDate
 	})
+}
+
+// failedSinceForced: the disk was attached as it is by a decision, and the log says of the same attachment
+// that it failed. It failed since, unless this desired state is older than the grant. The caller
+// holds the volume's lock.
+func (rw *replicaWorker) failedSinceForced(v *volume, d *fsm.DesiredReplica) bool {
+	r := v.record.Replica
+	return d.DiskFailed != 0 && d.DiskFailed == r.Attachment && r.GivenAttachment == r.Attachment && d.Generation >= rw.generationOf(v)
+}
+
+// peerBehind reports whether the disk went on in a generation of its own since both replicas were
+// last seen together. Before level 2 the log does not know the question. The caller holds table.mu.
+func (t *table) peerBehind(r *records.ReplicaRecord, h *plan.ObservedReplica) bool {
+	return r != nil && t.session.level >= fsm.Level2 && r.SharedUUID != 0 && h.UUID != 0 && h.UUID != r.SharedUUID && h.BitmapUUID != 0
 }
 
 // remakeMetadata makes the metadata anew, so that nothing on the disk counts any more. Only then

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // tearDownVictim ends what is left of a victim after its writers got errors (S9): its mounts,
@@ -30,6 +31,9 @@ func (s *suspendedWatcher) endSuspension(ctx context.Context, v *volume) error {
 	have, err := s.observer.resourceStatus(ctx, v)
 	if err != nil || !have.Suspended {
 		return err
+	}
+	if plantedbug.Is(plantedbug.LoserResumed) {
+		return s.Replicator.ResumeIO(ctx, v.id)
 	}
 	if have.Disk > plan.DiskDiskless {
 		s.hitFaultPoint("end-freeze.before")

@@ -47,6 +47,7 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 	if r := v.recordCopy.Replica; r != nil && r.Boot == o.Host.BootID {
 		obs.Attachment = r.Attachment
 	}
+	obs.PeerBehind = o.peerBehind(v.recordCopy.Replica, h)
 	if h.SyncPercent >= 0 {
 		obs.SyncPercent = uint32(h.SyncPercent) / 10 * 10
 	} else if h.Connection == fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
@@ -67,6 +68,7 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 	want := &plan.ReplicaSpec{
 		DesiredReplica: d.Replication, Volume: v.id, Goal: d.Goal, Size: d.Size,
 		Published: d.Publication != nil, HasTeardown: d.Teardown != nil, FromSource: !d.Source.IsZero(),
+		Revoked: plan.IsRevoked(d, v.record.Staging),
 		Leaving: d.Goal == fsm.GoalKeep && d.ReplicaState == fsm.ReplicaLeaving,
 	}
 	h.Mounted = view.Have.Staged || len(view.Have.BoundTargets) > 0 || len(view.Have.ForeignMounts) > 0
@@ -74,11 +76,12 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 		h.Recorded, h.MetadataMade, h.MayHaveWrites, h.CopyKept = true, r.MetadataMade, r.MayHaveWrites, r.CopyKept
 		h.AttachmentRecorded = h.DiskAttached() && r.Attachment != 0 && r.Boot == rw.Host.BootID
 		h.ConnectedInAttachment = h.AttachmentRecorded && r.ConnectedAttachment == r.Attachment
-		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || d.Replication.DiskFailed > r.RemadeAttachment, r.PeerWasUpToDate
+		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || d.Replication.DiskFailed > r.RemadeAttachment || rw.failedSinceForced(v, d.Replication), r.PeerWasUpToDate
 		h.VerifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
 	}
 	now := time.Now()
 	rw.mu.Lock()
+	h.PeerBehind = rw.peerBehind(v.record.Replica, h)
 	h.AttachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == rw.session.number
 	rw.mu.Unlock()
 	h.AttachDue, h.ConnectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)

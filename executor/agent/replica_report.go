@@ -16,7 +16,7 @@ func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, view *pl
 	if d == nil || d.Replication == nil {
 		return nil
 	}
-	obs, _, err := r.observer.observeReplica(ctx, v)
+	obs, err := r.observer.observeToReport(ctx, v)
 	if err != nil || !r.observer.differsFromLog(v, obs) {
 		return err
 	}
@@ -39,11 +39,20 @@ func (o *observer) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Ob
 	if !replicated {
 		return nil
 	}
-	obs, _, err := o.observeReplica(ctx, v)
+	obs, err := o.observeToReport(ctx, v)
 	if err != nil || !o.differsFromLog(v, obs) {
 		return nil
 	}
 	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}}
+}
+
+// observeToReport observes the replica, and records what the log concludes from it.
+func (o *observer) observeToReport(ctx context.Context, v *volume) (fsm.ReplicaObservation, error) {
+	obs, have, err := o.observeReplica(ctx, v)
+	if err == nil {
+		err = o.records.recordShared(v, have)
+	}
+	return obs, err
 }
 
 // differsFromLog reports whether the log's last observation is another. An attachment that is

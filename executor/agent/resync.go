@@ -15,10 +15,10 @@ func (a *Agent) resync() {
 			return
 		case <-ticker.C:
 			a.mu.Lock()
-			for id := range a.volumes {
+			for _, id := range sortedKeys(a.volumes) {
 				a.volumeQueue.add(id)
 			}
-			for id := range a.snapshots {
+			for _, id := range sortedKeys(a.snapshots) {
 				a.snapshotQueue.add(id)
 			}
 			a.mu.Unlock()

@@ -40,12 +40,20 @@ func (m *member) useDuring(effect string, id fsm.VolumeID, by *member) (use func
 	}
 }
 
+// formatOnce uses the volume once: while it is copied it is given no filesystem (S15).
+func (m *member) formatOnce(id fsm.VolumeID) {
+	m.stage(id, m.publish(id))
+	m.unstage(id)
+	m.unpublish(id)
+}
+
 // S19: what a pool copies of a replica while the other replica's host begins to use the volume is
 // torn: it is never reported, and the next snapshot is taken where the volume is used.
 func TestS19_ASnapshotCopiedWhileThePeerWritesIsDiscarded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
+	b.formatOnce(id)
 	use := a.useDuring("cut", id, b)
 	torn := p.createSnapshot(id, "torn")
 	use()
@@ -63,6 +71,7 @@ func TestS19_ACloneCopiedWhileThePeerWritesIsDiscarded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
+	b.formatOnce(id)
 	use := a.useDuring("create-from", id, b)
 	torn := p.clone(id)
 	use()

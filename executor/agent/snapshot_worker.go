@@ -15,7 +15,7 @@ func (in *sessionIntake) dropUnlistedSnapshots(u *executor.Update) {
 	for i := range u.Snapshots {
 		listed[u.Snapshots[i].Snapshot] = true
 	}
-	for id := range in.snapshots {
+	for _, id := range sortedKeys(in.snapshots) {
 		if !listed[id] {
 			in.setDesiredSnapshot(id, nil, u.At)
 		}

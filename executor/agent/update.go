@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // Update takes in an update of the session. It returns quickly; the work is done in the background.
@@ -56,7 +57,8 @@ func (in *sessionIntake) dropUnlisted(u *executor.Update) {
 	for i := range u.Volumes {
 		listed[u.Volumes[i].Volume] = true
 	}
-	for id, v := range in.volumes {
+	for _, id := range sortedKeys(in.volumes) {
+		v := in.volumes[id]
 		switch {
 		case listed[id]:
 		case v.desired != nil || in.session.number == 1:
@@ -82,18 +84,20 @@ func (in *sessionIntake) setDesired(id fsm.VolumeID, d *fsm.DesiredVolume, at fs
 	v.dropShown(at)
 	close(v.desiredChanged)
 	v.desiredChanged = make(chan struct{})
-	in.volumeQueue.add(id)
+	if !plantedbug.Is(plantedbug.WakeupLost) {
+		in.volumeQueue.add(id)
+	}
 }
 
 // requeueAwaiting queues the volumes that wait for the session to catch up. The caller holds
 // table.mu.
 func (in *sessionIntake) requeueAwaiting() {
-	for id := range in.awaitingSession {
+	for _, id := range sortedKeys(in.awaitingSession) {
 		delete(in.awaitingSession, id)
 		in.volumeQueue.add(id)
 	}
-	for _, snap := range in.snapshots {
-		if snap.awaitingSession {
+	for _, id := range sortedKeys(in.snapshots) {
+		if snap := in.snapshots[id]; snap.awaitingSession {
 			snap.awaitingSession = false
 			in.snapshotQueue.add(snap.id)
 		}

@@ -35,7 +35,8 @@ type volume struct {
 	snapshotting       bool
 	freezeHold         *freezeHold
 	waiters            map[string]func()
-	ackedLimits        *fsm.Limits          // acknowledged by the log as in force
+	ackedLimits        *fsm.Limits          // acknowledged by the log as in force for the present staging
+	limitsReport       uint64               // the number of the last report of limits, or of the last staging
 	expandedSize       int64                // bytes of the device when all of it was last in use
 	checkingHealth     bool                 // its health is being measured
 	limitsError        string               // why its limits are not in force although it is staged

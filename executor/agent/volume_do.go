@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // errSessionChanged says that a grant was read in a session that has ended (S2).
@@ -59,6 +60,9 @@ func (j *job) performGrantedStep(ctx context.Context, s plan.Step, have *plan.Ob
 	switch s.Kind {
 	case plan.StepProbe:
 		content, err := j.Mounter.Probe(ctx, have.Path, have.DeviceSize())
+		if err != nil && plantedbug.Is(plantedbug.FormatOnDoubt) {
+			content, err = executor.Content{Read: true, Empty: true}, nil
+		}
 		j.v.content = content
 		return err
 	case plan.StepFormat:
@@ -171,7 +175,7 @@ func (j *job) takeDown(ctx context.Context) error {
 	if err := j.dropTargets(ctx); err != nil {
 		return err
 	}
-	j.want.TakeDown = true
+	j.want.TakeDown = !plantedbug.Is(plantedbug.UnstageForgotten)
 	if err := j.drive(ctx); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // createFromSource makes the image from the volume's source. A snapshot does not change. A
@@ -29,7 +31,7 @@ func (j *job) createFromSource(ctx context.Context) error {
 	if rej := s.Refusal(source.id); rej != nil {
 		return rej
 	}
-	if err := j.markTorn(true); err != nil {
+	if err := j.markTorn(!plantedbug.Is(plantedbug.TornClone)); err != nil {
 		return err
 	}
 	// The observation is current; the desired state may be older. A replica's backing device may

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 
+	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/executor/records"
 )
 
@@ -45,6 +46,17 @@ func (rc *recorder) saveReplicaRecord(v *volume, change func(*records.ReplicaRec
 	return rc.saveRecord(v, true)
 }
 
+// recordShared records the generation that both replicas have, before the log learns that they are
+// together: what a disk has later is compared with it. The caller holds the volume's lock.
+func (rc *recorder) recordShared(v *volume, h *plan.ObservedReplica) error {
+	r := v.record.Replica
+	shared := h.Connection == plan.ConnConnected && h.BothUpToDate() && h.UUID != 0 && h.BitmapUUID == 0
+	if r == nil || !shared || r.SharedUUID == h.UUID {
+		return nil
+	}
+	return rc.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.SharedUUID = h.UUID })
+}
+
 // refreshRecordCopy copies the volume's record for readers, and indexes its targets. The caller
 // holds table.mu, or is alone.
 func (t *table) refreshRecordCopy(v *volume) {
@@ -55,6 +67,7 @@ func (t *table) refreshRecordCopy(v *volume) {
 	}
 	if !sameStaging(v.recordCopy.Staging, v.record.Staging) {
 		v.stagingChanges++
+		v.forgetAckedLimits() // with a staging's end the log forgets the limits that it had reported
 	}
 	v.recordCopy = v.record.VolumeRecord
 	for i := range v.recordCopy.Targets {

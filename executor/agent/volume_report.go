@@ -58,11 +58,23 @@ func (r *volumeReporter) sendFact(v *volume, f plan.Fact, ob *fsmpb.Observation)
 	if !v.reportedFacts.beginReport(f) {
 		return
 	}
-	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onFactAnswer(v, f, at, err) }})
+	if f.Name == plan.FactLimitsApplied {
+		v.forgetAckedLimits()
+	}
+	limits := v.limitsReport
+	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onFactAnswer(v, f, limits, at, err) }})
 }
 
-// onFactAnswer is called when the report ended; what was not applied is reconciled again.
-func (r *volumeReporter) onFactAnswer(v *volume, f plan.Fact, at fsm.Epoch, err error) {
+// forgetAckedLimits makes only the answer to a report that is still to be sent tell which limits the
+// log has: until then it may have others than those of the last answer.
+func (v *volume) forgetAckedLimits() {
+	v.limitsReport++
+	v.ackedLimits = nil
+}
+
+// onFactAnswer is called when the report ended; what was not applied is reconciled again. limits is
+// the volume's limitsReport when the report was sent.
+func (r *volumeReporter) onFactAnswer(v *volume, f plan.Fact, limits uint64, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wasDirty := v.reportedFacts.endReport(f)
@@ -81,6 +93,8 @@ func (r *volumeReporter) onFactAnswer(v *volume, f plan.Fact, at fsm.Epoch, err 
 	case f.Name == plan.FactCondition:
 		v.ackedHealth = &f.Path
 		r.volumeQueue.add(v.id)
+	case f.Name == plan.FactLimitsApplied && v.limitsReport != limits:
+		r.volumeQueue.add(v.id) // others were reported since, or the staging that they were in force for is over
 	case f.Name == plan.FactLimitsApplied && v.desired != nil && f.Path == fmt.Sprint(v.desired.Limits):
 		v.ackedLimits = &v.desired.Limits
 	case v.desiredAt.Compare(at) < 0:
