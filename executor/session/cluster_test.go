@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -63,7 +64,8 @@ type testMember struct {
 	requestIDs [][]byte // request ids that were proposed here
 
 	ready         atomic.Pointer[error]
-	failProposals atomic.Bool // proposals fail here
+	failProposals atomic.Bool          // proposals fail here
+	committed     func(*fsmpb.Command) // called when a command of this member was committed; guarded by mu
 	server        *Server
 	api           *listener
 	peers         *listener
@@ -228,6 +230,8 @@ func (m *testMember) setLag(lag bool) {
 func (m *testMember) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	m.mu.Lock()
 	m.requestIDs = append(m.requestIDs, cmd.GetRequestId())
+	cmd.ProposedIndex = cmp.Or(cmd.GetProposedIndex(), m.state.Cluster().Index)
+	committed := m.committed
 	m.mu.Unlock()
 	if m.failProposals.Load() {
 		return nil, errNoQuorum
@@ -238,6 +242,9 @@ func (m *testMember) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Ou
 	}
 	fillCommand(cmd)
 	outcome, index := m.cluster.commit(cmd)
+	if committed != nil {
+		committed(cmd)
+	}
 	if err := m.WaitIndex(ctx, index); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,9 @@ type liveSession struct {
 	node  fsm.NodeID
 	host  fsm.HostID
 	pools map[string]bool // that the host was registered with
+	// arrival orders the sessions of this member by the arrival of their hellos. What follows, up
+	// to the registration, may take longer for an earlier one.
+	arrival uint64
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -44,11 +47,12 @@ type pendingQuery struct {
 	done      chan error
 }
 
-func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode) *liveSession {
+func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode, arrival uint64) *liveSession {
 	ls := &liveSession{
 		node:      fsm.NodeID(register.GetNodeId()),
 		host:      fsm.HostID(register.GetHostId()),
 		pools:     map[string]bool{},
+		arrival:   arrival,
 		outgoing:  make(chan *sessionpb.ToNode),
 		lastHeard: time.Now(),
 		queries:   map[uint64]*pendingQuery{},

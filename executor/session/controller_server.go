@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,6 +23,7 @@ type Server struct {
 	timing             timing
 	proposalLimits     *nodeRateLimits
 	registrationLimits *nodeRateLimits
+	arrivals           atomic.Uint64 // counts the hellos
 
 	mu       sync.Mutex
 	sessions map[fsm.NodeID]*liveSession
@@ -54,7 +56,8 @@ func (s *Server) Close() {
 }
 
 // addSession makes a session the host's only one at this member. A newer session replaces an older
-// one: the host knows best which of its connections works.
+// one: the host knows best which of its connections works. One whose registration took so long that
+// a newer session began meanwhile replaces nothing: nobody may be at its other end any more.
 func (s *Server) addSession(ls *liveSession) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +67,11 @@ func (s *Server) addSession(ls *liveSession) error {
 	if ls.ctx.Err() != nil { // the host left while it was registered, and may be back
 		return endStatus(ls.ctx)
 	}
-	if old := s.sessions[ls.node]; old != nil {
+	old := s.sessions[ls.node]
+	if old != nil && old.arrival > ls.arrival {
+		return status.Errorf(codes.Aborted, "a newer session of %s began meanwhile", ls.node)
+	}
+	if old != nil {
 		old.cancel(status.Errorf(codes.Aborted, "the session of %s was replaced by a newer one", ls.node))
 	}
 	s.sessions[ls.node] = ls

@@ -28,11 +28,12 @@ func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 	if err != nil {
 		return err
 	}
+	arrival := s.arrivals.Add(1)
 	if err := s.admit(stream.Context(), node, hello); err != nil {
 		s.log.Info("session refused", "node", node, "error", err)
 		return err
 	}
-	ls := newLiveSession(stream.Context(), hello.GetRegister())
+	ls := newLiveSession(stream.Context(), hello.GetRegister(), arrival)
 	if err := s.addSession(ls); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-storage/holdfast/executor"
@@ -54,12 +55,26 @@ type ClientConfig struct {
 	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration
 	Logger         *slog.Logger
+	// Dial prepares the connection to an endpoint; nil: gRPC with the credentials.
+	Dial func(endpoint string) (Conn, error)
+	// Jitter returns a duration from 0 to below d; nil: a random one.
+	Jitter func(d time.Duration) time.Duration
+}
+
+// Conn is a connection to one controller; *grpc.ClientConn implements it.
+type Conn interface {
+	grpc.ClientConnInterface
+	Connect()
+	ResetConnectBackoff()
+	GetState() connectivity.State
+	WaitForStateChange(ctx context.Context, source connectivity.State) bool
+	Close() error
 }
 
 // Client is a host's end: one session with any controller, and proposals to any.
 type Client struct {
 	ClientConfig
-	conns  []*grpc.ClientConn
+	conns  []Conn
 	timing timing
 
 	lastTelemetry  atomic.Pointer[sessionpb.Telemetry]
@@ -88,16 +103,28 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &Client{ClientConfig: cfg, timing: defaultTiming, telemetryReady: make(chan struct{}, 1), currentEndpoint: rand.IntN(len(cfg.Endpoints)), openProposals: map[string]uint64{}}
-	options := append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(cfg.Credentials.Client(pki.Controller))))
+	if cfg.Dial == nil {
+		cfg.Dial = dialWith(cfg.Credentials)
+	}
+	if cfg.Jitter == nil {
+		cfg.Jitter = rand.N[time.Duration]
+	}
+	first := int(cfg.Jitter(time.Duration(len(cfg.Endpoints))))
+	c := &Client{ClientConfig: cfg, timing: defaultTiming, telemetryReady: make(chan struct{}, 1), currentEndpoint: first, openProposals: map[string]uint64{}}
 	for _, endpoint := range cfg.Endpoints {
-		conn, err := grpc.NewClient(endpoint, options...)
+		conn, err := cfg.Dial(endpoint)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("prepare the connection to controller %s: %w", endpoint, err), c.Close())
 		}
 		c.conns = append(c.conns, conn)
 	}
 	return c, nil
+}
+
+// dialWith dials endpoints with the host's credentials.
+func dialWith(creds *pki.Credentials) func(endpoint string) (Conn, error) {
+	options := append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Controller))))
+	return func(endpoint string) (Conn, error) { return grpc.NewClient(endpoint, options...) }
 }
 
 // Close ends the connections. Run should have returned.
@@ -139,7 +166,7 @@ func (c *Client) Run(ctx context.Context) error {
 			failures = 0
 		}
 		c.noteFailure(endpoint, err)
-		sleep(ctx, reconnectBackoff(failures, len(c.conns)))
+		sleep(ctx, c.reconnectBackoff(failures))
 		failures++
 	}
 	return nil
@@ -147,12 +174,12 @@ func (c *Client) Run(ctx context.Context) error {
 
 // reconnectBackoff is short until all controllers were tried, then
 // grows with each round over them, with jitter.
-func reconnectBackoff(failures, endpoints int) time.Duration {
+func (c *Client) reconnectBackoff(failures int) time.Duration {
 	d := maxBackoff
-	if round := failures / endpoints; round < 4 {
+	if round := failures / len(c.conns); round < 4 {
 		d = min(d, minBackoff<<round)
 	}
-	return d/2 + rand.N(d/2)
+	return d/2 + c.Jitter(d/2)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

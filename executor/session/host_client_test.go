@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -367,9 +368,10 @@ func TestProposeSucceedsBesideAControllerThatHangs(t *testing.T) {
 }
 
 func TestBackoffIsShortUntilAllControllersWereTried(t *testing.T) {
+	c := &Client{ClientConfig: ClientConfig{Jitter: rand.N[time.Duration]}, conns: make([]Conn, 3)}
 	for failures, longest := range map[int]time.Duration{0: 100, 2: 100, 3: 200, 8: 400, 11: 800, 12: 1000, 1000: 1000} {
 		for range 100 {
-			d := reconnectBackoff(failures, 3)
+			d := c.reconnectBackoff(failures)
 			require.LessOrEqual(t, d, longest*time.Millisecond)
 			require.GreaterOrEqual(t, d, longest*time.Millisecond/2)
 		}

@@ -109,6 +109,9 @@ func (c *Client) proposeHedged(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.
 	defer timer.Stop()
 	lastErr := errors.New("no controller answered")
 	for {
+		if ctx.Err() != nil { // nothing new begins, whatever else is ready
+			return nil, &unavailableError{fmt.Errorf("%w (%w)", lastErr, ctx.Err())}
+		}
 		select {
 		case <-timer.C:
 			if endpoint, ok := rotation.pick(); ok {

@@ -53,7 +53,7 @@ func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, 
 
 // waitConnected waits for the connection, for the timeout at most, and resets gRPC's backoff
 // so that earlier failures do not delay the next attempt.
-func waitConnected(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) error {
+func waitConnected(ctx context.Context, conn Conn, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn.ResetConnectBackoff()
