@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -17,13 +16,13 @@ const checksumPrefix = "crc32c:"
 // covers the salt: with the member's id as salt, a file copied from another member does not match.
 // When it returns, the new content is durable; after a crash the file has either the old or the
 // new content.
-func writeChecksummed(path, salt string, v any) error {
+func (d dataDir) writeChecksummed(path, salt string, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
 	body = append(body, '\n')
-	return replaceFile(path, append(body, checksumLine(salt, body)...))
+	return d.replaceFile(path, append(body, checksumLine(salt, body)...))
 }
 
 // readChecksummed reads what writeChecksummed wrote, and fails when a single bit differs.
@@ -46,43 +45,4 @@ func checksumLine(salt string, body []byte) []byte {
 // saltedChecksum is the CRC32C of the salt and then the body.
 func saltedChecksum(salt string, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(salt), castagnoli), castagnoli, body)
-}
-
-// replaceFile writes a temporary file, makes it durable and renames it over the old one.
-func replaceFile(path string, data []byte) error {
-	tmp := path + ".tmp"
-	if err := writeDurable(tmp, data); err != nil {
-		return fmt.Errorf("write %s: %w", tmp, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncPath(filepath.Dir(path))
-}
-
-func writeDurable(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
-
-// syncPath makes a file's content, or a directory's entries, durable.
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
 }

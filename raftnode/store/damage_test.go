@@ -200,7 +200,7 @@ func TestS22_ALogThatLostItsEndIsRefused(t *testing.T) {
 			data[bytes.LastIndex(data, []byte("command 12"))] ^= 1
 			return data
 		})
-		requireRefused(t, string(s.dir), WAL, "ends at entry 9", "up to 12 were acknowledged")
+		requireRefused(t, s.dir.root, WAL, "ends at entry 9", "up to 12 were acknowledged")
 	})
 	t.Run("an older copy of the log comes back", func(t *testing.T) {
 		forEachKind(t, func(t *testing.T, kind string) {
@@ -208,12 +208,12 @@ func TestS22_ALogThatLostItsEndIsRefused(t *testing.T) {
 			appendEntries(t, s, 1, 12, 2)
 			require.NoError(t, s.Close())
 			old := fastDir(t)
-			copyTree(t, string(s.dir), old)
+			copyTree(t, s.dir.root, old)
 			s = reopen(t, s, kind)
 			appendEntries(t, s, 13, 15, 2)
 			require.NoError(t, s.Close())
-			replaceFiles(t, old, old, string(s.dir), []string{"raft.db", "wal"})
-			requireRefused(t, string(s.dir), kind, "up to 15 were acknowledged")
+			replaceFiles(t, old, old, s.dir.root, []string{"raft.db", "wal"})
+			requireRefused(t, s.dir.root, kind, "up to 15 were acknowledged")
 		})
 	})
 	t.Run("but a batch that was never acknowledged may be torn", func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestS22_TheTwoCopiesOfTheVoteAgree(t *testing.T) {
 		for _, term := range []uint64{1, 2, 3} {
 			set(term)
 			copies[term] = fastDir(t)
-			copyTree(t, string(s.dir), copies[term])
-			s = open(t, string(s.dir), kind)
+			copyTree(t, s.dir.root, copies[term])
+			s = open(t, s.dir.root, kind)
 		}
 		require.NoError(t, s.Close())
 		t.Run("a crash between the two is carried on", func(t *testing.T) {

@@ -11,18 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dataDir is the path of a data directory; its methods name and check the files in it.
-type dataDir string
+// dataDir is a data directory; its methods name, check and write the files in it.
+type dataDir struct {
+	root string
+	disk Disk // the operating system's when nil
+}
 
-func (d dataDir) identityPath() string    { return filepath.Join(string(d), "identity.json") }
-func (d dataDir) votePath() string        { return filepath.Join(string(d), "vote.json") }
-func (d dataDir) markPath() string        { return filepath.Join(string(d), "log.mark") }
-func (d dataDir) boltPath() string        { return filepath.Join(string(d), "raft.db") }
-func (d dataDir) walPath() string         { return filepath.Join(string(d), "wal") }
+func (d dataDir) identityPath() string    { return filepath.Join(d.root, "identity.json") }
+func (d dataDir) votePath() string        { return filepath.Join(d.root, "vote.json") }
+func (d dataDir) markPath() string        { return filepath.Join(d.root, "log.mark") }
+func (d dataDir) boltPath() string        { return filepath.Join(d.root, "raft.db") }
+func (d dataDir) walPath() string         { return filepath.Join(d.root, "wal") }
 func (d dataDir) walMetaPath() string     { return filepath.Join(d.walPath(), "meta.json") }
-func (d dataDir) snapshotsPath() string   { return filepath.Join(string(d), "snapshots") }
-func (d dataDir) corruptPath() string     { return filepath.Join(string(d), "corrupt") }
-func (d dataDir) quarantinedPath() string { return filepath.Join(string(d), "quarantined") }
+func (d dataDir) snapshotsPath() string   { return filepath.Join(d.root, "snapshots") }
+func (d dataDir) corruptPath() string     { return filepath.Join(d.root, "corrupt") }
+func (d dataDir) quarantinedPath() string { return filepath.Join(d.root, "quarantined") }
 
 // requiredPaths lists what a data directory with this kind of log store must contain (S21).
 func (d dataDir) requiredPaths(kind string) []string {
@@ -39,19 +42,19 @@ func memberFilePath(dir string) string { return filepath.Join(dir, "member") }
 // createAndLock creates the directory when it is absent and locks it for this process. The kernel
 // releases the lock when the process exits.
 func (d dataDir) createAndLock() (*os.File, error) {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
+	if err := os.MkdirAll(d.root, 0o700); err != nil {
 		return nil, fmt.Errorf("make data folder: %w", err)
 	}
-	lock, err := os.Open(string(d))
+	lock, err := os.Open(d.root)
 	if err != nil {
 		return nil, fmt.Errorf("open data folder: %w", err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s", ErrInUse, d)
+			return nil, fmt.Errorf("%w: %s", ErrInUse, d.root)
 		}
-		return nil, fmt.Errorf("lock data folder %s: %w", d, err)
+		return nil, fmt.Errorf("lock data folder %s: %w", d.root, err)
 	}
 	return lock, nil
 }
@@ -71,7 +74,7 @@ func (d dataDir) checkQuarantine() error {
 
 // checkPrivate refuses a directory whose content other users own or can read.
 func (d dataDir) checkPrivate(kind string) error {
-	for _, path := range append([]string{string(d)}, d.requiredPaths(kind)...) {
+	for _, path := range append([]string{d.root}, d.requiredPaths(kind)...) {
 		st, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // checkRequired has the better message
@@ -117,18 +120,18 @@ func (d dataDir) syncFiles() error {
 			if err != nil {
 				return err
 			}
-			return syncPath(path)
+			return d.sync(path)
 		})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("sync the data folder: %w", err)
 		}
 	}
-	return syncPath(string(d))
+	return d.sync(d.root)
 }
 
 // writeMember records the member's id in a directory.
-func writeMember(dir, member string) error {
-	return replaceFile(memberFilePath(dir), []byte(member+"\n"))
+func (d dataDir) writeMember(dir, member string) error {
+	return d.replaceFile(memberFilePath(dir), []byte(member+"\n"))
 }
 
 // checkMember refuses a directory of another member (S21).

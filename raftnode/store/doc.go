@@ -9,6 +9,7 @@
 //	raft.db         the stable store, and the log when the log store is boltdb
 //	wal/            the log when the log store is wal
 //	snapshots/      Raft snapshots; corrupt/ holds those that were moved aside
+//	stopped         the last process stopped in order, so its files are what they seem (S133)
 //	quarantined     why this member may not start again (S23)
 //
 // Three kinds of failure end in a refusal that names the file and the remedy: files

@@ -55,7 +55,7 @@ func open(t testing.TB, dir, kind string) *Store {
 func reopen(t testing.TB, s *Store, kind string) *Store {
 	t.Helper()
 	require.NoError(t, s.Close())
-	return open(t, string(s.dir), kind)
+	return open(t, s.dir.root, kind)
 }
 
 // refused opens and expects a refusal that names what.

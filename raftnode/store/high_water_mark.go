@@ -17,20 +17,21 @@ import (
 // weaker, never wrong.
 type highWaterMark struct {
 	f      *os.File
+	dir    dataDir
 	member string
 }
 
 const highWaterMarkSize = 16 // index, four zero bytes, CRC32C
 
 // createHighWaterMark creates the mark of an empty log.
-func createHighWaterMark(path, member string) error {
-	return replaceFile(path, encodeHighWaterMark(member, 0))
+func createHighWaterMark(d dataDir, member string) error {
+	return d.replaceFile(d.markPath(), encodeHighWaterMark(member, 0))
 }
 
 // openHighWaterMark returns the mark and the index that it holds. A damaged mark is not valid and
 // holds no index: all that a mark can cause is a refusal.
-func openHighWaterMark(path, member string) (m *highWaterMark, index uint64, valid bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+func openHighWaterMark(d dataDir, member string) (m *highWaterMark, index uint64, valid bool, err error) {
+	f, err := os.OpenFile(d.markPath(), os.O_RDWR, 0)
 	if err != nil {
 		return nil, 0, false, fmt.Errorf("open the log's mark: %w", err)
 	}
@@ -38,9 +39,9 @@ func openHighWaterMark(path, member string) (m *highWaterMark, index uint64, val
 	n, _ := f.ReadAt(buf[:], 0) // short or failed: damaged
 	index = binary.LittleEndian.Uint64(buf[:])
 	if n != highWaterMarkSize || string(buf[:]) != string(encodeHighWaterMark(member, index)) {
-		return &highWaterMark{f, member}, 0, false, nil
+		return &highWaterMark{f, d, member}, 0, false, nil
 	}
-	return &highWaterMark{f, member}, index, true, nil
+	return &highWaterMark{f, d, member}, index, true, nil
 }
 
 func encodeHighWaterMark(member string, index uint64) []byte {
@@ -52,7 +53,7 @@ func encodeHighWaterMark(member string, index uint64) []byte {
 
 // raise records that everything up to index is durable.
 func (m *highWaterMark) raise(index uint64) error {
-	if _, err := m.f.WriteAt(encodeHighWaterMark(m.member, index), 0); err != nil {
+	if _, err := m.dir.writeAt(m.f, m.f.Name(), encodeHighWaterMark(m.member, index), 0); err != nil {
 		return fmt.Errorf("raise the log's mark: %w", err)
 	}
 	return nil
@@ -63,7 +64,7 @@ func (m *highWaterMark) lower(index uint64) error {
 	if err := m.raise(index); err != nil {
 		return err
 	}
-	if err := unix.Fdatasync(int(m.f.Fd())); err != nil {
+	if err := m.sync(); err != nil {
 		return fmt.Errorf("sync the log's mark: %w", err)
 	}
 	return nil
@@ -71,5 +72,9 @@ func (m *highWaterMark) lower(index uint64) error {
 
 // close makes the mark durable at an orderly stop.
 func (m *highWaterMark) close() error {
-	return errors.Join(unix.Fdatasync(int(m.f.Fd())), m.f.Close())
+	return errors.Join(m.sync(), m.f.Close())
+}
+
+func (m *highWaterMark) sync() error {
+	return m.dir.syncBy(m.f.Name(), func() error { return unix.Fdatasync(int(m.f.Fd())) })
 }

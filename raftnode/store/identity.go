@@ -50,7 +50,7 @@ func (d dataDir) createIdentity(kind string) (identity, error) {
 		return identity{}, fmt.Errorf("make a member id: %w", err)
 	}
 	id := identity{Format: formatVersion, Member: random.String(), LogStore: kind}
-	return id, writeChecksummed(d.identityPath(), "", id)
+	return id, d.writeChecksummed(d.identityPath(), "", id)
 }
 
 // checkKind refuses a log store other than the one that the directory was created with (S21).
@@ -58,6 +58,6 @@ func (d dataDir) checkKind(id identity, kind string) error {
 	if id.LogStore == kind {
 		return nil
 	}
-	return refuse(string(d), fmt.Sprintf("start with --log-store=%s; changing the store is leaving and joining with a new id", id.LogStore),
+	return refuse(d.root, fmt.Sprintf("start with --log-store=%s; changing the store is leaving and joining with a new id", id.LogStore),
 		"it was made with the log store %s, not %s", id.LogStore, kind)
 }

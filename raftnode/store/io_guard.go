@@ -20,10 +20,15 @@ type ioGuard struct {
 	onFatal  func(what string, err error)
 	onSync   func(time.Duration)
 	watchdog *watchdog
+	begin    func(operation string) // of a simulated disk, which may block; nil without one
 }
 
 func newIOGuard(o Options) *ioGuard {
-	return &ioGuard{onFatal: o.OnFatal, onSync: o.OnSync, watchdog: newWatchdog(o.Hang, o.OnHang)}
+	g := &ioGuard{onFatal: o.OnFatal, onSync: o.OnSync, watchdog: newWatchdog(o.Hang, o.OnHang)}
+	if o.Disk != nil {
+		g.begin = o.Disk.Begin
+	}
+	return g
 }
 
 // do runs fn under the watchdog. An error other than ignored latches, and no call succeeds from
@@ -33,6 +38,9 @@ func (g *ioGuard) do(operation string, ignored error, fn func() error) error {
 		return err
 	}
 	slot := g.watchdog.begin(operation)
+	if g.begin != nil {
+		g.begin(operation)
+	}
 	err := catchPanic(fn)
 	g.watchdog.end(slot)
 	if err != nil && (ignored == nil || !errors.Is(err, ignored)) {
@@ -57,6 +65,9 @@ func (g *ioGuard) write(operation string, fn func() error) error {
 // err is the error that every call returns after a failure or after Close; nil before.
 func (g *ioGuard) err() error {
 	if p := g.failed.Load(); p != nil {
+		if g.begin != nil {
+			g.begin(AfterFailure)
+		}
 		return *p
 	}
 	if g.closed.Load() {
@@ -77,9 +88,12 @@ func (g *ioGuard) fail(operation string, err error) error {
 	return *g.failed.Load()
 }
 
-func (g *ioGuard) close() {
-	g.closed.Store(true)
+// close tells whether every operation since the files were checked has succeeded and returned. It is
+// false when it is called again.
+func (g *ioGuard) close() (inOrder bool) {
+	first := !g.closed.Swap(true)
 	g.watchdog.close()
+	return first && g.armed.Load() && g.failed.Load() == nil && g.watchdog.idle()
 }
 
 // catchPanic turns a panic of a storage library, or a fault on a page that it has mapped, into an

@@ -76,17 +76,17 @@ func newGuardedStores(t *testing.T, hang time.Duration) *guardedStores {
 	require.NoError(t, err)
 	g := newIOGuard(o)
 	g.armed.Store(true)
-	t.Cleanup(g.close)
+	t.Cleanup(func() { g.close() })
 	dir := fastDir(t)
-	require.NoError(t, createHighWaterMark(filepath.Join(dir, "mark"), "m"))
-	m, _, valid, err := openHighWaterMark(filepath.Join(dir, "mark"), "m")
+	require.NoError(t, createHighWaterMark(dataDir{root: dir}, "m"))
+	m, _, valid, err := openHighWaterMark(dataDir{root: dir}, "m")
 	require.NoError(t, err)
 	require.True(t, valid)
 	l, err := newLogs(h.store, g, m, "m")
 	require.NoError(t, err)
 	h.logs, err = newCachedLogs(4, l)
 	require.NoError(t, err)
-	h.votes = &voteStore{db: h.store, guard: g, path: filepath.Join(dir, "vote.json"), member: "m", values: map[string][]byte{}}
+	h.votes = &voteStore{db: h.store, guard: g, dir: dataDir{root: dir}, member: "m", values: map[string][]byte{}}
 	for i := uint64(1); i <= 10; i++ {
 		require.NoError(t, h.logs.StoreLog(entry(i, 1)))
 	}
@@ -216,7 +216,7 @@ func TestS27_TheWatchdogCountsItsOwnTicks(t *testing.T) {
 
 func TestAFailureInTheBackgroundOfTheWALIsFinal(t *testing.T) {
 	h := newGuardedStores(t, time.Minute)
-	meta := &walMeta{path: filepath.Join(fastDir(t), "absent", "meta.json"), guard: h.logs.guard}
+	meta := &walMeta{dir: dataDir{root: filepath.Join(fastDir(t), "absent")}, guard: h.logs.guard}
 	require.Error(t, meta.CommitState(types.PersistentState{}))
 	require.Len(t, h.fatal, 1)
 	require.Error(t, h.logs.StoreLog(entry(11, 1)))

@@ -52,6 +52,8 @@ type Options struct {
 	OnSync func(time.Duration)
 
 	Logger *slog.Logger
+	// Disk makes files durable; the operating system when nil.
+	Disk Disk
 }
 
 // withDefaults fills in defaults and validates the rest.

@@ -35,7 +35,7 @@ func openRaftSnapshots(d dataDir, o Options, member string) (*raftSnapshots, err
 	if err := checkMember(d.snapshotsPath(), member); err != nil {
 		return nil, err
 	}
-	inner, err := raft.NewFileSnapshotStoreWithLogger(string(d), retainSnapshots, hclogTo(o.Logger, slog.LevelWarn))
+	inner, err := raft.NewFileSnapshotStoreWithLogger(d.root, retainSnapshots, hclogTo(o.Logger, slog.LevelWarn))
 	if err != nil {
 		return nil, fmt.Errorf("open the Raft snapshots: %w", err)
 	}
@@ -46,7 +46,7 @@ func createRaftSnapshots(d dataDir, member string) error {
 	if err := os.Mkdir(d.snapshotsPath(), 0o700); err != nil {
 		return fmt.Errorf("make the folder of Raft snapshots: %w", err)
 	}
-	return writeMember(d.snapshotsPath(), member)
+	return d.writeMember(d.snapshotsPath(), member)
 }
 
 // Create begins a Raft snapshot. It is offered once its sink is closed.
@@ -141,7 +141,7 @@ func (s *raftSnapshots) writeChecksum(id string) error {
 			return fmt.Errorf("protect Raft snapshot: %w", err)
 		}
 	}
-	if err := writeChecksummed(filepath.Join(path, checksumFile), s.member, saltedChecksum(id, meta)); err != nil {
+	if err := s.dir.writeChecksummed(filepath.Join(path, checksumFile), s.member, saltedChecksum(id, meta)); err != nil {
 		return fmt.Errorf("seal Raft snapshot: %w", err)
 	}
 	s.mu.Lock()
@@ -188,7 +188,7 @@ func (s *raftSnapshots) moveToCorrupt(id string) error {
 	if err := os.Rename(s.path(id), to); err != nil {
 		return fmt.Errorf("move a damaged Raft snapshot away: %w", err)
 	}
-	return errors.Join(syncPath(s.dir.corruptPath()), syncPath(s.dir.snapshotsPath()))
+	return errors.Join(s.dir.sync(s.dir.corruptPath()), s.dir.sync(s.dir.snapshotsPath()))
 }
 
 // snapshotSink writes the checksum of the Raft snapshot when it is closed.

@@ -42,7 +42,7 @@ func TestS22_TheLogIsEmptiedOnlyWhenItDoesNotContinueTheSnapshot(t *testing.T) {
 				}
 				if tc.refusal != "" {
 					require.NoError(t, s.Close())
-					requireRefused(t, string(s.dir), kind, tc.refusal)
+					requireRefused(t, s.dir.root, kind, tc.refusal)
 					return
 				}
 				for range 2 {
@@ -97,7 +97,7 @@ func TestS135_ADamagedRaftSnapshotIsNeverOffered(t *testing.T) {
 					require.NoError(t, s.Logs.DeleteRange(1, 15))
 					require.NoError(t, s.Close())
 					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
-					requireRefused(t, string(s.dir), kind, id)
+					requireRefused(t, s.dir.root, kind, id)
 				})
 				t.Run("refused when the log ends below it", func(t *testing.T) {
 					s := open(t, fastDir(t), kind)
@@ -106,7 +106,7 @@ func TestS135_ADamagedRaftSnapshotIsNeverOffered(t *testing.T) {
 					id := snapshotAt(t, s, 20, 2)
 					require.NoError(t, s.Close())
 					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
-					requireRefused(t, string(s.dir), kind, id)
+					requireRefused(t, s.dir.root, kind, id)
 				})
 				t.Run("refused when it is the only one and the log was compacted", func(t *testing.T) {
 					s := open(t, fastDir(t), kind)
@@ -115,7 +115,7 @@ func TestS135_ADamagedRaftSnapshotIsNeverOffered(t *testing.T) {
 					require.NoError(t, s.Logs.DeleteRange(1, 15))
 					require.NoError(t, s.Close())
 					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
-					requireRefused(t, string(s.dir), kind, id)
+					requireRefused(t, s.dir.root, kind, id)
 				})
 			})
 		})
@@ -128,7 +128,7 @@ func TestS135_ARaftSnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
 	snapshotAt(t, s, 10, 2)
 	id := snapshotAt(t, s, 20, 2)
 	require.NoError(t, s.Close())
-	o := options(string(s.dir), WAL)
+	o := options(s.dir.root, WAL)
 	o.Verify = func(_ *raft.SnapshotMeta, r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if err == nil && string(data[:8]) == "state 20" {
@@ -151,7 +151,7 @@ func TestS72_ARaftSnapshotOfANewerBuildIsLeftAlone(t *testing.T) {
 	snapshotAt(t, s, 10, 2)
 	id := snapshotAt(t, s, 20, 2)
 	require.NoError(t, s.Close())
-	o := options(string(s.dir), WAL)
+	o := options(s.dir.root, WAL)
 	o.Verify = func(meta *raft.SnapshotMeta, r io.Reader) error {
 		if meta.Index == 20 {
 			return fmt.Errorf("read the header: %w", ErrNewer)

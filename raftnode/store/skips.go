@@ -30,12 +30,12 @@ type Skip struct {
 	At     time.Time `json:"at"`
 }
 
-func (d dataDir) faultPath() string { return filepath.Join(string(d), "fault.json") }
-func (d dataDir) skipsPath() string { return filepath.Join(string(d), "skips.json") }
+func (d dataDir) faultPath() string { return filepath.Join(d.root, "fault.json") }
+func (d dataDir) skipsPath() string { return filepath.Join(d.root, "skips.json") }
 
 // RecordFault durably records the entry at which the member exited.
 func (s *Store) RecordFault(f Fault) error {
-	if err := writeChecksummed(s.dir.faultPath(), s.MemberID, f); err != nil {
+	if err := s.dir.writeChecksummed(s.dir.faultPath(), s.MemberID, f); err != nil {
 		return fmt.Errorf("record the fault: %w", err)
 	}
 	return nil
@@ -81,7 +81,7 @@ func (s *Store) AddSkip(k Skip) error {
 	if n := len(all); n > 0 && all[n-1].Index >= k.Index {
 		return fmt.Errorf("record a skip of entry %d: entry %d is skipped already", k.Index, all[n-1].Index)
 	}
-	if err := writeChecksummed(s.dir.skipsPath(), s.MemberID, append(all, k)); err != nil {
+	if err := s.dir.writeChecksummed(s.dir.skipsPath(), s.MemberID, append(all, k)); err != nil {
 		return fmt.Errorf("record a skip of entry %d: %w", k.Index, err)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (s *Store) AddSkip(k Skip) error {
 // directory without a member is refused.
 func KindOf(dir string) (string, error) {
 	var id identity
-	d := dataDir(dir)
+	d := dataDir{root: dir}
 	if err := readChecksummed(d.identityPath(), "", &id); err != nil {
 		return "", refuse(d.identityPath(), "name the data folder of a controller", "cannot be read: %w", err)
 	}

@@ -36,7 +36,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dataDir(o.Dir), log: o.Logger}
+	s := &Store{dir: dataDir{root: o.Dir, disk: o.Disk}, log: o.Logger}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -55,11 +55,23 @@ func (s *Store) open(o Options) error {
 	if err := s.dir.checkPrivate(o.Kind); err != nil {
 		return err
 	}
+	if err := s.rewriteUnlessStopped(); err != nil {
+		return err
+	}
 	if err := s.identify(o.Kind); err != nil {
 		return err
 	}
 	s.guard = newIOGuard(o)
 	return s.openFiles(o)
+}
+
+// rewriteUnlessStopped writes the files anew when the last process did not stop in order (S133).
+func (s *Store) rewriteUnlessStopped() error {
+	inOrder, err := s.dir.takeStop()
+	if err != nil || inOrder {
+		return err
+	}
+	return s.dir.rewrite()
 }
 
 // identify reads the member's identity; a new member gets its files.
@@ -91,24 +103,24 @@ func (s *Store) createFiles() error {
 		}
 	}
 	member := s.id.Member
-	err := errors.Join(createBolt(s.dir.boltPath(), member), createVoteStore(s.dir.votePath(), member),
-		createHighWaterMark(s.dir.markPath(), member), createRaftSnapshots(s.dir, member))
+	err := errors.Join(createBolt(s.dir, member), createVoteStore(s.dir, member),
+		createHighWaterMark(s.dir, member), createRaftSnapshots(s.dir, member))
 	if err == nil && s.id.LogStore == WAL {
 		err = createWAL(s.dir, member)
 	}
 	if err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
-	if err := syncPath(string(s.dir)); err != nil {
+	if err := s.dir.sync(s.dir.root); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
 	s.id.Initialised = true
-	return writeChecksummed(s.dir.identityPath(), "", s.id)
+	return s.dir.writeChecksummed(s.dir.identityPath(), "", s.id)
 }
 
 // openFiles opens each file and checks them against each other.
 func (s *Store) openFiles(o Options) error {
-	db, err := openBolt(s.dir.boltPath(), s.MemberID)
+	db, err := openBolt(s.dir, s.MemberID)
 	if err != nil {
 		return err
 	}
@@ -121,7 +133,7 @@ func (s *Store) openFiles(o Options) error {
 	if err != nil {
 		return err
 	}
-	mark, acknowledged, markValid, err := openHighWaterMark(s.dir.markPath(), s.MemberID)
+	mark, acknowledged, markValid, err := openHighWaterMark(s.dir, s.MemberID)
 	if err != nil {
 		return err
 	}
@@ -182,7 +194,7 @@ func (s *Store) SetClusterID(id string) error {
 	case "":
 		next := s.id
 		next.Cluster = id
-		if err := writeChecksummed(s.dir.identityPath(), "", next); err != nil {
+		if err := s.dir.writeChecksummed(s.dir.identityPath(), "", next); err != nil {
 			return s.guard.fail("record the cluster's id", err)
 		}
 		s.id = next
@@ -199,7 +211,7 @@ func (s *Store) HasExistingState() (bool, error) {
 // Quarantine makes every later Open of this directory fail with ErrQuarantined and the reason
 // (S23). Files are kept.
 func (s *Store) Quarantine(reason string) error {
-	if err := replaceFile(s.dir.quarantinedPath(), []byte(reason+"\n")); err != nil {
+	if err := s.dir.replaceFile(s.dir.quarantinedPath(), []byte(reason+"\n")); err != nil {
 		return fmt.Errorf("write the quarantine marker: %w", err)
 	}
 	return nil
@@ -207,14 +219,15 @@ func (s *Store) Quarantine(reason string) error {
 
 // Close closes the files and releases the lock. Raft must be shut down before.
 func (s *Store) Close() error {
-	if s.guard != nil {
-		s.guard.close()
-	}
+	inOrder := s.guard != nil && s.guard.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
 	for len(s.closers) > 0 {
 		last := len(s.closers) - 1
+		if last == 0 && inOrder && errors.Join(errs...) == nil { // only the lock is left
+			errs = append(errs, s.dir.recordStop())
+		}
 		errs = append(errs, s.closers[last]())
 		s.closers = s.closers[:last]
 	}

@@ -112,7 +112,7 @@ func TestS21_AMissingFileIsRefused(t *testing.T) {
 		s := open(t, made, kind)
 		appendEntries(t, s, 1, 20, 1)
 		require.NoError(t, s.Close())
-		for _, file := range dataDir(made).requiredPaths(kind) {
+		for _, file := range (dataDir{root: made}).requiredPaths(kind) {
 			rel, err := filepath.Rel(made, file)
 			require.NoError(t, err)
 			t.Run(rel, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestS21_AMissingFileIsRefused(t *testing.T) {
 func TestS21_WhatOthersCanReadIsRefused(t *testing.T) {
 	dir := fastDir(t)
 	require.NoError(t, open(t, dir, WAL).Close())
-	for _, file := range append(dataDir(dir).requiredPaths(WAL), dir) {
+	for _, file := range append((dataDir{root: dir}).requiredPaths(WAL), dir) {
 		st, err := os.Stat(file)
 		require.NoError(t, err)
 		require.NoError(t, os.Chmod(file, st.Mode().Perm()|0o044))
@@ -161,8 +161,8 @@ func TestS21_AnInterruptedFirstStartIsRepeated(t *testing.T) {
 		id := s.id
 		require.NoError(t, s.Close())
 		id.Initialised = false
-		require.NoError(t, writeChecksummed(dataDir(dir).identityPath(), "", id))
-		require.NoError(t, os.Remove(dataDir(dir).votePath()))
+		require.NoError(t, (dataDir{root: dir}).writeChecksummed((dataDir{root: dir}).identityPath(), "", id))
+		require.NoError(t, os.Remove((dataDir{root: dir}).votePath()))
 		s = open(t, dir, kind)
 		require.Equal(t, id.Member, s.MemberID)
 		appendEntries(t, s, 1, 3, 1)
@@ -181,7 +181,7 @@ func TestS23_AQuarantinedMemberDoesNotStart(t *testing.T) {
 		require.ErrorIs(t, err, ErrQuarantined)
 		require.ErrorContains(t, err, "hash at 5 differs")
 	}
-	require.FileExists(t, dataDir(dir).boltPath(), "its files are kept")
+	require.FileExists(t, (dataDir{root: dir}).boltPath(), "its files are kept")
 }
 
 func TestTheClusterIsRecordedOnce(t *testing.T) {
@@ -203,14 +203,14 @@ func TestS21_ATermBelowTheLogOrTheSnapshotIsRefused(t *testing.T) {
 			appendEntries(t, s, 1, 5, 3)
 			require.NoError(t, s.Logs.StoreLog(entry(6, 4)))
 			require.NoError(t, s.Close())
-			requireRefused(t, string(s.dir), kind, "its term is 3, below term 4")
+			requireRefused(t, s.dir.root, kind, "its term is 3, below term 4")
 		})
 		t.Run("below the snapshot", func(t *testing.T) {
 			s := open(t, fastDir(t), kind)
 			appendEntries(t, s, 1, 5, 3)
 			snapshotAt(t, s, 9, 7)
 			require.NoError(t, s.Close())
-			requireRefused(t, string(s.dir), kind, "its term is 3, below term 7")
+			requireRefused(t, s.dir.root, kind, "its term is 3, below term 7")
 		})
 	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // Raft's keys in the stable store.
@@ -32,7 +34,7 @@ type voteFile struct {
 type voteStore struct {
 	db     raft.StableStore
 	guard  *ioGuard
-	path   string
+	dir    dataDir
 	member string
 
 	mu     sync.Mutex
@@ -40,14 +42,14 @@ type voteStore struct {
 }
 
 // createVoteStore creates the file of a member that has never voted.
-func createVoteStore(path, member string) error {
-	return writeChecksummed(path, member, voteFile{Values: map[string][]byte{}})
+func createVoteStore(d dataDir, member string) error {
+	return d.writeChecksummed(d.votePath(), member, voteFile{Values: map[string][]byte{}})
 }
 
 // openVoteStore compares the two copies and refuses when they differ in more than an interrupted
 // change.
 func openVoteStore(d dataDir, db raft.StableStore, g *ioGuard, member string) (*voteStore, error) {
-	v := &voteStore{db: db, guard: g, path: d.votePath(), member: member}
+	v := &voteStore{db: db, guard: g, dir: d, member: member}
 	var b voteFile
 	if err := readChecksummed(d.votePath(), member, &b); err != nil {
 		if os.IsNotExist(err) {
@@ -71,7 +73,7 @@ func openVoteStore(d dataDir, db raft.StableStore, g *ioGuard, member string) (*
 func (v *voteStore) reconcileKey(key string, b voteFile) error {
 	stored, err := v.db.Get([]byte(key))
 	if err != nil && err.Error() != raftboltdb.ErrKeyNotFound.Error() {
-		return refuse(v.path, remedyRejoin, "cannot compare %s with raft.db: %w", key, err)
+		return refuse(v.dir.votePath(), remedyRejoin, "cannot compare %s with raft.db: %w", key, err)
 	}
 	want, known := b.Values[key]
 	switch {
@@ -80,7 +82,7 @@ func (v *voteStore) reconcileKey(key string, b voteFile) error {
 	case known && key == b.Changed && bytes.Equal(stored, b.Before):
 		return v.db.Set([]byte(key), want)
 	}
-	return refuse(v.path, remedyRejoin, "it and raft.db disagree on %s: %x and %x", key, want, stored)
+	return refuse(v.dir.votePath(), remedyRejoin, "it and raft.db disagree on %s: %x and %x", key, want, stored)
 }
 
 // Set makes one key durable in both files.
@@ -91,13 +93,17 @@ func (v *voteStore) Set(key, val []byte) error {
 	if known && bytes.Equal(old, val) {
 		return v.guard.err() // durable already: Raft writes its term again at each start
 	}
+	if string(key) == keyTerm && plantedbug.Is(plantedbug.TermNotPersisted) {
+		v.values[keyTerm] = bytes.Clone(val)
+		return v.guard.err()
+	}
 	return v.guard.write("write the vote", func() error {
 		next := make(map[string][]byte, len(v.values)+1)
 		for k, val := range v.values {
 			next[k] = val
 		}
 		next[string(key)] = bytes.Clone(val)
-		if err := writeChecksummed(v.path, v.member, voteFile{Values: next, Changed: string(key), Before: old}); err != nil {
+		if err := v.dir.writeChecksummed(v.dir.votePath(), v.member, voteFile{Values: next, Changed: string(key), Before: old}); err != nil {
 			return err
 		}
 		if err := v.db.Set(key, val); err != nil {

@@ -19,7 +19,7 @@ func openWAL(d dataDir, o Options, g *ioGuard, member string, acknowledged uint6
 		return nil, nil, err
 	}
 	var w *wal.WAL
-	meta, files := &walMeta{path: d.walMetaPath(), member: member, guard: g}, newSegmentFS()
+	meta, files := &walMeta{dir: d, member: member, guard: g}, newSegmentFS(d)
 	err := catchPanic(func() (err error) {
 		if err := repairTail(d, meta, acknowledged, o.SegmentSize); err != nil {
 			return err
@@ -43,26 +43,27 @@ func createWAL(d dataDir, member string) error {
 	if err := os.Mkdir(d.walPath(), 0o700); err != nil {
 		return fmt.Errorf("make the log's folder: %w", err)
 	}
-	meta := &walMeta{path: d.walMetaPath(), member: member}
+	meta := &walMeta{dir: d, member: member}
 	if err := meta.CommitState(types.PersistentState{}); err != nil {
 		return err
 	}
-	return writeMember(d.walPath(), member)
+	return d.writeMember(d.walPath(), member)
 }
 
 // walMeta keeps the list of segments in a checksummed file. raft-wal's own implementation keeps it
 // in bbolt, which opens without a deadline, has no checksum on data pages, and makes raft-wal
 // start an empty log when the file is missing.
 type walMeta struct {
-	path, member string
-	guard        *ioGuard
+	dir    dataDir
+	member string
+	guard  *ioGuard
 }
 
 // Load reads the list of segments.
 func (m *walMeta) Load(string) (types.PersistentState, error) {
 	var s types.PersistentState
-	if err := readChecksummed(m.path, m.member, &s); err != nil {
-		return s, fmt.Errorf("read %s: %w", m.path, err)
+	if err := readChecksummed(m.dir.walMetaPath(), m.member, &s); err != nil {
+		return s, fmt.Errorf("read %s: %w", m.dir.walMetaPath(), err)
 	}
 	return s, nil
 }
@@ -70,7 +71,7 @@ func (m *walMeta) Load(string) (types.PersistentState, error) {
 // CommitState replaces the list durably. raft-wal calls it in the background too and only logs the
 // error, so a failure is latched in the I/O guard here.
 func (m *walMeta) CommitState(s types.PersistentState) error {
-	err := writeChecksummed(m.path, m.member, s)
+	err := m.dir.writeChecksummed(m.dir.walMetaPath(), m.member, s)
 	if err != nil && m.guard != nil {
 		return m.guard.fail("write the log's list of segments", err)
 	}
@@ -91,7 +92,10 @@ func (m *walMeta) SetStable([]byte, []byte) error {
 func (m *walMeta) Close() error { return nil }
 
 // privateFS creates segments that only their owner can read.
-type privateFS struct{ *walfs.FS }
+type privateFS struct {
+	*walfs.FS
+	dir dataDir
+}
 
 // Create creates a segment file with mode 0600.
 func (p privateFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
@@ -102,5 +106,14 @@ func (p privateFS) Create(dir, name string, size uint64) (types.WritableFile, er
 	if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
 		return nil, fmt.Errorf("protect segment %s: %w", name, err)
 	}
-	return f, nil
+	return p.dir.wrap(filepath.Join(dir, name), f), nil
+}
+
+// OpenWriter opens the segment that is appended to.
+func (p privateFS) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := p.FS.OpenWriter(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	return p.dir.wrap(filepath.Join(dir, name), f), nil
 }

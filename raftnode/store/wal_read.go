@@ -9,6 +9,8 @@ import (
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 const (
@@ -29,7 +31,9 @@ type segmentFS struct {
 	logOpen *atomic.Bool
 }
 
-func newSegmentFS() segmentFS { return segmentFS{privateFS{walfs.New()}, new(atomic.Bool)} }
+func newSegmentFS(d dataDir) segmentFS {
+	return segmentFS{privateFS{walfs.New(), d}, new(atomic.Bool)}
+}
 
 // Create creates a segment file with mode 0600.
 func (s segmentFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
@@ -79,6 +83,14 @@ func (f *activeSegment) ReadAt(p []byte, off int64) (int, error) {
 		return f.readAhead.ReadAt(p, off)
 	}
 	return readEntry(f.WritableFile, p, off)
+}
+
+// Sync makes what was written durable.
+func (f *activeSegment) Sync() error {
+	if plantedbug.Is(plantedbug.FsyncLeftOut) {
+		return nil
+	}
+	return f.WritableFile.Sync()
 }
 
 // readEntry answers raft-wal's read of one entry with little more than the entry, as if the file

@@ -54,7 +54,7 @@ func repairTail(d dataDir, meta *walMeta, acknowledged uint64, segmentSize int) 
 	case t.index != 0:
 		return finishRotation(meta, state, last, t, segmentSize)
 	case t.tornIndex:
-		return truncateTail(path, t.end)
+		return truncateTail(d, path, t.end)
 	}
 	return nil
 }
@@ -73,14 +73,14 @@ func finishRotation(meta *walMeta, state types.PersistentState, last *types.Segm
 }
 
 // truncateTail zeroes what follows the last complete commit; the file keeps its size.
-func truncateTail(path string, end int64) error {
+func truncateTail(d dataDir, path string, end int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	st, err := f.Stat()
 	if err == nil {
-		err = errors.Join(f.Truncate(end), f.Truncate(st.Size()), f.Sync())
+		err = errors.Join(f.Truncate(end), f.Truncate(st.Size()), d.syncBy(path, f.Sync))
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("truncate segment %s: %w", path, err)

@@ -18,7 +18,7 @@ func stopBeforeRotation(t *testing.T) (s *Store, full string, last uint64) {
 	s = open(t, fastDir(t), WAL)
 	appendEntries(t, s, 1, 120, 2)
 	require.NoError(t, s.Close())
-	meta := &walMeta{path: s.dir.walMetaPath(), member: s.MemberID}
+	meta := &walMeta{dir: s.dir, member: s.MemberID}
 	var state types.PersistentState
 	require.Eventually(t, func() (ok bool) {
 		var err error
@@ -68,7 +68,7 @@ func TestAnInterruptedSegmentRotationIsFinished(t *testing.T) {
 		rewriteFile(t, full, func(data []byte) []byte { data[t1.end-frameHeader-1] ^= 1; return data })
 		before, err := os.ReadFile(full)
 		require.NoError(t, err)
-		requireRefused(t, string(s.dir), WAL, "were acknowledged")
+		requireRefused(t, s.dir.root, WAL, "were acknowledged")
 		after, err := os.ReadFile(full)
 		require.NoError(t, err)
 		require.Equal(t, before, after)

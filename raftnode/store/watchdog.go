@@ -85,6 +85,16 @@ func (w *watchdog) findHung(now int64) (string, bool) {
 	return "", false
 }
 
+// idle tells whether no call is outstanding.
+func (w *watchdog) idle() bool {
+	for i := range w.calls {
+		if w.calls[i].since.Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (w *watchdog) close() {
 	w.closeOnce.Do(func() { close(w.done) })
 	w.wg.Wait()
