@@ -26,9 +26,10 @@ type commitPipelines struct {
 // commitPipeline is one pipeline.
 type commitPipeline struct {
 	raft.AppendPipeline
-	all *commitPipelines
+	all      *commitPipelines
+	isSilent func(term uint64) bool
 
-	mu                sync.Mutex                // held while a message is sent, which may take long
+	mu                waitMutex                 // held while a message is sent, which may take long
 	lastRequest       raft.AppendEntriesRequest // header and term of raft's own
 	highestSent       uint64                    // the highest index sent, or known to be there
 	highestCommitSent uint64                    // the highest commit index sent
@@ -49,8 +50,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 		return nil, err
 	}
 	p := &commitPipeline{
-		AppendPipeline: inner, all: &t.commitPipelines, answers: make(chan raft.AppendFuture),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		AppendPipeline: inner, all: &t.commitPipelines, isSilent: t.isSilent, answers: make(chan raft.AppendFuture),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), mu: newWaitMutex(),
 	}
 	if !t.commitPipelines.add(p) {
 		return nil, errors.Join(raft.ErrTransportShutdown, inner.Close())
@@ -150,6 +151,9 @@ func (p *commitPipeline) sendCommit(e entryID) error {
 
 // AppendEntries is raft's own message.
 func (p *commitPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if p.isSilent(args.Term) {
+		return nil, errSilent
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	future, err := p.AppendPipeline.AppendEntries(args, resp)

@@ -65,6 +65,9 @@ type Config struct {
 
 	defaultMarker bool // BootstrapMarker was not given
 
+	// Simulated replaces parts of the machine; zero in every process that serves.
+	Simulated Machine
+
 	// What tests replace.
 	bootstrapLevel  uint32 // of a new cluster
 	openStorage     func(store.Options) (*storage, error)
@@ -74,6 +77,19 @@ type Config struct {
 	now             func() time.Time
 	raftRPCTimeout  time.Duration
 	dial            func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Machine is what a member runs on, where a simulation replaces it. What is nil is the real machine's.
+type Machine struct {
+	// Dial opens a connection to a member's Raft address.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Disk makes the store's files durable, or fails to.
+	Disk store.Disk
+	// StatFS tells how many bytes of a disk are free, and how many it has.
+	StatFS func(dir string) (free, total int64, err error)
+	// Repeat tells whether a message of Raft that arrived arrives again, and after how long. Messages
+	// wait in the sockets of connections that were given up, so that raft has to bear it.
+	Repeat func() (again bool, after time.Duration)
 }
 
 // withDefaults fills what is zero and refuses what is invalid.
@@ -92,6 +108,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TrailingLogs < 2*c.SnapshotThreshold {
 		return c, fmt.Errorf("%d trailing logs are less than twice the snapshot threshold of %d", c.TrailingLogs, c.SnapshotThreshold)
 	}
+	c.useMachine()
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, 256)
 	c.DiskReserve = cmp.Or(c.DiskReserve, 64<<20)
 	c.JournalRetain = cmp.Or(c.JournalRetain, 1<<30)
@@ -105,6 +122,15 @@ func (c *Config) defaultTimeouts() {
 	c.LeaseTimeout = cmp.Or(c.LeaseTimeout, c.HeartbeatTimeout)
 	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, 30*time.Second)
 	c.DiskHang = cmp.Or(c.DiskHang, 5*time.Second)
+}
+
+func (c *Config) useMachine() {
+	if c.Simulated.Dial != nil {
+		c.dial = c.Simulated.Dial
+	}
+	if c.Simulated.StatFS != nil {
+		c.statfs = c.Simulated.StatFS
+	}
 }
 
 func (c *Config) defaultHooks() {

@@ -1,10 +1,13 @@
 package raftnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -154,6 +157,55 @@ func TestS28_ForwardedCommandsSeeTheLeadersFullDisk(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A leader that cannot transfer leadership ends it all the same: it opens no connection any more, and those that it has for
+// replication would keep its followers.
+func TestS27_ALeaderWithAWrongClockThatCannotTransferLeadershipFallsSilent(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	var skewed atomic.Pointer[testMember]
+	isSkewed := func(name string) bool {
+		m := skewed.Load()
+		return m != nil && m.cfg.Name == name
+	}
+	c := newThreeMembers(t, func(cfg *Config) {
+		name := cfg.Name
+		cfg.now = func() time.Time {
+			if isSkewed(name) {
+				return time.Now().Add(time.Hour)
+			}
+			return time.Now()
+		}
+		cfg.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if isSkewed(name) {
+				return nil, errors.New("its peers' certificates are expired")
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
+	})
+	leader := c.leader()
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() { closePooled(leader, stop) })
+	skewed.Store(leader)
+	c.leader(c.others(leader)...)
+	close(stop)
+	work.Wait()
+	skewed.Store(nil)
+	leader.mustPropose(t, "at-the-next-leader")
+}
+
+// closePooled closes the connections that a member's raft keeps for single calls, again and again.
+func closePooled(m *testMember, stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Millisecond):
+			m.transport.CloseStreams()
+		}
+	}
 }
 
 func TestS27_ALeaderWithAWrongClockTransfersLeadership(t *testing.T) {

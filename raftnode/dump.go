@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
@@ -95,6 +96,9 @@ func (m *machine) loadDump(r io.ReadCloser) error {
 		m.events.configuration(*content.configuration)
 	}
 	m.applied.advance(cmp.Or(at, header.Index))
+	if plantedbug.Is(plantedbug.EntryAfterSnapshot) {
+		m.applied.advance(cmp.Or(at, header.Index) + 1)
+	}
 	m.events.dumpDone("restored")
 	m.events.allChanged()
 	return nil

@@ -32,7 +32,18 @@ func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 		l.log.Error("this leader's clock differs too much from the members' median", "by", skew.String())
 	}
 	if skewed {
-		l.tracker.resign("its clock is wrong")
+		l.giveUp("its clock is wrong")
+	}
+}
+
+// giveUp transfers leadership. When that fails the leader falls silent, and the others elect one of them: a transfer takes a
+// connection, and a member with a clock that is wrong enough takes the others' certificates for expired.
+func (l *leader) giveUp(reason string) {
+	before := l.tracker.refresh()
+	l.tracker.resign(reason)
+	if now := l.tracker.refresh(); before.leading && now.leading && now.term == before.term {
+		l.log.Error("this leader falls silent, because it cannot transfer leadership", "why", reason)
+		l.transport.fallSilent(now.term)
 	}
 }
 

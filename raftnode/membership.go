@@ -3,7 +3,6 @@ package raftnode
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -33,7 +32,7 @@ type Peer struct {
 type membership struct {
 	*core
 	retrier *retrier
-	change  sync.Mutex // one change at a time (S141); raising the feature level is one
+	change  waitMutex // one change at a time (S141); raising the feature level is one
 }
 
 func (mb *membership) list() []Peer {

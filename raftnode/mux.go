@@ -103,7 +103,9 @@ func (m *mux) handshake(conn net.Conn) {
 	}
 	switch protocol := tlsConn.ConnectionState().NegotiatedProtocol; protocol {
 	case protoRaft, protoRaft1:
-		m.raftListener.deliver(m.raftConns.track(tlsConn, protocol == protoRaft1))
+		m.raftListener.deliver(&receivedConn{
+			Conn: m.raftConns.track(tlsConn, protocol == protoRaft1), timeout: m.core.cfg.raftRPCTimeout,
+		})
 	default:
 		m.grpcListener.deliver(tlsConn)
 	}

@@ -46,11 +46,11 @@ func newMember(cfg Config) *Member {
 	m.joiner = &joiner{core: m.core, bootstrapper: &bootstrapper{core: m.core}}
 	m.retrier = &retrier{core: m.core, checkAdmitted: m.joiner.checkAdmitted}
 	m.reader = &reader{core: m.core, retrier: m.retrier, readGate: newTermGate()}
-	m.membership = &membership{core: m.core, retrier: m.retrier}
+	m.membership = &membership{core: m.core, retrier: m.retrier, change: newWaitMutex()}
 	m.checkpoints = &checkpoints{core: m.core, signal: make(chan struct{}, 1)}
 	m.leader = &leader{core: m.core, reader: m.reader, membership: m.membership, checkpoints: m.checkpoints, sweepSignal: make(chan struct{}, 1)}
 	m.proposer = &proposer{
-		core: m.core, retrier: m.retrier, reader: m.reader, membershipChange: &m.membership.change,
+		core: m.core, retrier: m.retrier, reader: m.reader, membershipChange: m.membership.change,
 		hashDispute: &m.checkpoints.hashDispute, clock: &m.leader.clock,
 	}
 	m.checkpoints.proposer, m.leader.proposer = m.proposer, m.proposer

@@ -3,6 +3,10 @@ package raftnode
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
@@ -12,15 +16,14 @@ func (m *Member) openFiles() (err error) {
 	m.metrics = newMetrics()
 	m.proposer.metrics = m.metrics
 	var dump verifiedDump
-	m.storage, err = m.cfg.openStorage(store.Options{
+	if m.storage, err = m.openStorage(store.Options{
 		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
-		Verify: dump.decode, Logger: m.cfg.Logger, OnSync: m.metrics.observeSync,
+		Verify: dump.decode, Logger: m.cfg.Logger, Disk: m.cfg.Simulated.Disk, OnSync: m.metrics.observeSync,
 		OnFatal: func(operation string, err error) {
 			m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", operation, err))
 		},
 		OnHang: m.onDiskHang,
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	m.id = m.storage.memberID
@@ -37,6 +40,21 @@ func (m *Member) openFiles() (err error) {
 		return errors.Join(err, m.journal.Close(), m.storage.close())
 	}
 	return nil
+}
+
+// openStorage opens the store. After a stop that was not in order the store copies its files, so a
+// start on a full disk may need the room of the disk reserve (S28).
+func (m *Member) openStorage(o store.Options) (*storage, error) {
+	s, err := m.cfg.openStorage(o)
+	reserve := filepath.Join(m.cfg.Dir, reserveName)
+	if !errors.Is(err, unix.ENOSPC) {
+		return s, err
+	}
+	if removeErr := os.Remove(reserve); removeErr != nil {
+		return nil, errors.Join(err, removeErr)
+	}
+	m.log.Warn("the disk is full: deleted the disk reserve to start", "file", reserve)
+	return m.cfg.openStorage(o)
 }
 
 // events connects the machine to the rest of the member.

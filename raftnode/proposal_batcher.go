@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 const (
@@ -102,6 +104,9 @@ func (b *proposalBatcher) send(batch []*proposal, done func()) {
 
 func (p *proposal) result() proposalResult {
 	if err := p.future.Error(); err != nil {
+		if errors.Is(err, raft.ErrLeadershipLost) && plantedbug.Is(plantedbug.AckBeforeCommit) {
+			return proposalResult{commandResult: commandResult{outcome: &fsmpb.Outcome{}}}
+		}
 		return proposalResult{err: classifyError(err)}
 	}
 	outcome, ok := p.future.Response().(*fsmpb.Outcome)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -23,7 +22,7 @@ type proposer struct {
 	diskGuard        *diskGuard
 	hashDispute      *hashDispute
 	clock            *clockCheck
-	membershipChange *sync.Mutex // held while the feature level is raised
+	membershipChange waitMutex // held while the feature level is raised
 
 	proposals *proposalBatcher               // to raft, on the leader
 	forwards  *batchQueue[*forwardedCommand] // to the leader, from elsewhere

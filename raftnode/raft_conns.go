@@ -1,8 +1,11 @@
 package raftnode
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -23,6 +26,46 @@ type trackedConn struct {
 }
 
 func newRaftConns() *raftConns { return &raftConns{conns: make(map[net.Conn]bool)} }
+
+// errStalled is the read error of a connection whose message does not go on.
+var errStalled = errors.New("the rest of a message did not come")
+
+// receivedConn bounds the wait for the rest of a message. Raft's main loop receives a Raft snapshot, and
+// while it waits for the rest it answers nobody: a sender that stands still would keep this member from
+// an election for as long. A connection without a message may be silent for any time.
+type receivedConn struct {
+	net.Conn
+	timeout time.Duration
+	began   atomic.Bool // part of a message was read, and it was not answered yet
+	stalled atomic.Bool
+}
+
+// Read implements net.Conn. After a message has stalled nothing more is read: raft reads on.
+func (c *receivedConn) Read(b []byte) (int, error) {
+	if c.stalled.Load() {
+		return 0, errStalled
+	}
+	var deadline time.Time
+	if c.began.Load() {
+		deadline = time.Now().Add(c.timeout)
+	}
+	if err := c.SetReadDeadline(deadline); err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Read(b)
+	c.began.Store(c.began.Load() || n > 0)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.stalled.Store(true)
+		return n, errors.Join(errStalled, c.Close())
+	}
+	return n, err
+}
+
+// Write implements net.Conn: an answer, after which the next message may come at any time.
+func (c *receivedConn) Write(b []byte) (int, error) {
+	c.began.Store(false)
+	return c.Conn.Write(b)
+}
 
 // track closes a connection that comes after closeAll.
 func (c *raftConns) track(conn net.Conn, untargeted bool) net.Conn {

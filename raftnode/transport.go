@@ -32,7 +32,9 @@ type transport struct {
 	// is that member; mayCampaign, whether it may be elected.
 	mayVote     func() bool
 	mayCampaign func() bool
+	repeat      func() (bool, time.Duration) // of a simulated network; nil without one
 	filterOnce  sync.Once
+	silentTerm  atomic.Uint64 // in which this leader sends nothing to followers; 0: none
 	rpcs        chan raft.RPC
 	closeOnce   sync.Once
 	done        chan struct{}
@@ -58,6 +60,7 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 		mayCampaign:      func() bool { return true },
 		commitPipelines:  commitPipelines{active: make(map[*commitPipeline]struct{})},
 		dialed:           dialed,
+		repeat:           cfg.Simulated.Repeat,
 	}
 }
 
@@ -77,14 +80,39 @@ func (t *transport) filterVotes() {
 				rpc.Respond(&raft.RequestVoteResponse{}, errNoVote)
 				continue
 			}
-			select {
-			case t.rpcs <- rpc:
-			case <-t.done:
+			if !t.deliver(rpc) {
 				return
 			}
+			t.deliverAgain(rpc)
 		case <-t.done:
 			return
 		}
+	}
+}
+
+// deliver gives raft a call; false once the transport is closed.
+func (t *transport) deliver(rpc raft.RPC) bool {
+	select {
+	case t.rpcs <- rpc:
+		return true
+	case <-t.done:
+		return false
+	}
+}
+
+// deliverAgain repeats a call on a simulated network, whose second answer nobody reads.
+func (t *transport) deliverAgain(rpc raft.RPC) {
+	if t.repeat == nil || rpc.Reader != nil {
+		return
+	}
+	if again, after := t.repeat(); again {
+		go func() {
+			select {
+			case <-time.After(after):
+				t.deliver(raft.RPC{Command: rpc.Command, RespChan: make(chan raft.RPCResponse, 1)})
+			case <-t.done:
+			}
+		}()
 	}
 }
 
@@ -111,8 +139,19 @@ func isElectionRPC(rpc raft.RPC) bool {
 	return false
 }
 
+var errSilent = errors.New("this leader gave up its term and sends nothing more in it")
+
+// fallSilent has this member send followers nothing more as the leader of a term, so that its lease ends and they
+// elect another.
+func (t *transport) fallSilent(term uint64) { t.silentTerm.Store(term) }
+
+func (t *transport) isSilent(term uint64) bool { return term != 0 && t.silentTerm.Load() == term }
+
 // AppendEntries is raft's heartbeat, and replication to a member that lags.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if t.isSilent(args.Term) {
+		return errSilent
+	}
 	sent := t.heartbeatClock.Add(1)
 	if err := t.NetworkTransport.AppendEntries(id, withMemberID(id, target), args, resp); err != nil {
 		return err
@@ -141,6 +180,9 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 
 // InstallSnapshot sends to the target member.
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	if t.isSilent(args.Term) {
+		return errSilent
+	}
 	return t.NetworkTransport.InstallSnapshot(id, withMemberID(id, target), args, resp, data)
 }
 
