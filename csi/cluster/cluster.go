@@ -51,6 +51,7 @@ func (c *Client) ProposeCommand(ctx context.Context, cmd *fsmpb.Command) (*fsmpb
 	if isExpired(err) {
 		return c.answerExpired(ctx, cmd)
 	}
+	reportIndex(ctx, LogIndexTrailer, out.GetIndex())
 	return out, unavailableOnTimeout(err, "the log did not take the command in time")
 }
 
@@ -79,7 +80,8 @@ func (c *Client) AtFeatureLevel(level uint32) bool {
 
 // ReadState reads a state that is not stale.
 func (c *Client) ReadState(ctx context.Context, fn func(*fsm.State) error) error {
-	_, err := c.Read(ctx, fn)
+	index, err := c.Read(ctx, fn)
+	reportIndex(ctx, ReadIndexTrailer, index)
 	return unavailableOnTimeout(err, "the state could not be read in time")
 }
 

@@ -7,4 +7,7 @@
 // and the limits that CSI sets for every message. Secrets, contexts and mount
 // flags are taken out of whatever is logged or answered. Streams, which have one
 // request each, pass the same way but for the deadline.
+//
+// The answers of a controller's calls carry the log index that they are from in trailers of
+// package cluster, so that a history of calls can be held against the log.
 package server
