@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -36,15 +37,18 @@ type History struct {
 func NewHistory() *History { return &History{start: time.Now()} }
 
 // Do does one call and records it with its answer.
-func (h *History) Do(client int, in model.Input, call func() model.Output) model.Output {
+func (h *History) Do(client int, in model.Input, answer func() model.Output) model.Output {
 	begin := time.Since(h.start).Nanoseconds()
-	out := call()
-	end := time.Since(h.start).Nanoseconds()
+	out := answer()
+	call := Call{Client: client, Begin: begin, End: time.Since(h.start).Nanoseconds(), Input: in, Output: out}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls = append(h.calls, Call{Client: client, Begin: begin, End: end, Input: in, Output: out})
+	h.calls = append(h.calls, call)
 	return out
 }
+
+// Since is when the history began, and how long ago that is.
+func (h *History) Since() (start time.Time, ago time.Duration) { return h.start, time.Since(h.start) }
 
 // Calls returns a copy of the recorded calls.
 func (h *History) Calls() []Call {
@@ -62,12 +66,16 @@ func (h *History) Count() map[model.Outcome]int {
 	return n
 }
 
+// ErrUndecided: the checker ran out of time. Nothing is known, so the run has failed.
+var ErrUndecided = errors.New("the checker did not end in time")
+
 // Linearizable returns an error that contains a volume's name unless some order of the calls explains
 // every answer. An undecided check within the time is an error too. On an error the calls on that name
 // and a visualization are written to the directory.
 func Linearizable(calls []Call, within time.Duration, folder string) error {
 	m := model.Registry()
 	end := time.Now().Add(within)
+	calls = slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return !c.Input.Kind.Judged() })
 	for _, part := range m.Partition(operations(calls)) {
 		result, info := porcupine.CheckOperationsVerbose(m, part, max(time.Second, time.Until(end)))
 		if result == porcupine.Ok {
@@ -75,6 +83,9 @@ func Linearizable(calls []Call, within time.Duration, folder string) error {
 		}
 		name := part[0].Input.(model.Input).Name
 		of := callsOn(calls, name)
+		if result == porcupine.Unknown {
+			return fmt.Errorf("%w: the %d calls on %s: %s", ErrUndecided, len(of), name, writeVisualization(m, info, of, folder))
+		}
 		return fmt.Errorf("the %d calls on %s are not linearizable (%s): %s", len(of), name, result, writeVisualization(m, info, of, folder))
 	}
 	return nil
@@ -98,7 +109,7 @@ func operations(calls []Call) []porcupine.Operation {
 	for _, c := range calls {
 		end := c.End
 		if c.Output.Outcome == model.Unknown {
-			if c.Input.Kind == model.Get {
+			if c.Input.Kind.Reads() {
 				continue
 			}
 			end = math.MaxInt64

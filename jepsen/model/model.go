@@ -17,10 +17,20 @@ const (
 	Get
 	Publish
 	Unpublish
+	Expand
+	// Modify and List change and read nothing that the model has; they are not judged by it.
+	Modify
+	List
 )
 
+// Reads tells whether the call changes nothing.
+func (k Kind) Reads() bool { return k == Get || k == List }
+
+// Judged tells whether the model can tell a right answer to the call from a wrong one.
+func (k Kind) Judged() bool { return k != Modify && k != List }
+
 func (k Kind) String() string {
-	return [...]string{"?", "create", "delete", "get", "publish", "unpublish"}[k]
+	return [...]string{"?", "create", "delete", "get", "publish", "unpublish", "expand", "modify", "list"}[k]
 }
 
 // Outcome is what a call answered.
@@ -48,7 +58,7 @@ type Input struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`   // not for Create
-	Size int64  `json:"size,omitempty"` // required_bytes of Create; without a limit
+	Size int64  `json:"size,omitempty"` // required_bytes of Create and Expand; without a limit
 	Node string `json:"node,omitempty"` // for Publish and Unpublish
 }
 
@@ -57,6 +67,11 @@ type Output struct {
 	Outcome Outcome `json:"outcome"`
 	ID      string  `json:"id,omitempty"`   // of Create
 	Node    string  `json:"node,omitempty"` // of Get: where it is published
+	Size    int64   `json:"size,omitempty"` // of Expand: the size that it has
+	// Index is the log index that the answer is from, zero when it has none. FromState tells that it is
+	// of a state that was read and not of the call's own entry.
+	Index     uint64 `json:"index,omitempty"`
+	FromState bool   `json:"from_state,omitempty"`
 }
 
 // state is one name's volume.
@@ -130,10 +145,15 @@ func stepModel(s state, in Input, out Output) []any {
 	if out.Outcome == Unknown {
 		return []any{s, nextState(s, in, out)}
 	}
-	if !isAllowed(s, in, out) {
-		return nil
+	var states []any
+	if isAllowed(s, in, out) {
+		states = append(states, nextState(s, in, out))
 	}
-	return []any{nextState(s, in, out)}
+	if in.Kind == Expand && out.Outcome == NotFound && s.maybeVolume(in.ID) {
+		// It grew, and was deleted while its host worked: the answer is of the end, others may have seen it grown.
+		states = append(states, applyByID(s, in))
+	}
+	return states
 }
 
 // isAllowed reports whether the answer may be given in the state.
@@ -150,6 +170,9 @@ func isAllowed(s state, in Input, out Output) bool {
 	case Publish:
 		return out.Outcome == OK && s.maybeVolume(in.ID) && (s.node == "" || s.node == in.Node) ||
 			out.Outcome == Precondition && s.maybeVolume(in.ID) && s.node != "" && s.node != in.Node ||
+			out.Outcome == NotFound && !surelyHas(s, in.ID)
+	case Expand:
+		return out.Outcome == OK && s.maybeVolume(in.ID) && out.Size == max(s.size, in.Size) ||
 			out.Outcome == NotFound && !surelyHas(s, in.ID)
 	case Unpublish:
 		return out.Outcome == OK || out.Outcome == NotFound && !surelyHas(s, in.ID)
@@ -206,6 +229,8 @@ func applyByID(s state, in Input) state {
 		return state{deleted: s.deleted + in.ID + ","}
 	case in.Kind == Publish && s.node == "":
 		s.id, s.node = in.ID, in.Node
+	case in.Kind == Expand:
+		s.id, s.size = in.ID, max(s.size, in.Size)
 	case in.Kind == Unpublish && (in.Node == "" || s.node == in.Node):
 		s.id, s.node = in.ID, ""
 	}

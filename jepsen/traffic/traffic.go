@@ -3,14 +3,19 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/jepsen/check"
@@ -26,6 +31,14 @@ type Profile struct {
 	Controller func() (csi.ControllerClient, error)
 	Request    func(name string, size int64) *csi.CreateVolumeRequest
 	Capability *csi.VolumeCapability
+	// Size is that of a new volume, in bytes; 16 MiB when zero.
+	Size int64
+	// Expands has volumes grow.
+	Expands bool
+	// Copies has further clients make copies of volumes; nil: none.
+	Copies *Copies
+	// Unknown are codes, beside those that a CO repeats, that say nothing of the effect here and are no surprise.
+	Unknown []codes.Code
 	// CallsPerName is how many calls are made on a name before a new one takes its
 	// place: calls of unknown outcome make long histories hard to judge.
 	CallsPerName int
@@ -41,12 +54,27 @@ type trackedName struct {
 	id    string // the last that a create answered
 }
 
+// current is the id that is known of the name, empty when none is.
+func (n *trackedName) current() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.id
+}
+
+// made notes what a create answered.
+func (n *trackedName) made(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.id = id
+}
+
 // workload is the state of one Run.
 type workload struct {
 	Profile
 	history *check.History
 	created sync.Map // id -> true, all that creates answered
 	names   []*trackedName
+	copies  []*trackedName
 	serial  int
 	mu      sync.Mutex
 
@@ -71,6 +99,12 @@ func Run(ctx context.Context, profile Profile) Result {
 	for client := range profile.Clients {
 		wait.Go(func() { r.client(ctx, client) })
 	}
+	if profile.Copies != nil {
+		r.recordSources()
+		for client := range profile.Copies.Clients {
+			wait.Go(func() { r.copier(ctx, profile.Clients+client) })
+		}
+	}
 	wait.Wait()
 	res := Result{History: r.history, Unexpected: r.unexpected}
 	r.created.Range(func(id, _ any) bool { res.IDs = append(res.IDs, id.(string)); return true })
@@ -82,37 +116,50 @@ func (r *workload) newName() *trackedName {
 	return &trackedName{text: fmt.Sprintf("traffic-%d-%d", r.Seed, r.serial)}
 }
 
-// pick picks a name for a call, and the id that is known of it. A name with CallsPerName calls is replaced.
-func (r *workload) pick(rng *rand.Rand) (n *trackedName, id string) {
+// pick picks a name for a call. A name with CallsPerName calls is replaced, and retired.
+func (r *workload) pick(rng *rand.Rand) (n, retired *trackedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := rng.IntN(len(r.names))
 	if r.names[i].calls >= r.CallsPerName {
+		retired = r.names[i]
 		r.names[i] = r.newName()
 	}
 	n = r.names[i]
 	n.calls++
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n, n.id
+	return n, retired
+}
+
+// retire gives back the room of a name that is not used any more, as well as one attempt can.
+func (r *workload) retire(ctx context.Context, client int, n *trackedName) {
+	if n == nil || n.current() == "" {
+		return
+	}
+	for _, kind := range []model.Kind{model.Unpublish, model.Delete} {
+		r.do(ctx, client, model.Input{Kind: kind, Name: n.text, ID: n.current()}, n)
+	}
 }
 
 func (r *workload) client(ctx context.Context, client int) {
 	rng := rand.New(rand.NewPCG(r.Seed, uint64(client)))
 	for ctx.Err() == nil {
-		n, id := r.pick(rng)
-		in := r.choose(rng, n.text, id)
-		out := r.history.Do(client, in, func() model.Output { return r.attempt(ctx, in) })
-		if in.Kind == model.Create && out.Outcome == model.OK {
-			r.created.Store(out.ID, true)
-			n.mu.Lock()
-			n.id = out.ID
-			n.mu.Unlock()
-		}
-		if out.Outcome == model.Unknown {
-			sleepContext(ctx, 100*time.Millisecond) // a CO waits before it repeats
-		}
+		n, retired := r.pick(rng)
+		r.retire(ctx, client, retired)
+		r.do(ctx, client, r.choose(rng, n.text, n.current()), n)
 	}
+}
+
+// do makes one call of a client on a name, and pauses after one of unknown outcome, as a CO does before it repeats it.
+func (r *workload) do(ctx context.Context, client int, in model.Input, n *trackedName) model.Output {
+	out := r.history.Do(client, in, func() model.Output { return r.attempt(ctx, in) })
+	if in.Kind == model.Create && out.Outcome == model.OK {
+		r.created.Store(out.ID, true)
+		n.made(out.ID)
+	}
+	if out.Outcome == model.Unknown {
+		sleepContext(ctx, 100*time.Millisecond)
+	}
+	return out
 }
 
 func sleepContext(ctx context.Context, d time.Duration) {
@@ -124,7 +171,7 @@ func sleepContext(ctx context.Context, d time.Duration) {
 
 // choose is the next call on a name: a create while no id is known of it.
 func (r *workload) choose(rng *rand.Rand, name, id string) model.Input {
-	in := model.Input{Kind: model.Create, Name: name, Size: 16 << 20}
+	in := model.Input{Kind: model.Create, Name: name, Size: cmp.Or(r.Size, 16<<20)}
 	if rng.IntN(8) == 0 {
 		in.Size *= 2
 	}
@@ -132,7 +179,9 @@ func (r *workload) choose(rng *rand.Rand, name, id string) model.Input {
 		return in
 	}
 	node := r.Nodes[rng.IntN(len(r.Nodes))]
-	switch k := rng.IntN(10); {
+	switch k := rng.IntN(11); {
+	case k == 10 && r.Expands:
+		return model.Input{Kind: model.Expand, Name: name, ID: id, Size: in.Size * int64(1+rng.IntN(3))}
 	case k < 2:
 		return in
 	case k < 4:
@@ -154,9 +203,11 @@ func (r *workload) attempt(ctx context.Context, in model.Input) model.Output {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Timeout)
 	defer cancel()
-	out, err := r.call(ctx, c, in)
+	var trailer metadata.MD
+	out, err := r.call(ctx, c, in, grpc.Trailer(&trailer))
 	out.Outcome = outcome(err)
-	if out.Outcome == model.Unknown && !expected(err) {
+	out.Index, out.FromState = indexOf(trailer)
+	if out.Outcome == model.Unknown && !r.expected(err) {
 		r.mu.Lock()
 		r.unexpected = append(r.unexpected, fmt.Sprintf("%s %s: %v", in.Kind, in.Name, err))
 		r.mu.Unlock()
@@ -164,23 +215,53 @@ func (r *workload) attempt(ctx context.Context, in model.Input) model.Output {
 	return out
 }
 
-func (r *workload) call(ctx context.Context, c csi.ControllerClient, in model.Input) (model.Output, error) {
+// What the product names the index of the entry that decided a change by, and that of a state that was read.
+const (
+	indexTrailer = "holdfast-log-index"
+	readTrailer  = "holdfast-read-index"
+)
+
+// indexOf is the index of an answer: of its entry, or of what was read where it has none.
+func indexOf(trailer metadata.MD) (index uint64, fromState bool) {
+	if index = last(trailer.Get(indexTrailer)); index != 0 {
+		return index, false
+	}
+	return last(trailer.Get(readTrailer)), true
+}
+
+func last(values []string) uint64 {
+	if len(values) == 0 {
+		return 0
+	}
+	index, _ := strconv.ParseUint(values[len(values)-1], 10, 64) // zero is none
+	return index
+}
+
+func (r *workload) call(ctx context.Context, c csi.ControllerClient, in model.Input, opts ...grpc.CallOption) (model.Output, error) {
+	if copied(in.Name) {
+		return r.Copies.call(ctx, c, in, opts...)
+	}
 	var out model.Output
 	var err error
 	switch in.Kind {
 	case model.Create:
 		var res *csi.CreateVolumeResponse
-		res, err = c.CreateVolume(ctx, r.Request(in.Name, in.Size))
+		res, err = c.CreateVolume(ctx, r.Request(in.Name, in.Size), opts...)
 		out.ID = res.GetVolume().GetVolumeId()
 	case model.Delete:
-		_, err = c.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: in.ID})
+		_, err = c.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: in.ID}, opts...)
 	case model.Publish:
-		_, err = c.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: in.ID, NodeId: in.Node, VolumeCapability: r.Capability})
+		_, err = c.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: in.ID, NodeId: in.Node, VolumeCapability: r.Capability}, opts...)
 	case model.Unpublish:
-		_, err = c.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: in.ID, NodeId: in.Node})
+		_, err = c.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: in.ID, NodeId: in.Node}, opts...)
+	case model.Expand:
+		var res *csi.ControllerExpandVolumeResponse
+		res, err = c.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: in.ID,
+			CapacityRange: &csi.CapacityRange{RequiredBytes: in.Size}, VolumeCapability: r.Capability}, opts...)
+		out.Size = res.GetCapacityBytes()
 	case model.Get:
 		var res *csi.ControllerGetVolumeResponse
-		res, err = c.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: in.ID})
+		res, err = c.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: in.ID}, opts...)
 		if nodes := res.GetStatus().GetPublishedNodeIds(); len(nodes) > 0 {
 			out.Node = nodes[0]
 		}
@@ -204,8 +285,8 @@ func outcome(err error) model.Outcome {
 	}
 }
 
-// expected reports whether an error of unknown effect is one that a CO repeats.
-func expected(err error) bool {
+// expected reports whether an error of unknown effect is one that a CO repeats, or that the profile names.
+func (r *workload) expected(err error) bool {
 	code := status.Code(err)
-	return code == codes.Aborted || code == codes.Unavailable || code == codes.DeadlineExceeded
+	return slices.Contains(r.Unknown, code) || code == codes.Aborted || code == codes.Unavailable || code == codes.DeadlineExceeded
 }
