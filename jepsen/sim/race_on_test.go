@@ -1,0 +1,6 @@
+//go:build race
+
+package sim
+
+// raceEnabled: the detector makes a seed ten times as long.
+const raceEnabled = true

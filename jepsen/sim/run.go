@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"time"
+)
+
+// Config is what one run is made of beside its tape.
+type Config struct {
+	Dir   string // for the hosts' records; it is removed
+	Steps int    // of the phase with faults
+	Aim   string // the boundary at which the crash is aimed
+	Story bool   // what happens is kept as text
+	// Reseed begins the random numbers of a step anew, so that they do not depend on how many were
+	// drawn before.
+	Reseed func(step int)
+}
+
+// Result is what a run was.
+type Result struct {
+	Failure   string // empty: all held
+	Hash      uint64 // of the trace
+	Disturbed bool   // the machine interrupted the run: another of the same tape may differ
+	Steps     int
+	Simulated time.Duration
+	Choices   []uint32
+	Story     []string
+	Counts    map[string]int // of faults, calls and answers
+	CrashedAt map[string]int // by boundary
+	Hits      map[string]int // boundaries that were passed
+}
+
+// play plays a tape in this bubble.
+func play(t *tape, c Config) *Result {
+	s := newSim(t, c)
+	s.begin()
+	for range s.options.steps {
+		if s.step(); s.failed() {
+			break
+		}
+	}
+	if !s.failed() {
+		s.heal()
+	}
+	s.settle()
+	s.note("the end")
+	r := &Result{
+		Failure: s.failure, Hash: s.trace.hash(), Disturbed: s.trace.disturbed, Steps: s.trace.steps, Simulated: time.Since(s.began), Choices: t.choices,
+		Story: s.trace.lines, Counts: s.counts, CrashedAt: s.crashedAt, Hits: s.hits,
+	}
+	s.close()
+	return r
+}
+
+// begin lets the hosts register before anybody calls, in most seeds.
+func (s *Sim) begin() {
+	if s.tape.pick(4) == 3 {
+		return
+	}
+	for range warmUpSteps {
+		s.settle()
+		ready := s.readyEvents()
+		if len(ready) == 0 {
+			s.sleep(100 * time.Millisecond)
+			continue
+		}
+		s.trace.steps++
+		s.release(ready[s.tape.pick(len(ready))], false)
+	}
+}
+
+// warmUpSteps are enough for the first sessions.
+const warmUpSteps = 60
