@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 var regexpFault = regexp.MustCompile(`ended at: index (\d+), term \d+, hash ([0-9a-f]{64})`)
@@ -33,8 +34,9 @@ func faultAt(t *testing.T, c *harness.Cluster, dir string) (index, hash string) 
 // with equal states. The binary has a planted bug.
 func TestACommandThatFaultsEveryControllerIsSkipped(t *testing.T) {
 	testBinary(t)
-	planted, err := harness.BuildTagged(t.Context(), "planted", t.TempDir())
+	planted, err := harness.BuildTagged(t.Context(), "plantedbug", t.TempDir())
 	require.NoError(t, err)
+	t.Setenv(plantedbug.Environment, string(plantedbug.FaultInApply))
 	c, err := harness.Start(t.Context(), harness.Options{Binary: planted, Supervise: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { collectAndClean(t, c) })

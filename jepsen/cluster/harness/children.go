@@ -34,10 +34,18 @@ func (p *children) Signal(id string, sig syscall.Signal) (int, error) {
 	if pid == 0 || !p.isOurs(pid) {
 		return 0, fmt.Errorf("signal %s: %w", id, ErrDead)
 	}
-	if err := syscall.Kill(pid, sig); err != nil || sig != syscall.SIGSTOP {
-		return pid, err
+	if sig == syscall.SIGSTOP {
+		return pid, StopProcess(pid)
 	}
-	return pid, Poll(context.Background(), stopTimeout, id+" to stop", func() (bool, error) { return isStopped(pid), nil })
+	return pid, syscall.Kill(pid, sig)
+}
+
+// StopProcess stops a process with SIGSTOP, and waits until it is stopped.
+func StopProcess(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return Poll(context.Background(), stopTimeout, fmt.Sprintf("process %d to stop", pid), func() (bool, error) { return isStopped(pid), nil })
 }
 
 // stopTimeout is for what takes less than a millisecond on an idle machine.

@@ -75,6 +75,15 @@ func (cl *clients) Controller(id string) (csi.ControllerClient, error) {
 	return csi.NewControllerClient(conn), nil
 }
 
+// Groups speaks CSI's GroupController service with one controller.
+func (cl *clients) Groups(id string) (csi.GroupControllerClient, error) {
+	conn, err := cl.conn(id)
+	if err != nil {
+		return nil, err
+	}
+	return csi.NewGroupControllerClient(conn), nil
+}
+
 // Node speaks CSI's Node service with one node.
 func (cl *clients) Node(id string) (csi.NodeClient, error) {
 	conn, err := cl.conn(id)
@@ -92,6 +101,9 @@ func (cl *clients) Identity(id string) (csi.IdentityClient, error) {
 	}
 	return csi.NewIdentityClient(conn), nil
 }
+
+// CloseClients ends all connections; the next use of a client connects again.
+func (cl *clients) CloseClients() { cl.closeAll() }
 
 func (cl *clients) closeAll() {
 	cl.connMu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"time"
 )
 
@@ -18,6 +19,8 @@ type Options struct {
 	Env         []string // further environment of it
 	// ReadyWithin bounds the wait for `ready`; a minute when zero.
 	ReadyWithin time.Duration
+	// Spawn starts the command line's processes, where the cluster is reached from elsewhere only; nil: here.
+	Spawn func(*exec.Cmd) error
 }
 
 // Cluster is one developer's cluster in a directory of its own, which also holds
@@ -52,6 +55,16 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Clean(context.WithoutCancel(ctx)))
 	}
 	return c, nil
+}
+
+// Prepare makes the directory of a cluster that its caller starts, in another way than by `holdfast dev`: what
+// calls CSI and runs the command line finds its members in the layout that WriteLayout left.
+func Prepare(opts Options) (*Cluster, error) {
+	w, err := newWorkspace(opts)
+	if err != nil {
+		return nil, err
+	}
+	return newCluster(w), nil
 }
 
 // Resume starts a stopped cluster again, on the same data, and returns when it has printed `ready`.

@@ -23,11 +23,15 @@ type commands struct{ *workspace }
 
 // Run runs the binary with arguments, for a minute and a half at most.
 func (c *commands) Run(ctx context.Context, args ...string) Result {
-	return Run(ctx, c.opts.Binary, args...)
+	return run(ctx, c.opts.Spawn, c.opts.Binary, args...)
 }
 
 // Run runs a binary of Holdfast with arguments, for a minute and a half at most.
 func Run(ctx context.Context, binary string, args ...string) Result {
+	return run(ctx, nil, binary, args...)
+}
+
+func run(ctx context.Context, spawn func(*exec.Cmd) error, binary string, args ...string) Result {
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
@@ -35,7 +39,13 @@ func Run(ctx context.Context, binary string, args ...string) Result {
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	if spawn == nil {
+		spawn = (*exec.Cmd).Start
+	}
+	err := spawn(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	code := cmd.ProcessState.ExitCode()
 	if err != nil && code <= 0 {
 		code = -1

@@ -34,6 +34,20 @@ type Node struct {
 	DataDir  string `json:"data_dir"`
 }
 
+// WriteLayout replaces a cluster's layout: who reads it sees the old one or the new.
+func (c *Cluster) WriteLayout(l Layout) error {
+	l.Version = 1
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(c.Dir, "cluster.json")
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
 func readLayout(dir string) (Layout, error) {
 	path := filepath.Join(dir, "cluster.json")
 	raw, err := os.ReadFile(path)

@@ -41,3 +41,18 @@ func ListAt(ctx context.Context, c csi.ControllerClient) (map[string]ListedVolum
 		}
 	}
 }
+
+// Snapshots are the ids of all snapshots that belong to no group.
+func (co *CO) Snapshots(ctx context.Context) (ids []string, err error) {
+	err = co.atController(ctx, "list snapshots", func(ctx context.Context, c csi.ControllerClient) error {
+		ids = nil
+		res, err := c.ListSnapshots(ctx, &csi.ListSnapshotsRequest{})
+		for _, e := range res.GetEntries() {
+			if e.GetSnapshot().GetGroupSnapshotId() == "" {
+				ids = append(ids, e.GetSnapshot().GetSnapshotId())
+			}
+		}
+		return err
+	})
+	return ids, err
+}

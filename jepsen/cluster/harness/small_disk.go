@@ -24,25 +24,35 @@ func (c *Cluster) PutOnDisk(ctx context.Context, id string, size int64) (*Disk, 
 	if err != nil {
 		return nil, err
 	}
-	d := &Disk{image: filepath.Join(c.Base, id+".disk"), root: filepath.Join(c.Base, id+".root"), data: l.DataDir(id)}
+	d, err := MakeDisk(ctx, filepath.Join(c.Base, id+".disk"), filepath.Join(c.Base, id+".root"), size)
+	if err != nil {
+		return nil, err
+	}
+	d.data = l.DataDir(id)
+	inside := filepath.Join(d.root, "data")
+	return d, d.prepare(ctx, []string{"cp", "-a", d.data, inside}, []string{"mount", "--bind", inside, d.data})
+}
+
+// MakeDisk makes an ext4 filesystem of the size in bytes in a file, and mounts it at a new directory.
+func MakeDisk(ctx context.Context, image, root string, size int64) (*Disk, error) {
+	d := &Disk{image: image, root: root}
 	if err := os.WriteFile(d.image, nil, 0o600); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(os.Truncate(d.image, size), os.Mkdir(d.root, 0o700)); err != nil {
 		return nil, err
 	}
-	inside := filepath.Join(d.root, "data")
-	for _, argv := range [][]string{
-		{"mkfs.ext4", "-q", "-m", "0", d.image},
-		{"mount", "-o", "loop", d.image, d.root},
-		{"cp", "-a", d.data, inside},
-		{"mount", "--bind", inside, d.data},
-	} {
+	return d, d.prepare(ctx, []string{"mkfs.ext4", "-q", "-m", "0", d.image}, []string{"mount", "-o", "loop", d.image, d.root})
+}
+
+// prepare runs commands; after an error of one nothing stays mounted.
+func (d *Disk) prepare(ctx context.Context, commands ...[]string) error {
+	for _, argv := range commands {
 		if err := runCommand(ctx, argv...); err != nil {
-			return nil, errors.Join(err, d.Remove(ctx))
+			return errors.Join(err, d.Remove(ctx))
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // runCommand runs one host command.
@@ -92,11 +102,17 @@ func (d *Disk) Free() error { return os.Remove(d.fillerPath()) }
 
 func (d *Disk) fillerPath() string { return filepath.Join(d.root, "filler") }
 
+// Root is the directory at which the filesystem is mounted.
+func (d *Disk) Root() string { return d.root }
+
 // Remove unmounts the filesystem. The child must not run; its data directory is
 // what it was before PutOnDisk.
 func (d *Disk) Remove(ctx context.Context) error {
 	var errs []error
 	for _, path := range []string{d.data, d.root} {
+		if path == "" {
+			continue
+		}
 		if n, err := MountsAt(path); err != nil || n > 0 {
 			errs = append(errs, err, runCommand(ctx, "umount", path))
 		}
