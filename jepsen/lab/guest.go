@@ -161,6 +161,14 @@ func (g *Guest) current() *guestRun {
 	}
 }
 
+// KernelPID is the host's process that is the guest's kernel, 0 while it is down.
+func (g *Guest) KernelPID() int {
+	if run := g.current(); run != nil {
+		return run.kernel.Pid
+	}
+	return 0
+}
+
 // Running reports whether the guest's kernel runs.
 func (g *Guest) Running() bool { return g.current() != nil }
 

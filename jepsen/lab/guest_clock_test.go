@@ -1,6 +1,8 @@
 package lab_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +19,11 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// loseAlarmsOf is the environment variable that makes the test binary suppress the alarms of the process with that pid.
-const loseAlarmsOf = "HOLDFAST_LOSE_ALARMS_OF"
+// The environment variables that make the test binary suppress the alarms of the process with that pid for some time.
+const (
+	loseAlarmsOf  = "HOLDFAST_LOSE_ALARMS_OF"
+	loseAlarmsFor = "HOLDFAST_LOSE_ALARMS_FOR"
+)
 
 // TestMain runs the tracer when it was started as one. The tracer is a process of its own, because the
 // lab waits for its children's exit, and a tracer's wait also reports the stops of what it traces.
@@ -28,8 +33,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	pid, err := strconv.Atoi(traced)
-	if err == nil {
-		err = loseAlarms(pid)
+	within, werr := time.ParseDuration(os.Getenv(loseAlarmsFor))
+	if err = errors.Join(err, werr); err == nil {
+		err = loseAlarms(pid, within)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lose the alarms of", traced+":", err)
@@ -43,19 +49,30 @@ func testLostAlarms(t *testing.T, l *lab.Lab) {
 	g := l.Guest(2)
 	g.MustExec(t, "(for ((i = 0; i < 1500000; i++)); do :; done) >/dev/null 2>&1 & echo")
 	tracer := exec.Command(os.Args[0])
-	tracer.Env = append(os.Environ(), loseAlarmsOf+"="+kernelPID(t, g))
+	tracer.Env = append(os.Environ(), loseAlarmsOf+"="+kernelPID(t, g), loseAlarmsFor+"=150ms")
 	said, err := tracer.CombinedOutput()
 	require.NoError(t, err, string(said))
-	lost := jiffies(t, g)
-	lab.Await(t, 30*time.Second, "the clock to go on", func() (bool, string) {
-		now := jiffies(t, g)
-		return now != lost, now
-	})
+	require.NoError(t, g.CheckClock(t.Context()), "the clock goes on")
 }
 
-// jiffies is the clock that the kernel's timers go by.
-func jiffies(t *testing.T, g *lab.Guest) string {
-	return strings.TrimSpace(g.MustExec(t, "grep -m 1 ^jiffies: /proc/timer_list"))
+// testStandingClock keeps all alarms from a busy kernel until the standing clock was noticed: as often as it takes,
+// because the kernel may have just slept.
+func testStandingClock(t *testing.T, l *lab.Lab) {
+	g := l.Guest(2)
+	g.MustExec(t, "(while [ ! -e /run/enough ]; do :; done) >/dev/null 2>&1 & echo")
+	tracer := exec.Command(os.Args[0])
+	tracer.Env = append(os.Environ(), loseAlarmsOf+"="+kernelPID(t, g), loseAlarmsFor+"=10m")
+	require.NoError(t, tracer.Start())
+	lab.Await(t, 5*time.Minute, "the standing clock is noticed", func() (bool, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := g.CheckClock(ctx)
+		return errors.Is(err, lab.ErrClockStands), fmt.Sprint(err)
+	})
+	require.NoError(t, tracer.Process.Kill())
+	_ = tracer.Wait() // it was killed
+	g.MustExec(t, ": >/run/enough")
+	require.NoError(t, g.CheckClock(t.Context()), "the clock goes on")
 }
 
 func kernelPID(t *testing.T, g *lab.Guest) string {
@@ -64,13 +81,13 @@ func kernelPID(t *testing.T, g *lab.Guest) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// loseAlarms traces a process and keeps all alarms from it for many ticks.
-func loseAlarms(pid int) error {
+// loseAlarms traces a process and keeps all alarms from it.
+func loseAlarms(pid int, within time.Duration) error {
 	runtime.LockOSThread() // a tracer is a thread
 	if err := unix.PtraceSeize(pid); err != nil {
 		return err
 	}
-	for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); {
+	for end := time.Now().Add(within); time.Now().Before(end); {
 		if err := passSignal(pid); err != nil {
 			return err
 		}

@@ -136,6 +136,13 @@ func (l *Lab) Isolate(ctx context.Context, n Network, guest int) error {
 	return ip(ctx, fmt.Sprintf("link set dev %s nomaster\n", l.paths.Tap(letters[n], guest)))
 }
 
+// IsIsolated reports whether a guest is isolated on a network.
+func (l *Lab) IsIsolated(n Network, guest int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.networkFaults.isolated[port{n, guest}]
+}
+
 // Reconnect ends an isolation.
 func (l *Lab) Reconnect(ctx context.Context, n Network, guest int) error {
 	l.mu.Lock()

@@ -1,4 +1,12 @@
 // Package scenarios tests replicated volumes on real kernels: power loss, partitions of every kind, failing
 // disks, full pools, each with three guests with LVM thin pools and DRBD that run Holdfast as hosts do. The
 // short form runs in CI, -long repeats the scenarios.
+//
+// TestRandomFaults is all of it at random: rounds in which faults that a seed chooses overlap, under writers on raw
+// volumes and filesystems with one replica and two. A round ends when everything works again by itself; then the
+// replicas' own devices are read, and package stamps judges them. One round runs in CI; longer:
+//
+//	go test ./jepsen/lab/scenarios -run '^TestRandomFaults$' -timeout 4h -v -args -random.seed=7 -random.duration=3h
+//
+// A seed repeats the choices, and not the moments: guests share the machine with whatever else runs there.
 package scenarios

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -271,6 +272,7 @@ func (w *env) dumpState(t *testing.T) {
 		out, _, _ := w.cluster.Admin(ctx, args...)
 		t.Logf("holdfast %s:\n%s", args[0], out)
 	}
+	w.blameClocks(ctx, t)
 	for _, g := range w.lab.Guests() {
 		out, _, _ := g.Exec(ctx, blocked)
 		t.Logf("%s:\n%s", g.Name(), out)
@@ -283,6 +285,18 @@ func (w *env) dumpState(t *testing.T) {
 		for _, g := range w.lab.Guests() {
 			_ = exec.Command("cp", "-r", filepath.Join(g.Shared(), "log"), filepath.Join(dir, t.Name()+"-"+g.Name())).Run()
 		}
+	}
+}
+
+// blameClocks names the guests whose clocks stand still: what failed there failed by the lab.
+func (w *env) blameClocks(ctx context.Context, t *testing.T) {
+	for _, g := range w.lab.Guests() {
+		within, cancel := context.WithTimeout(ctx, 5*time.Second)
+		if err := g.CheckClock(within); errors.Is(err, lab.ErrClockStands) {
+			t.Log(err)
+			w.openErr += "; " + err.Error()
+		}
+		cancel()
 	}
 }
 

@@ -37,6 +37,8 @@ type writer struct {
 	node string
 	name string
 	job  *lab.Job
+	// ended: it was killed.
+	ended bool
 }
 
 // write starts a workload from a number on, and waits for its first block.
@@ -48,9 +50,17 @@ func (w *env) write(t *testing.T, v *volume, node string, from uint64) *writer {
 // writeEagerly is write with another number of blocks before the first pause.
 func (w *env) writeEagerly(t *testing.T, v *volume, node string, from, eager uint64) *writer {
 	t.Helper()
+	x := w.newWriter(t, v, node, fmt.Sprintf("%d %s", w.count+1, node), from, eager)
+	x.awaitBeyond(t, from)
+	return x
+}
+
+// newWriter starts a workload with a stamp.
+func (w *env) newWriter(t *testing.T, v *volume, node, stamp string, from, eager uint64) *writer {
+	t.Helper()
 	w.count++
 	x := &writer{w: w, v: v, node: node, name: fmt.Sprintf("writer-%d", w.count)}
-	argv := []string{"/run/lab/writer", "write", "--path", v.path(), "--acks", "/lab/" + x.name, "--stamp", fmt.Sprintf("%d %s", w.count, node), "--from", fmt.Sprint(from),
+	argv := []string{"/run/lab/writer", "write", "--path", v.path(), "--acks", "/lab/" + x.name, "--stamp", stamp, "--from", fmt.Sprint(from),
 		"--eager", fmt.Sprint(eager), "--pause", writePause.String()}
 	if v.block {
 		argv = append(argv, "--direct")
@@ -58,7 +68,6 @@ func (w *env) writeEagerly(t *testing.T, v *volume, node string, from, eager uin
 	job, err := w.guest(node).Start(t.Context(), x.name, nil, argv...)
 	require.NoError(t, err)
 	x.job = job
-	x.awaitBeyond(t, from)
 	return x
 }
 

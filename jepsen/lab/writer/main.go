@@ -18,18 +18,19 @@ func main() {
 	}
 }
 
-// options are the flags of both verbs.
+// options are the flags of all verbs.
 type options struct {
 	path, acks, stamp   string
 	direct              bool
 	from, acked, blocks uint64
 	eager               uint64
 	pause               time.Duration
+	bytes               int64
 }
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: writer write|check --path P ...")
+		return errors.New("usage: writer write|check|scan|fill|empty --path P ...")
 	}
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
@@ -42,6 +43,7 @@ func run(args []string) error {
 	flags.DurationVar(&o.pause, "pause", 0, "between two blocks")
 	flags.Uint64Var(&o.acked, "acked", 0, "last number that was acknowledged")
 	flags.Uint64Var(&o.blocks, "blocks", 1024, "length of the ring")
+	flags.Int64Var(&o.bytes, "bytes", 0, "how much to scan; 0: all")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -50,6 +52,12 @@ func run(args []string) error {
 		return o.write()
 	case "check":
 		return o.check()
+	case "scan":
+		return o.scan()
+	case "fill":
+		return o.fill()
+	case "empty":
+		return o.empty()
 	}
 	return fmt.Errorf("there is no verb %q", args[0])
 }

@@ -46,7 +46,9 @@ func decode(buf []byte) (block, bool) {
 	}
 	sum := binary.LittleEndian.Uint32(buf[80:])
 	binary.LittleEndian.PutUint32(buf[80:], 0)
-	if crc32.Checksum(buf[:blockSize], castagnoli) != sum {
+	whole := crc32.Checksum(buf[:blockSize], castagnoli) == sum
+	binary.LittleEndian.PutUint32(buf[80:], sum) // the buffer is as it was
+	if !whole {
 		return block{}, false
 	}
 	return block{
@@ -76,11 +78,11 @@ func openRing(path string, flags int, direct bool, blocks uint64) (*ring, error)
 	return &ring{file: f, blocks: blocks, buf: aligned(blockSize)}, nil
 }
 
-// aligned is a buffer that starts at a multiple of its size.
+// aligned is a buffer for O_DIRECT: it starts at a multiple of a block.
 func aligned(size int) []byte {
-	raw := make([]byte, 2*size)
-	skip := size - int(uintptr(unsafe.Pointer(&raw[0]))%uintptr(size))
-	return raw[skip%size : skip%size+size]
+	raw := make([]byte, size+blockSize)
+	skip := (blockSize - int(uintptr(unsafe.Pointer(&raw[0]))%blockSize)) % blockSize
+	return raw[skip : skip+size]
 }
 
 func (r *ring) offset(number uint64) int64 { return int64(number%r.blocks) * blockSize }

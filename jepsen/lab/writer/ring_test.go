@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab/stamps"
 )
 
 func newRing(t *testing.T, blocks uint64) *ring {
@@ -83,4 +85,28 @@ func TestAcknowledgementsAreOneRecord(t *testing.T) {
 	require.Len(t, text, recordBytes)
 	require.Contains(t, string(text), `"number":3`)
 	require.Contains(t, string(text), "file already closed")
+}
+
+// A scan finds each block at whatever sector it is, whole ones only, and equal content has equal checksums.
+func TestScanFindsBlocksAnywhere(t *testing.T) {
+	content := make([]byte, 2*scanBytes)
+	for at, n := range map[int]uint64{4096: 1, 3 * 4096: 2, scanBytes - 1024: 511, scanBytes + 512*13: 600} {
+		block{number: n, stamp: "a"}.marshal(content[at:][:blockSize])
+	}
+	copy(content[3*4096+2048:], "torn")
+	var whole, half scanResult
+	whole.add(0, content[:scanBytes+blockSize])
+	whole.add(scanBytes, content[scanBytes:])
+	half.add(0, content[:scanBytes])
+	require.Equal(t, []stamps.Block{{At: 4096, Number: 1, Stamp: "a"}, {At: scanBytes - 1024, Number: 511, Stamp: "a"}, {At: scanBytes + 512*13, Number: 600, Stamp: "a"}}, whole.Blocks)
+	require.Equal(t, whole.Blocks[:1], half.Blocks)
+	require.Len(t, whole.Sums, 2)
+	require.Equal(t, whole.Sums[:1], half.Sums)
+	require.NotEqual(t, whole.Sums[0], whole.Sums[1])
+}
+
+func TestScanReadsUpToItsEnd(t *testing.T) {
+	o := options{bytes: scanBytes + 4096}
+	require.EqualValues(t, scanBytes+4096, o.length(0))
+	require.EqualValues(t, 4096, o.length(scanBytes))
 }
