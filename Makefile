@@ -11,12 +11,12 @@ LOGS     := .cache/test
 # Guests wait more than they compute, so labs that share nothing run side by side.
 TOGETHER := deploy/side-by-side.sh $(LOGS)
 # One half of the scenarios; what is not named here is the other half.
-HALF     := ^(TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
+HALF     := ^(TestRandomFaults|TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
 
-# The packages whose tests are of whole clusters; those of all others are unit tests.
-SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab
+# The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
+SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
-.PHONY: all build deps quick check formatted generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
+.PHONY: all build deps quick check formatted generate lint test unit race sims system rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo dev bench clean help
 
 all: build
 
@@ -58,7 +58,7 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 # after the other; then clusters and guests, which mostly wait, beside each other.
 test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
-	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' race:unit '$(SUBMAKE) race' \
+	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:sims '$(SUBMAKE) race' \
 	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' \
 	  scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)"
 
@@ -68,7 +68,10 @@ unit: ## unit tests of every package
 race: ## the packages with goroutines, under the race detector
 	$(GO) test -vet=off -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
-SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
+sims: ## simulations: thousands of seeds of faults over the executors and over Raft members, on virtual time; needs no root
+	$(GO) test -vet=off -count=1 -p 1 -timeout 30m ./jepsen/sim/... ./jepsen/raftsim/...
+
+SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -timeout 60m -p 1 -v ./jepsen/cluster/...
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
@@ -80,7 +83,7 @@ rows: deps build ## every row of CSI against a real cluster; fails when one pass
 conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md $(ROWS)
 
-BACKENDS  = $(LAB) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer
+BACKENDS  = $(LAB) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
 FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
@@ -91,6 +94,28 @@ lab: deps build ## guests with kernels, disks and networks of their own: replica
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
+
+# Each run takes seeds that none before had, and leaves its page in .cache/jepsen/reports.
+CAMPAIGN  = $(GO) build -o $(BIN)/campaign ./jepsen/campaign && HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(BIN)/campaign
+LAYERS    = sim,raftsim,cluster$(if $(LAB_TOO),$(comma)lab)
+comma    := ,
+
+jepsen: deps build ## ten minutes of faults over simulations and real clusters, with a page for each run (LAB_TOO=1: and over guests; MINUTES=: other than ten)
+	$(CAMPAIGN) -for $(or $(MINUTES),10)m -layers $(LAYERS)
+
+jepsen-long: deps build ## the same for HOURS=; interrupted, it continues where it was
+	@test -n "$(HOURS)" || { echo 'say for how long: make jepsen-long HOURS=10'; exit 2; }
+	$(CAMPAIGN) -for $(HOURS)h -portion 5m -resume -dir .cache/jepsen-long -layers $(LAYERS)
+
+jepsen-replay: deps build ## one seed again, with its story: SEED=sim:17
+	@test -n "$(SEED)" || { echo 'say which: make jepsen-replay SEED=sim:17'; exit 2; }
+	$(CAMPAIGN) -replay $(SEED)
+
+planted: ## bugs that are planted in the product, each against the layer that must find it; writes jepsen/planted/PLANTED.md (WITHIN=: processor time for each)
+	$(GO) run ./jepsen/planted -within $(or $(WITHIN),25s) $(if $(FRESH),-fresh) $(if $(ONLY),-only $(ONLY) -page '')
+
+mutants: ## one-line changes of what decides, each against the tests of its package and the simulation; resumable, writes jepsen/mutants/MUTANTS.md (COUNT=, FRESH=1, AGAIN=1: the survivors once more)
+	$(GO) run ./jepsen/mutants $(if $(COUNT),-count $(COUNT)) $(if $(FRESH),-fresh) $(if $(AGAIN),-again)
 
 demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
 	$(GO) build -o $(BIN)/demo ./jepsen/demo
