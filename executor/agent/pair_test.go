@@ -59,6 +59,8 @@ type member struct {
 	loseAnswers bool  // proposals are applied, but the answers are lost; guarded by mu
 	lastErr     error // of a call
 	configure   func(*agent.Config)
+	// beforeAnswer is called when a command of the host is decided, before it has its answer.
+	beforeAnswer func(*fsmpb.Command)
 }
 
 type poolOf struct {
@@ -106,6 +108,11 @@ func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome,
 		return nil, noQuorum{}
 	}
 	out := m.apply("node/"+string(m.node), cmd)
+	if m.beforeAnswer != nil {
+		m.mu.Unlock()
+		m.beforeAnswer(cmd)
+		m.mu.Lock()
+	}
 	if m.loseAnswers {
 		return nil, noQuorum{}
 	}

@@ -58,6 +58,7 @@ func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.
 	if still, err := rw.mustStillRemake(ctx, v); !still || err != nil {
 		return err
 	}
+	rw.withdrawAttachment(v)
 	if err := rw.Replicator.RemakeMetadata(ctx, v.id); err != nil {
 		return err
 	}
@@ -67,6 +68,14 @@ func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.
 		r.ClearDiskFailure()
 		r.GivenAttachment = 0 // the kernel has it only after the next attachment
 	})
+}
+
+// withdrawAttachment gives up an attachment that was committed for the disk as it was: the log would take the
+// remade one, which is blank, for a failed disk that was attached as it is. The next is proposed anew.
+func (rw *replicaWorker) withdrawAttachment(v *volume) {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	v.replica.committedAttachment = attachment{}
 }
 
 // mustStillRemake observes again: reading a failing disk may take long, and the peer that it is
