@@ -87,6 +87,9 @@ type ReplicaObservation struct {
 	// PeerBehind: its disk went on in a generation that is not the last one that both replicas had,
 	// and left the peer's behind (S67).
 	PeerBehind bool
+	// FailedAttachment is the attachment in which the host recorded that its kernel detached the disk after
+	// an error, until its metadata were made anew; 0: none (S67).
+	FailedAttachment uint64
 }
 
 // Proto is the observation as a command carries it.
@@ -95,6 +98,7 @@ func (r ReplicaObservation) Proto() *fsmpb.ReplicaSeen {
 		BootId: r.Boot, Attach: r.Attachment, Primary: r.Primary, Disk: r.Disk, Connection: r.Connection, PeerDisk: r.PeerDisk,
 		CurrentUuid: r.UUID, Suspended: r.Suspended, Generation: r.Generation, Percent: r.SyncPercent,
 		OutOfSyncBytes: uint64(max(0, r.OutOfSync)), BackingBytes: r.BackingCapacity, Down: r.Unconfigured, PeerBehind: r.PeerBehind,
+		FailedAttach: r.FailedAttachment,
 	}
 }
 
@@ -104,6 +108,7 @@ func ReplicaObservationFrom(p *fsmpb.ReplicaSeen) ReplicaObservation {
 		Boot: p.GetBootId(), Attachment: p.GetAttach(), Primary: p.GetPrimary(), Disk: p.GetDisk(), Connection: p.GetConnection(), PeerDisk: p.GetPeerDisk(),
 		UUID: p.GetCurrentUuid(), Suspended: p.GetSuspended(), Generation: p.GetGeneration(), SyncPercent: p.GetPercent(),
 		OutOfSync: int64(min(p.GetOutOfSyncBytes(), 1<<62)), BackingCapacity: p.GetBackingBytes(), Unconfigured: p.GetDown(), PeerBehind: p.GetPeerBehind(),
+		FailedAttachment: p.GetFailedAttach(),
 	}
 }
 
@@ -219,6 +224,16 @@ func hashPeersBehind(e *encoder, replicas []*Replica) {
 		if l.Observed.PeerBehind {
 			e.u64(fieldPeerBehind)
 			e.str(string(l.Host))
+		}
+	}
+}
+
+func hashFailedAttachments(e *encoder, replicas []*Replica) {
+	for _, l := range replicas {
+		if l.Observed.FailedAttachment != 0 {
+			e.u64(fieldFailedAttachment)
+			e.str(string(l.Host))
+			e.u64(l.Observed.FailedAttachment)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (v *Volume) isCreating() bool {
 
 // withObservation is the volume after the observation, and whether it counts: it must be of
 // the host's current boot and of the recorded attachment, and not of an earlier generation
-// than the last one recorded (S5, S7). An observation that nothing is attached counts for
+// than the last one recorded, nor of before the host's grant (S5, S7). An observation that nothing is attached counts for
 // any attachment of this boot.
 func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation) (Volume, bool) {
 	l := v.ActiveReplica(n.Host)
@@ -33,11 +33,14 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 		return *v, false
 	case l.Observed.Boot == n.Boot && observed.Generation < l.Observed.Generation || observed.Generation > s.cluster.Index:
 		return *v, false
+	case s.level2() && v.Replication.grantedSince(n, &observed):
+		return *v, false
 	}
 	updated := v.withReplication()
 	l = updated.ActiveReplica(n.Host)
 	if s.level2() {
 		updated.Replication.noteOwnDiskFailure(l, &observed)
+		updated.Replication.noteRecordedDiskFailure(l, &observed)
 	}
 	l.Observed = observed
 	if observed.Unconfigured || observed.Disk < fsmpb.DiskState_DISK_STATE_OUTDATED {
@@ -49,6 +52,12 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 	}
 	s.updateReplicaStates(&updated)
 	return updated, true
+}
+
+// grantedSince: the observation is of before the grant that the host has in this boot, which says what its replica is.
+func (r *Replication) grantedSince(n *Node, observed *ReplicaObservation) bool {
+	g := r.Primary
+	return g != nil && g.Host == n.Host && g.Boot == n.Boot && observed.Generation < g.Index
 }
 
 // notePeerDiskFailure: a host that is connected to its peer observes that the peer's kernel
@@ -93,6 +102,14 @@ func (r *Replication) noteOwnDiskFailure(l *Replica, observed *ReplicaObservatio
 	gone := observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || observed.Disk == fsmpb.DiskState_DISK_STATE_FAILED
 	if had && gone && observed.Connected() && observed.Generation == r.Generation && r.InitialSyncIndex != 0 {
 		l.DiskFailed = l.Attachment
+	}
+}
+
+// noteRecordedDiskFailure: the host recorded that the disk failed in its last attachment, and could not report it
+// before its process ended, or its host lost its power. Of what was attached since it says nothing.
+func (r *Replication) noteRecordedDiskFailure(l *Replica, observed *ReplicaObservation) {
+	if f := observed.FailedAttachment; f != 0 && f >= l.Attachment && l.DiskFailed == 0 && r.InitialSyncIndex != 0 {
+		l.DiskFailed, l.UpToDate = f, false
 	}
 }
 

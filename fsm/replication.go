@@ -55,10 +55,11 @@ type ForcedPrimary struct {
 // Each field that came after feature level 1 is hashed behind a number of its own, so that
 // no two of them have the same bytes.
 const (
-	fieldLeaving    = 1
-	fieldDiskFailed = 2
-	fieldNotKept    = 3
-	fieldPeerBehind = 4
+	fieldLeaving          = 1
+	fieldDiskFailed       = 2
+	fieldNotKept          = 3
+	fieldPeerBehind       = 4
+	fieldFailedAttachment = 5
 )
 
 // hashReplication writes near the end of the volume's record, and only for replicated volumes, so
@@ -89,6 +90,8 @@ func hashReplication(e *encoder, v *Volume) {
 	hashNotKept(e, active)
 	hashPeersBehind(e, active)
 	hashPeersBehind(e, leaving)
+	hashFailedAttachments(e, active)
+	hashFailedAttachments(e, leaving)
 }
 
 func hashPrimary(e *encoder, p *PrimaryGrant) {

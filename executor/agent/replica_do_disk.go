@@ -48,6 +48,21 @@ func (t *table) peerBehind(r *records.ReplicaRecord, h *plan.ObservedReplica) bo
 	return r != nil && t.session.level >= fsm.Level2 && r.SharedUUID != 0 && h.UUID != 0 && h.UUID != r.SharedUUID && h.BitmapUUID != 0
 }
 
+// failedAttachment is the attachment whose disk failed, as the host recorded. Before level 2 the log does
+// not know the field. The caller holds table.mu.
+func (t *table) failedAttachment(r *records.ReplicaRecord) uint64 {
+	if r == nil || t.session.level < fsm.Level2 {
+		return 0
+	}
+	return r.FailedAttachment
+}
+
+// failureKnown reports whether the log knows of the failure that the host recorded, or is beyond noting it: the
+// disk is not used yet, or was attached again as it was.
+func failureKnown(r *records.ReplicaRecord, d *fsm.DesiredReplica) bool {
+	return d.DiskFailed != 0 || !d.InitialSyncDone || r.FailedAttachment < d.Attachment
+}
+
 // remakeMetadata makes the metadata anew, so that nothing on the disk counts any more. Only then
 // is the failure forgotten: from here on the metadata themselves say that there is no data.
 func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.ObservedReplica) error {

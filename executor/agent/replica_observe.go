@@ -47,7 +47,7 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 	if r := v.recordCopy.Replica; r != nil && r.Boot == o.Host.BootID {
 		obs.Attachment = r.Attachment
 	}
-	obs.PeerBehind = o.peerBehind(v.recordCopy.Replica, h)
+	obs.PeerBehind, obs.FailedAttachment = o.peerBehind(v.recordCopy.Replica, h), o.failedAttachment(v.recordCopy.Replica)
 	if h.SyncPercent >= 0 {
 		obs.SyncPercent = uint32(h.SyncPercent) / 10 * 10
 	} else if h.Connection == fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
@@ -77,6 +77,7 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 		h.AttachmentRecorded = h.DiskAttached() && r.Attachment != 0 && r.Boot == rw.Host.BootID
 		h.ConnectedInAttachment = h.AttachmentRecorded && r.ConnectedAttachment == r.Attachment
 		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || d.Replication.DiskFailed > r.RemadeAttachment || rw.failedSinceForced(v, d.Replication), r.PeerWasUpToDate
+		h.FailureKnown = !rw.atLevel2() || failureKnown(r, d.Replication)
 		h.VerifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
 	}
 	now := time.Now()

@@ -96,6 +96,8 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepKeepVictim}
 	case !h.AttachDue:
 		return Step{}
+	case h.DiskFailed && !h.FailureKnown:
+		return Step{} // it is reported first: until then its peer may be taken for needless (S71)
 	case h.DiskFailed && want.mustRemake(h) && !plantedbug.Is(plantedbug.BitmapTrusted):
 		return nextRemakeMetadata(want, h)
 	case !h.AttachmentCommitted:
@@ -117,7 +119,10 @@ func (want *ReplicaSpec) mustRemake(h *ObservedReplica) bool {
 // disk up to date is not enough where the log knows that it lacks writes: a kernel without a disk
 // has nothing to compare with. Only a primary has, which connects to no content but its own.
 func nextRemakeMetadata(want *ReplicaSpec, h *ObservedReplica) Step {
-	complete := want.Peer != nil && !want.Peer.Incomplete
+	if want.Peer == nil {
+		return Step{} // a replica that the kernel may still see is one that is being removed (S71)
+	}
+	complete := !want.Peer.Incomplete
 	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate && (complete || h.Primary)
 	peerAttached := complete && want.Peer.DiskAttached
 	if kernelSeesPeer || peerAttached && (want.Peer.UpToDate || h.PeerWasUpToDate) {

@@ -133,7 +133,9 @@ func poolAbsent(h *ObservedReplica) { h.Backing = executor.Device{Absent: true} 
 
 func synchronising(h *ObservedReplica) { h.Connection, h.PeerDisk = testSource, diskInconsistent }
 
-func diskGivenUp(h *ObservedReplica) { h.DiskFailed = true }
+func diskGivenUp(h *ObservedReplica) { h.DiskFailed, h.FailureKnown = true, true }
+
+func failureUnknown(h *ObservedReplica) { h.FailureKnown = false }
 
 func peerWasUpToDate(h *ObservedReplica) { h.PeerWasUpToDate = true }
 
@@ -144,6 +146,8 @@ func peerBehindNoticed(want *ReplicaSpec) {
 }
 
 func peerUpToDate(want *ReplicaSpec) { want.Peer.UpToDate, want.Peer.DiskAttached = true, true }
+
+func noPeer(want *ReplicaSpec) { want.Peer = nil }
 
 func peerDetached(want *ReplicaSpec) { want.Peer.UpToDate = true }
 
@@ -200,6 +204,10 @@ func TestNextReplicaStep(t *testing.T) {
 		"S67 nor by a decision":                                  {w{forced, peerLost}, h{diskGivenUp}, StepNone},
 		"S67 but with a whole peer none is needed":               {w{forced}, h{diskGivenUp}, StepDetachDisk},
 		"S67 and then all of it is copied":                       {w{forced}, h{noDisk, diskGivenUp}, StepRemakeMetadata},
+		"S71 what the log does not know of is kept":              {w{peerUpToDate}, h{notInKernel, diskGivenUp, failureUnknown}, StepNone},
+		"S71 also under a primary":                               {nil, h{noDisk, diskGivenUp, failureUnknown, primary}, StepNone},
+		"S71 a decision has to know of it too":                   {w{forced, peerLost}, h{notInKernel, diskGivenUp, failureUnknown}, StepNone},
+		"S71 nor for one that is being removed":                  {w{noPeer}, h{noDisk, diskGivenUp, primary}, StepNone},
 		"S67 the log hears of a peer's failure before they meet": {nil, h{standingAlone, peerBehind}, StepNone},
 		"S67 and then they do":                                   {w{peerBehindNoticed}, h{standingAlone, peerBehind}, StepConnect},
 		"S67 or where it knew that":                              {w{peerLost}, h{standingAlone, peerBehind}, StepConnect},
@@ -341,8 +349,9 @@ func FuzzNextReplicaStep(f *testing.F) {
 		have.HasConfig, have.InKernel, have.Primary, have.Suspended = bit(10), bit(11), bit(12), bit(13)
 		have.ConfigCurrent, have.MetadataMade, have.AttachmentRecorded, have.AttachmentCommitted, have.MayHaveWrites, have.CopyKept = bit(14), bit(15), bit(16), bit(17), bit(18), bit(19)
 		have.Mounted, have.JustCreated, have.HasMetadata = bit(20), bit(21), bit(22)
+		have.FailureKnown = bit(27)
 		have.DiskFailed, have.PeerWasUpToDate, want.Peer.UpToDate, want.Peer.Incomplete = bit(23), bit(24), bit(25), bit(26)
-		have.PeerDisk = fsmpb.DiskState(bits >> 27 % 9)
+		have.PeerDisk = fsmpb.DiskState(bits >> 28 % 9)
 		have.Disk, have.Connection = fsmpb.DiskState(disk%9), fsmpb.ConnectionState(link%7)
 		switch kind := NextReplicaStep(want, have).Kind; kind {
 		case StepAttachDisk:
@@ -351,6 +360,7 @@ func FuzzNextReplicaStep(f *testing.F) {
 			require.False(t, have.DiskFailed && !want.Force, "S67")
 		case StepRemakeMetadata:
 			require.True(t, have.DiskFailed && !have.DiskAttached(), "S67")
+			require.True(t, have.FailureKnown, "S71")
 			behind := have.Connection >= ConnConnected && have.PeerDisk == DiskUpToDate && (!want.Peer.Incomplete || have.Primary)
 			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.PeerWasUpToDate), "never what nobody else has")
 			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")

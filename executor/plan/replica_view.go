@@ -89,7 +89,8 @@ type ObservedReplica struct {
 	MayHaveWrites, CopyKept bool // as in the record
 	// DiskFailed: the kernel detached its disk after an error, and it was not fully resynchronised
 	// since (S67). PeerWasUpToDate: then, by this kernel, the peer's disk was up to date.
-	DiskFailed, PeerWasUpToDate bool
+	// FailureKnown: the log knows it too, and calls no replica needless because of what this disk had.
+	DiskFailed, PeerWasUpToDate, FailureKnown bool
 	// PeerBehind: its disk went on in a generation that is not the last one that both had (S67).
 	PeerBehind  bool
 	Discarding  bool

@@ -2027,7 +2027,10 @@ type ReplicaSeen struct {
 	Down bool `protobuf:"varint,13,opt,name=down,proto3" json:"down,omitempty"`
 	// peer_behind: its disk went on in a generation that is not the last one that both replicas had,
 	// and left the peer's behind.
-	PeerBehind    bool `protobuf:"varint,14,opt,name=peer_behind,json=peerBehind,proto3" json:"peer_behind,omitempty"`
+	PeerBehind bool `protobuf:"varint,14,opt,name=peer_behind,json=peerBehind,proto3" json:"peer_behind,omitempty"`
+	// failed_attach: the attachment in which the host recorded that its kernel detached the disk after an
+	// error, until its metadata were made anew; 0: none.
+	FailedAttach  uint64 `protobuf:"varint,15,opt,name=failed_attach,json=failedAttach,proto3" json:"failed_attach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2158,6 +2161,13 @@ func (x *ReplicaSeen) GetPeerBehind() bool {
 		return x.PeerBehind
 	}
 	return false
+}
+
+func (x *ReplicaSeen) GetFailedAttach() uint64 {
+	if x != nil {
+		return x.FailedAttach
+	}
+	return 0
 }
 
 // AttachReplica records that a host is about to attach its disk: until it was observed
@@ -6063,7 +6073,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05Claim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06volume\x18\x03 \x01(\tR\x06volume\"\x89\x04\n" +
+	"\x06volume\x18\x03 \x01(\tR\x06volume\"\xb4\x04\n" +
 	"\vReplicaSeen\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x16\n" +
 	"\x06attach\x18\x02 \x01(\x04R\x06attach\x12\x18\n" +
@@ -6084,7 +6094,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\rbacking_bytes\x18\f \x01(\x03R\fbackingBytes\x12\x12\n" +
 	"\x04down\x18\r \x01(\bR\x04down\x12%\n" +
 	"\vpeer_behind\x18\x0e \x01(\bB\x04\x88\xb5\x18\x02R\n" +
-	"peerBehind\"\xab\x01\n" +
+	"peerBehind\x12)\n" +
+	"\rfailed_attach\x18\x0f \x01(\x04B\x04\x88\xb5\x18\x02R\ffailedAttach\"\xab\x01\n" +
 	"\rAttachReplica\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
