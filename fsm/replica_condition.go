@@ -76,7 +76,7 @@ func (s *State) notUpToDateReason(v *Volume, l *Replica) string {
 // hasPeerToCopy tells whether another replica is left of which a failed disk may be copied.
 func (v *Volume) hasPeerToCopy(l *Replica) bool {
 	peer := v.PeerReplica(l.Host)
-	return peer != nil && !peer.Outdated
+	return peer != nil && !peer.Outdated && peer.DiskFailed == 0
 }
 
 // outOfSyncReason says what a verification found.

@@ -119,17 +119,33 @@ func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
 
 // shouldConnect: a replica does not connect to a peer whose publication was revoked while the
 // peer is unreachable or outdated. Such a peer may still be primary: its I/O freezes (S8), and
-// it reconnects only after it was torn down (S9), so there is no split brain. Two outdated
-// replicas stay disconnected, as neither can be the other's sync source, until one of them is
-// forced (S71).
+// it reconnects only after it was torn down (S9), so there is no split brain. Two replicas
+// that are outdated, or whose disks failed, stay disconnected, as neither can be the other's sync
+// source, until one of them is forced (S67, S71).
 func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 	if v.Teardown(other.Host) != nil && (other.Outdated || !s.replicaReachable(other)) {
 		return false
 	}
-	if s.level2() && own.Outdated && other.Outdated {
+	if s.level2() && (own.Outdated && other.Outdated || s.neitherIsASource(v, own, other)) {
 		return false
 	}
 	return !own.Outdated || v.Teardown(own.Host) == nil
+}
+
+// neitherIsASource: each of the replicas is outdated or has a disk that failed, and nobody uses the volume.
+// A disk that is attached was made anew, and may have been copied already, but by a decision it is
+// attached as it failed.
+func (s *State) neitherIsASource(v *Volume, a, b *Replica) bool {
+	lacks := func(l *Replica) bool {
+		forced := v.Replication.Forced != nil && v.Replication.Forced.Host == l.Host
+		return l.Outdated || l.DiskFailed != 0 && !l.UpToDate && (forced || !l.Observed.hasDisk())
+	}
+	return lacks(a) && lacks(b) && s.PrimaryHost(v) == "" && !a.Observed.Primary && !b.Observed.Primary
+}
+
+// hasDisk tells whether the kernel has the disk attached.
+func (r ReplicaObservation) hasDisk() bool {
+	return !r.Unconfigured && r.Disk > fsmpb.DiskState_DISK_STATE_FAILED
 }
 
 // minBackingCapacity is the largest size of the volume, in bytes, that every backing device has

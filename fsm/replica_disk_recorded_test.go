@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,4 +79,49 @@ func TestS5_AnObservationOfBeforeTheGrantDoesNotCount(t *testing.T) {
 		w.reportObservation(1, "n1", late)
 		require.Equal(t, !counts, w.replicaSync(1, "n1").UpToDate, "level %d", level)
 	}
+}
+
+// S67, S71: two replicas of which neither can be copied from the other stay disconnected while nobody uses the volume, so
+// that a decision for one of them can be carried out; the one that was chosen is copied then.
+func TestS67_TwoReplicasThatLackWritesDoNotConnect(t *testing.T) {
+	for name, lack := range map[string]func(own, peer *Replica){
+		"both disks failed":                  func(own, peer *Replica) { own.DiskFailed, peer.DiskFailed = 1, 1 },
+		"one is outdated, the other failed":  func(own, peer *Replica) { own.DiskFailed = 1; peer.markOutdated() },
+		"both are outdated":                  func(own, peer *Replica) { own.markOutdated(); peer.markOutdated() },
+		"one failed, the other one is whole": func(own, _ *Replica) { own.DiskFailed = 1 },
+		"one was copied since":               func(own, peer *Replica) { own.DiskFailed, own.UpToDate = 1, true; peer.markOutdated() },
+		"one was made anew since": func(own, peer *Replica) {
+			own.DiskFailed, own.Observed, peer.DiskFailed = 1, ReplicaObservation{Disk: inconsistent}, 1
+		},
+	} {
+		connects := strings.Contains(name, "whole") || strings.Contains(name, "since")
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			w.changeVolume(func(v *Volume) {
+				*v = v.withReplication()
+				for _, l := range v.ActiveReplicas() {
+					l.UpToDate, l.Observed = false, ReplicaObservation{}
+				}
+				lack(v.ActiveReplica("host-n1"), v.ActiveReplica("host-n2"))
+			})
+			for _, node := range []NodeID{"n1", "n2"} {
+				desired, _ := w.s.DesiredVolume(node, VolumeID(volumeID(1)))
+				require.Equal(t, connects, desired.Replication.Connect, node)
+			}
+		})
+	}
+}
+
+// S67: whoever uses the volume keeps the connection: the other disk may have been copied, and that not be known yet.
+func TestS67_AUserOfTwoFailedDisksKeepsItsConnection(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.changeVolume(func(v *Volume) {
+		*v = v.withReplication()
+		for _, l := range v.ActiveReplicas() {
+			l.DiskFailed, l.UpToDate = 1, false
+		}
+	})
+	desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+	require.True(t, desired.Replication.Connect)
 }

@@ -55,10 +55,15 @@ func (s *State) whyNobodyElse(v *Volume, own *Replica) string {
 	peer := v.PeerReplica(own.Host)
 	a := &promotionCheck{s: s, v: v, n: n, r: v.Replication, own: own, peer: peer, observed: own.Observed}
 	attached := own.isOfAttachment(n, own.Observed) && own.Observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED && a.checkSolo() != nil
+	failed := own.DiskFailed != 0 && !own.Outdated
 	switch {
+	case peer == nil && failed:
+		return "its disk was given up, and no other replica is left: if what it has is enough"
+	case peer != nil && peer.DiskFailed != 0 && failed:
+		return fmt.Sprintf("its disk was given up, and that of the replica on node %s too: if what it has is enough", peer.Node)
 	case peer == nil && attached:
 		return "no other replica is left: if what it has is enough"
-	case peer != nil && peer.Outdated && own.DiskFailed != 0 && !own.Outdated:
+	case peer != nil && peer.Outdated && failed:
 		return fmt.Sprintf("its disk was given up, and the replica on node %s is outdated: if what it has is enough", peer.Node)
 	case peer != nil && attached && !s.replicaReachable(peer):
 		return fmt.Sprintf("node %s, whose replica it waits for, cannot be reached: if that is gone for good", peer.Node)

@@ -56,6 +56,23 @@ func TestVolumePublication(t *testing.T) {
 				peer.markOutdated()
 			})
 		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and the replica on node n2 is outdated: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"both disks were given up": {given: func(w *world) {
+			published(w)
+			w.changeVolume(func(v *Volume) {
+				*v = v.withReplication()
+				for _, l := range v.ActiveReplicas() {
+					l.DiskFailed, l.UpToDate, l.Observed = 1, false, ReplicaObservation{}
+				}
+			})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and that of the replica on node n2 too: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"its disk was given up, and it is the only one": {given: func(w *world) {
+			onlyConsistent(w)
+			w.changeVolume(func(v *Volume) {
+				*v = v.withReplication()
+				own := v.ActiveReplica("host-n1")
+				own.DiskFailed, own.Observed = own.Attachment, ReplicaObservation{}
+			})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and no other replica is left: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
 		"it has every write": {given: func(w *world) {
 			published(w)
 			w.setUnreachable("n2", true)

@@ -120,6 +120,7 @@ type healing struct {
 	open    bool
 	retryAt time.Time
 	lastErr string
+	decided bool // an operator gave up what a replica lacks
 }
 
 type healingStage int
@@ -207,6 +208,7 @@ func (g *healing) run(call *csiCall) {
 		}
 		g.lastErr, g.retryAt = err.Error(), time.Now().Add(time.Second)
 		g.decide()
+		g.noticeLoss(err)
 		if g.stage == stagePublish && status.Code(err) == codes.FailedPrecondition { // a late call published it elsewhere
 			g.stage, g.host = stageDown, 0
 		}
@@ -223,7 +225,18 @@ func (g *healing) decide() {
 		return
 	}
 	s.counts["decisions while healing"]++
+	g.decided = true
 	s.clients.begin(s.clients.forcePrimary(v, g.use.host))
+}
+
+// noticeLoss: by a decision the volume went on with a disk that lacks what was written since that failed, which may
+// be its filesystem. All that is left to do is to delete it.
+func (g *healing) noticeLoss(err error) {
+	if g.decided && g.stage == stageStage && status.Code(err) == codes.FailedPrecondition {
+		g.claim.s.counts["filesystems given up by a decision"]++
+		g.claim.endWriters()
+		g.stage, g.lastErr = stageUnbind, ""
+	}
 }
 
 // noticeReboot: after a boot of its host the orchestrator begins with the staging again.
