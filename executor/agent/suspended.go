@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/plantedbug"
@@ -106,7 +107,7 @@ func (s *suspendedWatcher) resolveSuspension(ctx context.Context, v *volume) err
 		return ctx.Err()
 	}
 	switch {
-	case req.verdict == verdictSelfOutdated, req.verdict == verdictRefused && s.isRevoked(v):
+	case req.verdict == verdictSelfOutdated, req.verdict == verdictRefused && (s.isRevoked(v) || s.nobodyCompletes(v, &status)):
 		return s.endSuspension(ctx, v)
 	case req.verdict != verdictPeerOutdated || req.promoting || s.hasHandler(req):
 		return nil
@@ -152,6 +153,15 @@ func (s *suspendedWatcher) hasHandler(req *fencePeerRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return req.handlers > 0
+}
+
+// nobodyCompletes reports whether, by this session's desired state, what is suspended would wait for ever. A status
+// of before the verdict is enough: a disk that is gone does not come back under a primary without a peer.
+func (s *suspendedWatcher) nobodyCompletes(v *volume, status *executor.ResourceStatus) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := v.desired
+	return s.session.number != 0 && s.session.adopted && d != nil && d.Replication != nil && plan.NobodyCompletes(d.Replication, status)
 }
 
 // isRevoked reports whether, by this session's desired state, nobody may write to the volume on

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/plantedbug"
 )
@@ -30,10 +31,18 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 }
 
 // isVictim reports whether this replica's writers must end: its peer continued without it, as
-// the log records; or its I/O is suspended, and its publication was revoked or it is to be removed (S9).
+// the log records; or its I/O is suspended, and its publication was revoked, it is to be removed, or
+// nobody will ever complete what waits (S9).
 func (want *ReplicaSpec) isVictim(h *ObservedReplica) bool {
 	revoked := want.Goal == fsm.GoalRemove || want.Revoked
-	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked)
+	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked || NobodyCompletes(want.DesiredReplica, &h.ResourceStatus))
+}
+
+// NobodyCompletes reports whether suspended I/O is on no disk, and no other replica has the data: what waits would wait
+// for ever, and the volume could not even be unmounted.
+func NobodyCompletes(want *fsm.DesiredReplica, h *executor.ResourceStatus) bool {
+	alone := want.Peer == nil || want.Peer.Incomplete
+	return want.InitialSyncDone && alone && h.InKernel && h.Suspended && h.Disk <= DiskDiskless && h.Connection < ConnConnected
 }
 
 // nextVictim makes blocked I/O fail instead of succeed (S9): the disk is detached, and known
