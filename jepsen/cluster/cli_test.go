@@ -158,7 +158,7 @@ func testReadCommands(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 func usedPort(t *testing.T, c *harness.Cluster, ctl harness.Controller) {
 	require.NoError(t, c.Kill(t.Context(), ctl.ID))
 	var thief net.Listener
-	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the port to be free", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "the port to be free", func() (bool, error) {
 		var err error
 		thief, err = net.Listen("tcp", ctl.API)
 		return err == nil, err
@@ -182,7 +182,7 @@ func refusedStart(t *testing.T, c *harness.Cluster, id, why string) {
 // withoutQuorum asserts that what cannot be known is said with exit code 3.
 func withoutQuorum(t *testing.T, c *harness.Cluster) {
 	_, dead := loseQuorum(t, c)
-	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the leader to be unknown", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "the leader to be unknown", func() (bool, error) {
 		s, err := c.Status(t.Context())
 		return s.Leader == "", err
 	}))

@@ -106,7 +106,7 @@ func TestDamagedDataFolderIsRefusedOrRecovered(t *testing.T) {
 func awaitSnapshot(t *testing.T, c *harness.Cluster, id string) {
 	l, err := c.Layout()
 	require.NoError(t, err)
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a Raft snapshot of "+id, func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "a Raft snapshot of "+id, func() (bool, error) {
 		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*[0-9]", "seal"))
 		return len(found) > 0, err
 	}))
@@ -132,8 +132,7 @@ func saveFolder(t *testing.T, c *harness.Cluster, id, folder string) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", folder, copied).Run())
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
+		ctx := context.Background()
 		if alive(t, c, id) {
 			require.NoError(t, c.Kill(ctx, id))
 		}
@@ -151,7 +150,7 @@ func startsAndAgrees(t *testing.T, c *harness.Cluster, id, path string) bool {
 	before := len(c.ChildLog(id))
 	res := c.Run(t.Context(), "dev", "start", "--dir", c.Dir, id)
 	require.Zero(t, res.Code, res.Stderr)
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, id+" to refuse or to agree with the others", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, id+" to refuse or to agree with the others", func() (bool, error) {
 		if !alive(t, c, id) {
 			return true, nil
 		}

@@ -60,7 +60,6 @@ func ignoreDead(err error) error {
 func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
-	co.Timeout = 3 * time.Minute
 	atLeast, during := shortOrLong(100, 500), shortOrLong(12*time.Second, time.Minute)
 
 	harm := nemesis.Start(t.Context(),
@@ -89,7 +88,7 @@ func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 // awaitFaults waits until each fault was injected that often: on a busy machine a leader is found late. The test
 // reports in the end what is missing.
 func awaitFaults(ctx context.Context, nemesis *nemesis.Nemesis, minimum map[string]int) {
-	_ = harness.Poll(ctx, 2*time.Minute, "the harm to be done", func() (bool, error) {
+	_ = harness.Poll(ctx, harness.Patience, "the harm to be done", func() (bool, error) {
 		for name, times := range minimum {
 			if nemesis.Done(name) < times {
 				return false, nil
@@ -165,7 +164,7 @@ func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[stri
 
 // killAllAfter kills children at once when there are so many images.
 func killAllAfter(ctx context.Context, c *harness.Cluster, images int, children []string) error {
-	err := harness.Poll(ctx, time.Minute, "the burst to be under way", func() (bool, error) {
+	err := harness.Poll(ctx, harness.Patience, "the burst to be under way", func() (bool, error) {
 		files, err := c.AllImages()
 		return len(files) >= images, err
 	})

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,17 +24,11 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/replay"
 )
 
-// Bounds of what is waited for after healing, on any machine.
-const (
-	answersTimeout = 5 * time.Minute
-	judgeTimeout   = 5 * time.Minute
-)
-
 // awaitAnswers waits until the healed cluster answers: reads and a change at every member.
 func (r *faultsRun) awaitAnswers() {
 	co := r.cluster.View().NewCO()
 	for _, m := range r.cluster.Controllers() {
-		co.Controllers, co.Timeout = []string{m.ID}, answersTimeout
+		co.Controllers, co.Timeout = []string{m.ID}, harness.Patience
 		v, err := co.Create(r.t.Context(), harness.Spec{Name: "healed-" + m.ID, Size: hotSize, Block: true, Node: "n2"})
 		require.NoError(r.t, err)
 		require.NoError(r.t, co.Delete(r.t.Context(), v))
@@ -71,7 +64,7 @@ func (r *faultsRun) verifyHistory() {
 	if kept := os.Getenv("HOLDFAST_ARTIFACTS"); kept != "" {
 		folder = kept
 	}
-	err := check.Linearizable(r.calls, judgeTimeout, folder)
+	err := check.Linearizable(r.calls, harness.Patience, folder)
 	var undecided error
 	if errors.Is(err, check.ErrUndecided) {
 		undecided = err
@@ -154,9 +147,11 @@ func resourcesOf(t *testing.T, c *isolated.Cluster) map[string]resources {
 	t.Helper()
 	all := map[string]resources{}
 	for _, m := range c.Members() {
-		held, err := resourcesOfMember(t.Context(), m)
-		require.NoError(t, err)
-		all[m.ID] = held
+		require.NoError(t, harness.Poll(t.Context(), harness.Patience, "what "+m.ID+" holds", func() (bool, error) {
+			held, err := resourcesOfMember(t.Context(), m)
+			all[m.ID] = held
+			return err == nil, err
+		}))
 	}
 	return all
 }
@@ -185,7 +180,7 @@ func (r *faultsRun) leaks() (looked int, err error) {
 		if first == (resources{}) {
 			first = r.before["c1"] // it was added
 		}
-		err = errors.Join(err, harness.Poll(r.t.Context(), answersTimeout, m.ID+" to hold what it held", func() (bool, error) {
+		err = errors.Join(err, harness.Poll(r.t.Context(), harness.Patience, m.ID+" to hold what it held", func() (bool, error) {
 			now, err := resourcesOfMember(r.t.Context(), m)
 			return err == nil && now.goroutines <= 2*first.goroutines+slack && now.descriptors <= 2*first.descriptors+slack,
 				errors.Join(err, fmt.Errorf("it held %+v at first, now %+v", first, now))

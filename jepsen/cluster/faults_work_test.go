@@ -70,7 +70,6 @@ type durableWork struct {
 func newDurableWork(t *testing.T, c *isolated.Cluster) *durableWork {
 	t.Helper()
 	w := &durableWork{co: c.View().NewCO()}
-	w.co.Timeout = 10 * time.Minute
 	spec := harness.Spec{Size: sourceSize, Block: true, Node: "n1"}
 	for i := range 2 {
 		spec.Name = fmt.Sprintf("source-%d", i)

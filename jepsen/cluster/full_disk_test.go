@@ -70,8 +70,7 @@ func moveToSmallDisks(t *testing.T, c *harness.Cluster) map[string]*harness.Disk
 		disks[id] = disk
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
+		ctx := context.Background()
 		require.NoError(t, c.Stop(ctx))
 		for _, d := range disks {
 			require.NoError(t, d.Remove(ctx))
@@ -98,7 +97,7 @@ func awaitRefusal(t *testing.T, c *harness.Cluster, prefix string) []string {
 		tried = append(tried, name)
 		return tryCreate(t, c, id, name)
 	}
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, "mutations to be refused", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "mutations to be refused", func() (bool, error) {
 		for _, id := range ids {
 			if got := try(id, fmt.Sprintf("%s-poll-%s", prefix, id)); got != codes.Unavailable {
 				return false, status.Errorf(got, "%s did not refuse", id)
@@ -112,12 +111,13 @@ func awaitRefusal(t *testing.T, c *harness.Cluster, prefix string) []string {
 	return tried
 }
 
-// tryCreate makes one attempt.
+// tryCreate answers how an attempt ends, and makes another while a busy machine has no answer in time.
 func tryCreate(t *testing.T, c *harness.Cluster, id, name string) codes.Code {
 	client, err := c.Controller(id)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	_, err = client.CreateVolume(ctx, harness.Spec{Name: name}.CreateRequest())
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, id+" to answer", func() (bool, error) {
+		_, err = client.CreateVolume(timeoutContext(t, 5*time.Second), harness.Spec{Name: name}.CreateRequest())
+		return status.Code(err) != codes.DeadlineExceeded, err
+	}))
 	return status.Code(err)
 }

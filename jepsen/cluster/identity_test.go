@@ -46,7 +46,7 @@ func TestAHostIsRecognisedByItsPoolAndDataFolder(t *testing.T) {
 // what it measured of the filesystem in its place holds until the next poll.
 func createWhenMeasured(t *testing.T, co *harness.CO, name string) (v *harness.Volume) {
 	t.Helper()
-	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the pool to have room", func() (done bool, err error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "the pool to have room", func() (done bool, err error) {
 		v, err = co.Create(t.Context(), harness.Spec{Name: name})
 		return err == nil, err
 	}))
@@ -74,7 +74,7 @@ func testReinstalledHost(t *testing.T, c *harness.Cluster, node harness.Node, v 
 	require.NoError(t, os.Rename(node.DataDir, node.DataDir+".old"))
 	before := len(c.ChildLog(node.ID))
 	require.Zero(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID).Code)
-	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the host to say that it is refused", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "the host to say that it is refused", func() (bool, error) {
 		return strings.Contains(c.ChildLog(node.ID)[before:], "holdfast nodes lost"), nil
 	}))
 	requireNoProgress(t, c, v)

@@ -41,7 +41,7 @@ func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
 	t.Logf("harm: %v; answers: %v", done, count)
 	require.Greater(t, count[model.OK], 100, "hardly a call was answered")
 	begin := time.Now()
-	require.NoError(t, check.Linearizable(res.History.Calls(), time.Minute, artifacts(t)))
+	require.NoError(t, check.Linearizable(res.History.Calls(), harness.Patience, artifacts(t)))
 	t.Logf("judged in %s", time.Since(begin).Round(time.Millisecond))
 	removeAll(t, c)
 }

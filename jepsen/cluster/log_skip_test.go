@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,14 +47,12 @@ func TestACommandThatFaultsEveryControllerIsSkipped(t *testing.T) {
 	require.NoError(t, err)
 	client, err := c.Controller("c1")
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	_, err = client.CreateVolume(ctx, harness.Spec{Name: "planted-fault"}.CreateRequest())
-	cancel()
+	_, err = client.CreateVolume(timeoutContext(t, harness.Patience), harness.Spec{Name: "planted-fault"}.CreateRequest())
 	require.Error(t, err)
 
 	layout, err := c.Layout()
 	require.NoError(t, err)
-	require.NoError(t, harness.Poll(t.Context(), 3*time.Minute, "every controller to end at the entry", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "every controller to end at the entry", func() (bool, error) {
 		for _, m := range layout.Controllers {
 			if _, err := os.Stat(filepath.Join(m.DataDir, "fault.json")); errors.Is(err, os.ErrNotExist) {
 				return false, nil

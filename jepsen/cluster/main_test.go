@@ -28,9 +28,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// soonTimeout is how long something is waited for that should come soon.
-const soonTimeout = 20 * time.Second
-
 // shortOrLong is the first value, or the second in the long form.
 func shortOrLong[T any](short, inLong T) T {
 	if *long {
@@ -70,16 +67,12 @@ func collectAndClean(t *testing.T, c *harness.Cluster) {
 	if t.Failed() {
 		saveArtifacts(t, c)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	require.NoError(t, c.Clean(ctx))
+	require.NoError(t, c.Clean(context.Background()))
 }
 
 // saveArtifacts copies the logs and the last status into $HOLDFAST_ARTIFACTS, or prints the end of the log.
 func saveArtifacts(t *testing.T, c *harness.Cluster) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	t.Logf("status: %s", c.Run(ctx, "status", "--dir", c.Dir).Stdout)
+	t.Logf("status: %s", c.Run(context.Background(), "status", "--dir", c.Dir).Stdout)
 	folder := os.Getenv("HOLDFAST_ARTIFACTS")
 	if folder == "" {
 		t.Logf("set HOLDFAST_ARTIFACTS to a folder to keep the logs; their end:\n%s", c.Logs(40))

@@ -211,7 +211,7 @@ func loseQuorum(t *testing.T, c *harness.Cluster) (leader string, dead []string)
 // awaitHealthy waits until all members agree, one of them leads and the others follow it.
 func awaitHealthy(t *testing.T, c *harness.Cluster) (now harness.Status) {
 	t.Helper()
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a leader and its followers to agree", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "a leader and its followers to agree", func() (bool, error) {
 		var err error
 		if now, err = c.Status(t.Context()); err == nil {
 			err = now.Agree()
@@ -223,7 +223,7 @@ func awaitHealthy(t *testing.T, c *harness.Cluster) (now harness.Status) {
 
 // unpublishAfterTeardown unpublishes as soon as the records of a host's tear-down have reached the log.
 func unpublishAfterTeardown(t *testing.T, co *harness.CO, v *harness.Volume) error {
-	return harness.Poll(t.Context(), 30*time.Second, "the outbox to drain", func() (bool, error) {
+	return harness.Poll(t.Context(), harness.Patience, "the outbox to drain", func() (bool, error) {
 		err := co.Unpublish(t.Context(), v)
 		if err != nil && status.Code(err) != codes.FailedPrecondition {
 			err = harness.Permanent(err)
@@ -259,8 +259,7 @@ func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, cont
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(co.StageRequest(v.published).StagingTargetPath, 0o750))
 	require.NoError(t, os.MkdirAll(filepath.Dir(co.TargetRequest(v.staged).TargetPath), 0o750))
-	const near = 2 * time.Second
-	for _, deadline := range []time.Duration{near, 10 * time.Second} {
+	for _, deadline := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		for what, call := range map[string]func() error{
 			"ControllerPublish": func() error {
 				_, err := ctl.ControllerPublishVolume(timeoutContext(t, deadline), &csi.ControllerPublishVolumeRequest{
@@ -285,10 +284,11 @@ func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, cont
 			},
 		} {
 			begin := time.Now()
-			err := call()
-			for tries := 1; deadline == near && status.Code(err) == codes.DeadlineExceeded && tries < 5; tries++ {
-				err = call() // a busy machine had the answer come too late: it leaves 200 ms before
-			}
+			var err error
+			require.NoError(t, harness.Poll(t.Context(), harness.Patience, what+" to be answered", func() (bool, error) {
+				err = call() // on a busy machine the answer may come too late: it leaves 200 ms before
+				return status.Code(err) != codes.DeadlineExceeded, err
+			}))
 			require.Equal(t, codes.Unavailable, logCode(t, fmt.Sprintf("%s within %s, after %s", what, deadline, time.Since(begin)), err))
 		}
 	}

@@ -86,7 +86,7 @@ func (l *createLoad) awaitMore(t *testing.T, more int) {
 		return len(l.volumes)
 	}
 	from := count()
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, "volumes to be made", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "volumes to be made", func() (bool, error) {
 		return count() >= from+more, nil
 	}))
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -50,7 +49,7 @@ func requireNoSecret(t *testing.T, what string, call func() error) error {
 }
 
 func controllerSecrets(t *testing.T, c *harness.Cluster, v *harness.Volume) {
-	ctx := timeoutContext(t, time.Minute)
+	ctx := timeoutContext(t, harness.Patience)
 	for _, id := range others(t, c, "") {
 		ctl, err := c.Controller(id)
 		require.NoError(t, err)
@@ -90,7 +89,7 @@ func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Vo
 	require.NoError(t, os.MkdirAll(stage.StagingTargetPath, 0o750))
 	stage.VolumeCapability.GetMount().MountFlags = []string{canary}
 	doStage := func() error {
-		_, err := node.NodeStageVolume(timeoutContext(t, 20*time.Second), stage)
+		_, err := node.NodeStageVolume(timeoutContext(t, harness.Patience), stage)
 		return err
 	}
 	require.Error(t, requireNoSecret(t, "stage with a flag", doStage), "a mount flag that no filesystem knows")
@@ -100,7 +99,7 @@ func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Vo
 	bind := co.TargetRequest(v)
 	bind.Secrets = secret()
 	require.NoError(t, requireNoSecret(t, "bind", func() error {
-		_, err := node.NodePublishVolume(timeoutContext(t, 20*time.Second), bind)
+		_, err := node.NodePublishVolume(timeoutContext(t, harness.Patience), bind)
 		return err
 	}))
 }
@@ -110,7 +109,7 @@ func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Vo
 // before it was read.
 func requireNoSecretIn(t *testing.T, folder string) {
 	files := 0
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, "all files to stay where they are", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "all files to stay where they are", func() (bool, error) {
 		files = 0
 		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".img" {

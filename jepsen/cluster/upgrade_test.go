@@ -97,7 +97,7 @@ func (m *mixedCluster) awaitLifecycles() {
 	m.t.Helper()
 	for node, lives := range m.lifecycles {
 		begun := lives.Load()
-		require.NoError(m.t, harness.Poll(m.t.Context(), 2*time.Minute, "a life on "+node, func() (bool, error) {
+		require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, "a life on "+node, func() (bool, error) {
 			if m.t.Failed() {
 				return false, harness.Permanent(errors.New("an earlier one failed"))
 			}
@@ -114,7 +114,7 @@ func (m *mixedCluster) awaitAgreement() {
 	s, err := m.Status(m.t.Context())
 	require.NoError(m.t, err)
 	at := s.Members[0].HashIndex
-	require.NoError(m.t, harness.Poll(m.t.Context(), soonTimeout, fmt.Sprintf("a checkpoint after %d", at), func() (bool, error) {
+	require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, fmt.Sprintf("a checkpoint after %d", at), func() (bool, error) {
 		s, err := m.Status(m.t.Context())
 		return s.Checkpoint.Index > at, err
 	}))
@@ -257,7 +257,7 @@ func (m *mixedCluster) finishUpgrade() {
 // level is the feature level that the cluster runs at.
 func (m *mixedCluster) level() (level uint32) {
 	m.t.Helper()
-	require.NoError(m.t, harness.Poll(m.t.Context(), soonTimeout, "the status", func() (bool, error) {
+	require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, "the status", func() (bool, error) {
 		s, err := m.Status(m.t.Context())
 		level = s.FeatureLevel
 		return s.Leader != "", err
@@ -275,7 +275,7 @@ func (m *mixedCluster) refusesOldController(id string) {
 	require.NoError(m.t, harness.Install(m.level1, m.installed))
 	require.Zero(m.t, m.Run(m.t.Context(), "dev", "start", "--dir", m.Dir, id).Code)
 	var dead bool
-	require.NoError(m.t, harness.Poll(m.t.Context(), time.Minute, id+" to be refused", func() (bool, error) {
+	require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, id+" to be refused", func() (bool, error) {
 		l, err := m.Layout()
 		dead = err == nil && l.PID(id) == 0
 		return dead || strings.Contains(m.otherLogs(id)[len(others):], "names its member: upgrade the controller that dials"), err
@@ -308,7 +308,7 @@ func (m *mixedCluster) refusesOldNode(id string) {
 	m.t.Helper()
 	before := len(m.ChildLog(id))
 	m.restartAs(id, m.level1)
-	require.NoError(m.t, harness.Poll(m.t.Context(), soonTimeout, id+" to be refused", func() (bool, error) {
+	require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, id+" to be refused", func() (bool, error) {
 		return strings.Contains(m.ChildLog(id)[before:], "the cluster runs at 2: upgrade it"), nil
 	}))
 	m.restartAs(id, m.current)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -67,16 +66,16 @@ func (w *wipedCluster) requireNotServing(id string) {
 	identity, err := w.Identity(id)
 	require.NoError(w.t, err)
 	var probe *csi.ProbeResponse
-	require.NoError(w.t, harness.Poll(w.t.Context(), soonTimeout, id+" to answer", func() (bool, error) {
-		probe, err = identity.Probe(timeoutContext(w.t, 10*time.Second), &csi.ProbeRequest{})
+	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, id+" to answer", func() (bool, error) {
+		probe, err = identity.Probe(timeoutContext(w.t, harness.Patience), &csi.ProbeRequest{})
 		return err == nil, err
 	}))
 	require.False(w.t, probe.GetReady().GetValue(), "%s says that it is ready", id)
 	client, err := w.Controller(id)
 	require.NoError(w.t, err)
-	_, err = client.ListVolumes(timeoutContext(w.t, 10*time.Second), &csi.ListVolumesRequest{})
+	_, err = client.ListVolumes(timeoutContext(w.t, harness.Patience), &csi.ListVolumesRequest{})
 	require.Equal(w.t, codes.Unavailable, status.Code(err), "%s lists volumes: %v", id, err)
-	_, err = client.CreateVolume(timeoutContext(w.t, 10*time.Second), harness.Spec{Name: "of-a-stranger"}.CreateRequest())
+	_, err = client.CreateVolume(timeoutContext(w.t, harness.Patience), harness.Spec{Name: "of-a-stranger"}.CreateRequest())
 	require.Equal(w.t, codes.Unavailable, status.Code(err), "%s makes volumes: %v", id, err)
 }
 
@@ -92,7 +91,7 @@ func (w *wipedCluster) awaitHTTP(id, path, wanted string, is func(text string) b
 	l, err := w.Layout()
 	require.NoError(w.t, err)
 	at := slices.IndexFunc(l.Controllers, func(c harness.Controller) bool { return c.ID == id })
-	require.NoError(w.t, harness.Poll(w.t.Context(), soonTimeout, id+" to say: "+wanted, func() (bool, error) {
+	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, id+" to say: "+wanted, func() (bool, error) {
 		resp, err := http.Get("http://" + l.Controllers[at].Metrics + path)
 		if err != nil {
 			return false, nil // it is still starting
@@ -186,7 +185,7 @@ func (w *wipedCluster) testNoAcknowledgement() {
 	w.requireNotServing(lost)
 	client, err := w.Controller(leader)
 	require.NoError(w.t, err)
-	_, err = client.CreateVolume(timeoutContext(w.t, 10*time.Second), harness.Spec{Name: "by-one-alone"}.CreateRequest())
+	_, err = client.CreateVolume(timeoutContext(w.t, harness.Patience), harness.Spec{Name: "by-one-alone"}.CreateRequest())
 	require.Equal(w.t, codes.Unavailable, status.Code(err), "one member of three acknowledged it: %v", err)
 	w.startChild(other)
 	w.replace(lost, old)
@@ -197,7 +196,7 @@ func (w *wipedCluster) testNoAcknowledgement() {
 func (w *wipedCluster) replace(id, old string) {
 	w.t.Helper()
 	w.awaitReadiness(id, "holdfast members replace "+old)
-	require.NoError(w.t, harness.Poll(w.t.Context(), soonTimeout, "member "+old+" to be replaced", func() (bool, error) {
+	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, "member "+old+" to be replaced", func() (bool, error) {
 		res := w.Run(w.t.Context(), "members", "replace", old, "--dir", w.Dir, "--yes", "--wait")
 		if res.Code == 0 {
 			return true, nil
@@ -208,7 +207,7 @@ func (w *wipedCluster) replace(id, old string) {
 		}
 		return false, err
 	}))
-	require.NoError(w.t, harness.Poll(w.t.Context(), soonTimeout, id+" to be another member", func() (bool, error) {
+	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, id+" to be another member", func() (bool, error) {
 		s, err := w.Status(w.t.Context()) // any controller answers, and may apply the change a moment later
 		at := slices.IndexFunc(s.Members, func(m harness.Member) bool { return m.ID == id })
 		return at >= 0 && s.Members[at].MemberID != old, err

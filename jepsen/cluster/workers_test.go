@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -26,7 +25,7 @@ func inParallel(t *testing.T, workers, n int, work func(i int) error) {
 // repeatUntilDefinite repeats a call as a CO does, and answers the result.
 func repeatUntilDefinite(t *testing.T, what string, call func() error) (err error) {
 	t.Helper()
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, what+" to have a definite answer", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, what+" to have a definite answer", func() (bool, error) {
 		err = call()
 		return !harness.Retriable(err), err
 	}))

@@ -64,7 +64,7 @@ func (d *writeJournal) end() ([]byte, error) {
 func (s *demo) restore(ctx context.Context) error {
 	source := s.staged[0]
 	d := startWriteJournal(filepath.Join(source.Target, "diary"))
-	err := harness.Poll(ctx, 10*time.Second, "the writer to write", func() (bool, error) { return d.entries.Load() > 10, nil })
+	err := harness.Poll(ctx, harness.Patience, "the writer to write", func() (bool, error) { return d.entries.Load() > 10, nil })
 	if err != nil {
 		return err
 	}

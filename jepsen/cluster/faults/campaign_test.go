@@ -65,16 +65,7 @@ func TestEveryInjectorEndsWhatItBegan(t *testing.T) {
 			require.NoError(t, campaign.Heal(t.Context()))
 		})
 	}
-	t.Log("DBG stop", time.Now())
-	dbg := time.AfterFunc(25*time.Second, func() {
-		fmt.Println("DBGLOGS", c.View().Logs(60))
-		fmt.Println(c.CLI(context.Background(), "operations"))
-		fmt.Println(c.CLI(context.Background(), "status"))
-		fmt.Println(c.CLI(context.Background(), "nodes"))
-	})
 	stop()
-	dbg.Stop()
-	t.Log("DBG stopped", time.Now())
 	require.NoError(t, c.View().AwaitAgreement(t.Context()))
 	require.NoError(t, c.View().AwaitCleanAudit(t.Context()))
 	deleteAll(t, c)
@@ -97,7 +88,7 @@ func load(t *testing.T, c *isolated.Cluster) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	co := c.View().NewCO()
-	co.Timeout, co.CallTimeout = 5*time.Minute, 5*time.Second
+	co.CallTimeout = 5 * time.Second
 	for worker := range 4 {
 		work.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // ErrDead: the child is not running.
@@ -45,11 +44,8 @@ func StopProcess(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return Poll(context.Background(), stopTimeout, fmt.Sprintf("process %d to stop", pid), func() (bool, error) { return isStopped(pid), nil })
+	return Poll(context.Background(), Patience, fmt.Sprintf("process %d to stop", pid), func() (bool, error) { return isStopped(pid), nil })
 }
-
-// stopTimeout is for what takes less than a millisecond on an idle machine.
-const stopTimeout = 20 * time.Second
 
 // isStopped reports whether no thread of a process executes user code. The signal is pending for one
 // thread at first, and the other threads continue until that one handles it: on a busy machine they
@@ -96,7 +92,7 @@ func (p *children) processes() []int {
 
 // killLeftovers kills processes that outlived `dev`, and waits until they have exited.
 func (p *children) killLeftovers(ctx context.Context) error {
-	return Poll(ctx, 20*time.Second, "the cluster's processes to end", func() (bool, error) {
+	return Poll(ctx, Patience, "the cluster's processes to end", func() (bool, error) {
 		left := p.processes()
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -107,7 +103,7 @@ func (p *children) killLeftovers(ctx context.Context) error {
 
 // AwaitDead waits until cluster.json says that a child is dead.
 func (p *children) AwaitDead(ctx context.Context, id string) error {
-	return Poll(ctx, 30*time.Second, id+" to be dead", func() (bool, error) {
+	return Poll(ctx, Patience, id+" to be dead", func() (bool, error) {
 		l, err := p.Layout()
 		return err == nil && l.PID(id) == 0, err
 	})
@@ -115,7 +111,7 @@ func (p *children) AwaitDead(ctx context.Context, id string) error {
 
 // AwaitNewPID waits until a child runs as another process than the one named.
 func (p *children) AwaitNewPID(ctx context.Context, id string, than int) error {
-	return Poll(ctx, 30*time.Second, id+" to run again", func() (bool, error) {
+	return Poll(ctx, Patience, id+" to run again", func() (bool, error) {
 		l, err := p.Layout()
 		if err != nil {
 			return false, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"time"
 )
 
 // Options say how a cluster is started.
@@ -17,8 +16,6 @@ type Options struct {
 	Supervise   bool
 	Flags       []string // further flags of `holdfast dev`
 	Env         []string // further environment of it
-	// ReadyWithin bounds the wait for `ready`; a minute when zero.
-	ReadyWithin time.Duration
 	// Spawn starts the command line's processes, where the cluster is reached from elsewhere only; nil: here.
 	Spawn func(*exec.Cmd) error
 }

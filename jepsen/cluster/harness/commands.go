@@ -21,18 +21,18 @@ type Result struct {
 // commands runs the command line against the cluster, and reads what it answers.
 type commands struct{ *workspace }
 
-// Run runs the binary with arguments, for a minute and a half at most.
+// Run runs the binary with arguments, for as long as Patience has it.
 func (c *commands) Run(ctx context.Context, args ...string) Result {
 	return run(ctx, c.opts.Spawn, c.opts.Binary, args...)
 }
 
-// Run runs a binary of Holdfast with arguments, for a minute and a half at most.
+// Run runs a binary of Holdfast with arguments, for as long as Patience has it.
 func Run(ctx context.Context, binary string, args ...string) Result {
 	return run(ctx, nil, binary, args...)
 }
 
 func run(ctx context.Context, spawn func(*exec.Cmd) error, binary string, args ...string) Result {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = os.Environ()
@@ -125,7 +125,7 @@ func (c *commands) Status(ctx context.Context) (Status, error) {
 // Leader waits until there is a leader, and answers its id.
 func (c *commands) Leader(ctx context.Context) (string, error) {
 	var leader string
-	err := Poll(ctx, 30*time.Second, "a leader", func() (bool, error) {
+	err := Poll(ctx, Patience, "a leader", func() (bool, error) {
 		s, err := c.Status(ctx)
 		leader = s.Leader
 		return leader != "", err
@@ -135,7 +135,7 @@ func (c *commands) Leader(ctx context.Context) (string, error) {
 
 // AwaitAgreement waits until every member is reachable and all have one state hash.
 func (c *commands) AwaitAgreement(ctx context.Context) error {
-	return Poll(ctx, time.Minute, "all members to agree on the state's hash", func() (bool, error) {
+	return Poll(ctx, Patience, "all members to agree on the state's hash", func() (bool, error) {
 		s, err := c.Status(ctx)
 		if err == nil {
 			err = s.Agree()
@@ -176,7 +176,7 @@ func (c *commands) Audit(ctx context.Context) (Audit, error) {
 
 // AwaitCleanAudit waits until an audit finds nothing at all and can know it.
 func (c *commands) AwaitCleanAudit(ctx context.Context) error {
-	return Poll(ctx, time.Minute, "a clean audit", func() (bool, error) {
+	return Poll(ctx, Patience, "a clean audit", func() (bool, error) {
 		a, err := c.Audit(ctx)
 		if err == nil && (a.Code != 0 || len(a.Orphans)+len(a.Missing)+len(a.Pending) != 0) {
 			err = fmt.Errorf("audit says %+v", a)

@@ -87,11 +87,7 @@ func (d *devProcess) ReadyLine() string {
 
 // AwaitReady waits for the line that starts with `ready`.
 func (d *devProcess) AwaitReady(ctx context.Context) error {
-	within := d.opts.ReadyWithin
-	if within == 0 {
-		within = time.Minute
-	}
-	err := Poll(ctx, within, "holdfast dev to say ready", func() (bool, error) {
+	err := Poll(ctx, Patience, "holdfast dev to say ready", func() (bool, error) {
 		select {
 		case err := <-d.done:
 			d.done <- err
@@ -118,10 +114,10 @@ func (d *devProcess) Stop(ctx context.Context) error {
 	case err := <-d.done:
 		return exitError(err)
 	case <-ctx.Done():
-	case <-time.After(time.Minute):
+	case <-time.After(Patience):
 	}
 	_ = d.cmd.Process.Kill()
-	return errors.Join(errors.New("holdfast dev did not stop within a minute of SIGTERM"), <-d.done)
+	return errors.Join(fmt.Errorf("holdfast dev did not stop within %s of SIGTERM", Patience), <-d.done)
 }
 
 // Kill9 ends `dev` with SIGKILL; its children get a signal from the kernel or are killed here.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/moby/sys/mountinfo"
 )
@@ -152,7 +151,7 @@ func (h *hostView) LoopsOf(volume string) ([]Loop, error) {
 
 // AwaitNoLeftovers waits until no image, loop device or mount of this cluster is left.
 func (h *hostView) AwaitNoLeftovers(ctx context.Context) error {
-	return Poll(ctx, time.Minute, "no image, loop device and mount to be left", func() (bool, error) {
+	return Poll(ctx, Patience, "no image, loop device and mount to be left", func() (bool, error) {
 		all, err := h.AllImages()
 		if err == nil && len(all) != 0 {
 			err = fmt.Errorf("%d images are left, e.g. %v", len(all), first(all))
@@ -205,7 +204,7 @@ func leftovers(folder string) error {
 // Leftovers answers an error that names every process, loop device and mount of
 // this cluster. The kernel may take a moment to let a loop device go.
 func (h *hostView) Leftovers(ctx context.Context) error {
-	return Poll(ctx, 30*time.Second, "nothing of the cluster to be left", func() (bool, error) {
+	return Poll(ctx, Patience, "nothing of the cluster to be left", func() (bool, error) {
 		err := leftovers(h.Base)
 		if pids := h.children.processes(); len(pids) != 0 {
 			err = errors.Join(err, fmt.Errorf("processes are left: %v", pids))

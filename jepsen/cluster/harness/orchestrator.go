@@ -47,7 +47,7 @@ type CO struct {
 	Cluster *Cluster
 	// Controllers are asked in turn; all of the cluster's when empty.
 	Controllers    []string
-	Timeout        time.Duration // for one call with its repetitions; 90 s when zero
+	Timeout        time.Duration // for one call with its repetitions; Patience when zero
 	CallTimeout    time.Duration // for one attempt; 15 s when zero
 	nextController atomic.Uint64
 	Retries        atomic.Uint64 // repetitions so far
@@ -65,7 +65,7 @@ func Retriable(err error) bool {
 func (co *CO) repeat(ctx context.Context, what string, call func(context.Context) error) error {
 	limit, timeout := co.Timeout, co.CallTimeout
 	if limit == 0 {
-		limit = 90 * time.Second
+		limit = Patience
 	}
 	if timeout == 0 {
 		timeout = 15 * time.Second

@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// Patience is how long anything is waited for that must come: what took as long never came. It is the one bound of every wait for a
+// condition, far beyond what the slowest machine needs, so that how fast a machine is decides nothing.
+const Patience = 5 * time.Minute
+
 // pollEvery is how often a condition is asked for.
 const pollEvery = 50 * time.Millisecond
 

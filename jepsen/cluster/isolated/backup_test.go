@@ -47,7 +47,7 @@ func (c *Cluster) goOnUntilHostsAreHeard(t *testing.T) {
 	co := c.View().NewCO()
 	co.CallTimeout, co.Timeout = time.Second, 1 // its entries count, not its answers
 	n := 0
-	require.NoError(t, harness.Poll(t.Context(), servingTimeout, "all hosts to be heard", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "all hosts to be heard", func() (bool, error) {
 		n++
 		_, _ = co.Create(t.Context(), harness.Spec{Name: fmt.Sprintf("more-%d", n), Size: harness.Mi})
 		err := c.Member("n1").Ready(t.Context())

@@ -19,7 +19,7 @@ func TestCertificatesRunOutAndAreRenewed(t *testing.T) {
 	require.NoError(t, err)
 	time.Sleep(time.Until(c.issueShort(t)))
 	c.resetAll(t)
-	require.NoError(t, harness.Poll(t.Context(), servingTimeout, "no controller to serve", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "no controller to serve", func() (bool, error) {
 		var serving error
 		for _, m := range c.Controllers() {
 			if m.Ready(t.Context()) == nil {

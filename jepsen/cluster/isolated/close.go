@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 )
 
 // Close ends every process, unmounts and removes all, and proves that nothing of the cluster is left. It may follow a Start
 // that failed anywhere.
 func (c *Cluster) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
 	c.Supervise(false)
 	var errs []error
 	for _, m := range c.Members() {

@@ -38,7 +38,7 @@ func TestSweepRemovesWhatDeadOwnersLeft(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = in.Close() }()
 	require.NoError(t, cmd.Start())
-	require.NoError(t, harness.Poll(t.Context(), servingTimeout, "the owner's file", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "the owner's file", func() (bool, error) {
 		text, err := os.ReadFile(filepath.Join(owned, ownerFile))
 		return len(text) > 40, err
 	}))

@@ -59,7 +59,7 @@ func (c *Cluster) ReplaceController(ctx context.Context, m *Member) error {
 
 // changeMember has the command line change a member, and repeats it as an operator would while the others are too few.
 func (c *Cluster) changeMember(ctx context.Context, verb, id string) error {
-	return harness.Poll(ctx, servingTimeout, "members "+verb+" "+id, func() (bool, error) {
+	return harness.Poll(ctx, harness.Patience, "members "+verb+" "+id, func() (bool, error) {
 		res := c.CLI(ctx, "members", verb, id, "--yes", "--wait")
 		if res.Code == 0 {
 			return true, nil
@@ -70,7 +70,7 @@ func (c *Cluster) changeMember(ctx context.Context, verb, id string) error {
 
 // memberID is the id by which the configuration knows a controller.
 func (c *Cluster) memberID(ctx context.Context, m *Member) (id string, err error) {
-	err = harness.Poll(ctx, servingTimeout, "the id of "+m.ID, func() (bool, error) {
+	err = harness.Poll(ctx, harness.Patience, "the id of "+m.ID, func() (bool, error) {
 		s, err := c.view.Status(ctx)
 		i := slices.IndexFunc(s.Members, func(o harness.Member) bool { return o.ID == m.ID })
 		if err != nil || i < 0 {

@@ -3,7 +3,6 @@ package isolated
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -69,7 +68,7 @@ func (c *Cluster) others(but *Member) (ids []string) {
 func (c *Cluster) createAtOthers(t *testing.T, but *Member, name string) *harness.Volume {
 	t.Helper()
 	co := c.View().NewCO()
-	co.Controllers, co.Timeout = c.others(but), servingTimeout
+	co.Controllers, co.Timeout = c.others(but), harness.Patience
 	v, err := co.Create(t.Context(), harness.Spec{Name: name, Size: harness.Mi})
 	require.NoError(t, err)
 	return v
@@ -78,7 +77,7 @@ func (c *Cluster) createAtOthers(t *testing.T, but *Member, name string) *harnes
 // leaderOfOthers is whom the controllers but one follow.
 func (c *Cluster) leaderOfOthers(t *testing.T, but *Member) (leader string) {
 	t.Helper()
-	require.NoError(t, harness.Poll(t.Context(), servingTimeout, "another leader than "+but.ID, func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), harness.Patience, "another leader than "+but.ID, func() (bool, error) {
 		s, err := c.View().Status(t.Context())
 		leader = s.Leader
 		return err == nil && leader != "" && leader != but.ID, err
@@ -100,7 +99,7 @@ func (c *Cluster) requireWell(t *testing.T) {
 func requireListedAt(t *testing.T, c *Cluster, at *Member, v *harness.Volume) {
 	t.Helper()
 	co := c.View().NewCO()
-	co.Controllers, co.Timeout = []string{at.ID}, time.Minute
+	co.Controllers, co.Timeout = []string{at.ID}, harness.Patience
 	listed, err := co.List(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, listed, v.ID)

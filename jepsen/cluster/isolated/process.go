@@ -18,9 +18,6 @@ type process struct {
 	done chan struct{} // closed when it has exited
 }
 
-// stopTimeout is how long a process may take to stop in order, on any machine.
-const stopTimeout = 90 * time.Second
-
 // Start starts the member's process on its host. It does not wait until it serves.
 func (m *Member) Start(context.Context) error {
 	argv := m.argv()
@@ -112,9 +109,9 @@ func (m *Member) Stop(ctx context.Context) error {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
-	case <-time.After(stopTimeout):
+	case <-time.After(harness.Patience):
 	}
-	return errors.Join(fmt.Errorf("stop %s: it did not stop within %s of SIGTERM", m.ID, stopTimeout), m.Kill())
+	return errors.Join(fmt.Errorf("stop %s: it did not stop within %s of SIGTERM", m.ID, harness.Patience), m.Kill())
 }
 
 // Kill ends the member's process with SIGKILL, and it stays ended.
@@ -127,8 +124,8 @@ func (m *Member) Kill() error {
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(stopTimeout):
-		return fmt.Errorf("kill %s: process %d is still there after %s", m.ID, p.cmd.Process.Pid, stopTimeout)
+	case <-time.After(harness.Patience):
+		return fmt.Errorf("kill %s: process %d is still there after %s", m.ID, p.cmd.Process.Pid, harness.Patience)
 	}
 }
 

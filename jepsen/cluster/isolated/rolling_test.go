@@ -53,7 +53,7 @@ func TestS72_TwoBuildsRollOverBadLinks(t *testing.T) {
 func (c *Cluster) liveOn(t *testing.T, name string) {
 	t.Helper()
 	co := c.View().NewCO()
-	co.Timeout = servingTimeout
+	co.Timeout = harness.Patience
 	for _, n := range c.Nodes() {
 		v, err := co.Create(t.Context(), harness.Spec{Name: name + n.ID, Size: 2 * harness.Mi, Node: n.ID})
 		require.NoError(t, err)

@@ -13,12 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// servingTimeout is how long members may take to serve after the last fault, on any machine.
-const servingTimeout = 4 * time.Minute
-
 // AwaitServing waits until every member has a process that says it is ready.
 func (c *Cluster) AwaitServing(ctx context.Context) error {
-	return harness.Poll(ctx, servingTimeout, "all members to serve", func() (bool, error) {
+	return harness.Poll(ctx, harness.Patience, "all members to serve", func() (bool, error) {
 		var errs []error
 		for _, m := range c.Members() {
 			errs = append(errs, m.Ready(ctx))
@@ -30,7 +27,7 @@ func (c *Cluster) AwaitServing(ctx context.Context) error {
 
 // AwaitVoting waits until every controller votes: until then the cluster may not survive the loss of one.
 func (c *Cluster) AwaitVoting(ctx context.Context) error {
-	return harness.Poll(ctx, servingTimeout, "all controllers to vote", func() (bool, error) {
+	return harness.Poll(ctx, harness.Patience, "all controllers to vote", func() (bool, error) {
 		s, err := c.view.Status(ctx)
 		if err != nil {
 			return false, err

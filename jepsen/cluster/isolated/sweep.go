@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,7 +37,7 @@ const ioctlThaw = 0xc0045878
 // unmountAll unmounts all below a directory, and detaches the loop devices of files there, the inner ones before what they
 // are on.
 func unmountAll(ctx context.Context, base string) error {
-	return harness.Poll(ctx, time.Minute, "nothing to be mounted in "+base, func() (bool, error) {
+	return harness.Poll(ctx, harness.Patience, "nothing to be mounted in "+base, func() (bool, error) {
 		mounts, err := harness.Mounts(base)
 		if err != nil {
 			return false, err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
 // echoNetwork is a network of hosts that answer on port 7.
@@ -53,7 +55,7 @@ func echo(listener net.Listener) {
 // reaches asserts that a host can talk to another.
 func reaches(t *testing.T, from, to *Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	conn, err := from.Dial(ctx, "tcp", to.Addr()+":7")
 	require.NoError(t, err, "%s to %s", from.Name(), to.Name())
@@ -69,7 +71,7 @@ func doesNotReach(t *testing.T, from, to *Host) {
 		return cut + lost
 	}
 	before := dropped(from) + dropped(to)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
@@ -141,7 +143,7 @@ func TestResetEndsLiveConnections(t *testing.T) {
 	ended, err := h["b"].Reset(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, ended)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(harness.Patience)))
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorContains(t, err, "reset")
 	reaches(t, h["a"], h["b"])
@@ -181,5 +183,5 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 		}
 		return true
-	}, time.Minute, 10*time.Millisecond)
+	}, harness.Patience, 10*time.Millisecond)
 }

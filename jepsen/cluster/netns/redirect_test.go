@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
 // A detour leads connections to a port of the host itself, which learns where they were meant to go; what is marked goes there.
@@ -40,7 +42,7 @@ func TestDetour(t *testing.T) {
 func requireEcho(t *testing.T, conn net.Conn) {
 	t.Helper()
 	defer func() { _ = conn.Close() }()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(harness.Patience)))
 	_, err := fmt.Fprintln(conn, "hello")
 	require.NoError(t, err)
 	line, err := bufio.NewReader(conn).ReadString('\n')

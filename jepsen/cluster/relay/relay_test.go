@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
 // echoed is a relay in front of a server that answers each line with itself, and counts its connections.
@@ -51,7 +53,7 @@ func connect(t *testing.T, r *Relay) net.Conn {
 	conn, err := net.Dial("tcp", r.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(harness.Patience)))
 	return conn
 }
 
@@ -136,7 +138,7 @@ func TestFairWeatherEndsAllWaiting(t *testing.T) {
 	text := strings.Repeat("a line of some length\n", 1000)
 	_, err := io.WriteString(conn, text)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return r.Count().Waited.Load() > int64(time.Hour) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Count().Waited.Load() > int64(time.Hour) }, harness.Patience, time.Millisecond)
 	r.Set(Weather{})
 	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
 	back, err := io.ReadAll(conn)
