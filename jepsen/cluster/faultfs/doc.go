@@ -27,5 +27,5 @@
 //
 // The process that serves the filesystem must not map a file of it, nor be waited for by itself: an
 // operation that hangs hangs until the Injection ends, and a process with one cannot be killed, as with
-// a real disk. Unmount ends all injections first.
+// a real disk. Unmount ends all injections for good, and the kernel's connection with whatever still waits.
 package faultfs

@@ -19,8 +19,9 @@ type openFile struct {
 }
 
 func (n *node) open(file *os.File) *openFile {
-	n.fs.open.Add(1)
-	return &openFile{LoopbackFile: fs.NewLoopbackFileFromOS(file), file: file, node: n}
+	o := &openFile{LoopbackFile: fs.NewLoopbackFileFromOS(file), file: file, node: n}
+	n.fs.handles.add(o, func() { _ = file.Close() }) // what was written is with the file below
+	return o
 }
 
 // reopen opens a file once more, to read and to write whatever it was opened for.
@@ -105,7 +106,7 @@ func (o *openFile) Fsync(context.Context, uint32) syscall.Errno {
 
 // Release closes it.
 func (o *openFile) Release(ctx context.Context) syscall.Errno {
-	defer o.node.fs.open.Add(-1)
+	defer o.node.fs.handles.remove(o)
 	return o.LoopbackFile.Release(ctx)
 }
 

@@ -31,7 +31,15 @@ func (n *node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, 
 	if !ok {
 		return nil, 0, syscall.EIO
 	}
-	return &openFolder{folderStream: stream, node: n}, fuseFlags, 0
+	o := &openFolder{folderStream: stream, node: n}
+	n.fs.handles.add(o, func() { stream.Releasedir(context.Background(), 0) })
+	return o, fuseFlags, 0
+}
+
+// Releasedir closes it.
+func (o *openFolder) Releasedir(ctx context.Context, flags uint32) {
+	defer o.node.fs.handles.remove(o)
+	o.folderStream.Releasedir(ctx, flags)
 }
 
 // Fsyncdir makes the names in the directory durable, or fails as the rules say.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
@@ -33,8 +32,8 @@ type FS struct {
 	changes []nameChange      // that are not durable, in their order
 	serial  int
 
-	open   atomic.Int64 // files
-	server *fuse.Server // nil while it is not mounted
+	handles handles
+	server  *fuse.Server // nil while it is not mounted
 }
 
 // WhyUnavailable says why no such filesystem can be mounted here, empty when one can.
@@ -125,33 +124,23 @@ func options() *fs.Options {
 	}
 }
 
-// Unmount ends all injections and unmounts; what a process holds open is cut off. What is below stays as
-// processes last saw it.
+// Unmount ends all injections for good and unmounts; what a process holds open is cut off. What is below stays as
+// processes last saw it. It may be repeated.
 func (f *FS) Unmount() error {
-	f.Heal()
+	f.rules.end()
 	if f.server == nil {
 		return nil
 	}
-	if err := unmount(f.at); err != nil {
+	// The kernel ends its connection first, in whatever namespaces the mount was copied to: what waits for an answer, or asks later, is told
+	// that nobody answers, and the mount goes with its last file.
+	if err := unix.Unmount(f.at, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount %s: %w", f.at, err)
 	}
 	f.server.Wait()
 	f.server = nil
+	f.handles.closeAll()
 	f.end(func(*inode) bool { return true })
 	return nil
-}
-
-// unmount ends the kernel's connection too (MNT_FORCE), in whatever namespaces the mount was copied to.
-func unmount(at string) error {
-	err := unix.Unmount(at, 0)
-	for end := time.Now().Add(closeTimeout); errors.Is(err, unix.EBUSY) && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-		err = unix.Unmount(at, 0)
-	}
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, unix.Unmount(at, unix.MNT_FORCE|unix.MNT_DETACH))
 }
 
 // Sweep unmounts what processes that have ended left mounted: they were killed before Unmount.

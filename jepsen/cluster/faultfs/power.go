@@ -2,29 +2,30 @@ package faultfs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"time"
-)
 
-// closeTimeout is how long the kernel may take to close the files of a process that has ended.
-const closeTimeout = 20 * time.Second
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
 
 // PowerLoss takes away what is not durable. With a seed other than zero, some of it is durable
 // nevertheless: single sectors, sizes, and the first of the names. No process may have a file open.
 func (f *FS) PowerLoss(seed uint64) error {
 	f.Heal()
-	for end := time.Now().Add(closeTimeout); f.open.Load() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			return fmt.Errorf("take the power from %s: %d files are open", f.at, f.open.Load())
-		}
+	err := harness.Poll(context.Background(), harness.Patience, "all files to be closed", func() (bool, error) {
+		n := f.handles.count()
+		return n == 0, fmt.Errorf("%d are open", n)
+	})
+	if err == nil {
+		reached, names := chance(seed)
+		err = f.revert(reached, names)
 	}
-	reached, names := chance(seed)
-	if err := f.revert(reached, names); err != nil {
+	if err != nil {
 		return fmt.Errorf("take the power from %s: %w", f.at, err)
 	}
 	return nil

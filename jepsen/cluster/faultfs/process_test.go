@@ -19,10 +19,12 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
 const (
-	wide = time.Minute
+	wide = harness.Patience
 	poll = 5 * time.Millisecond
 	// childVariable has this test binary be a child that does one thing in a folder.
 	childVariable = "HOLDFAST_FAULTFS_CHILD"
@@ -32,8 +34,10 @@ const (
 var children = map[string]func(folder string) error{
 	"bbolt write": boltWrite, "bbolt read": boltRead,
 	"wal write": walWrite, "wal read": walRead,
-	"mount":   mountForEver,
-	"write a": func(folder string) error { return os.WriteFile(filepath.Join(folder, "a"), []byte("y"), 0o600) },
+	"mount":    mountForEver,
+	"hold a":   holdForEver,
+	"write on": writeOn,
+	"write a":  func(folder string) error { return os.WriteFile(filepath.Join(folder, "a"), []byte("y"), 0o600) },
 }
 
 func TestMain(m *testing.M) {

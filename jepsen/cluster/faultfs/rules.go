@@ -91,25 +91,38 @@ func (i *Injection) End() {
 type rules struct {
 	mu    sync.Mutex
 	since []*Injection
+	over  bool // there will be none any more
 }
 
-// Inject puts a rule in force. Where several match, the earliest does.
+// Inject puts a rule in force, unless Unmount was called: nothing may hang by it then. Where several match, the earliest does.
 func (f *FS) Inject(r Rule) *Injection {
 	i := &Injection{rules: &f.rules, rule: r, ended: make(chan struct{})}
 	f.rules.mu.Lock()
 	defer f.rules.mu.Unlock()
-	f.rules.since = append(f.rules.since, i)
+	if !f.rules.over {
+		f.rules.since = append(f.rules.since, i)
+	}
 	return i
 }
 
 // Heal ends all injections.
-func (f *FS) Heal() {
-	f.rules.mu.Lock()
-	all := slices.Clone(f.rules.since)
-	f.rules.mu.Unlock()
+func (f *FS) Heal() { f.rules.heal() }
+
+func (r *rules) heal() {
+	r.mu.Lock()
+	all := slices.Clone(r.since)
+	r.mu.Unlock()
 	for _, i := range all {
 		i.End()
 	}
+}
+
+// end ends all injections, and those that are still to come.
+func (r *rules) end() {
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
+	r.heal()
 }
 
 func (r *rules) remove(gone *Injection) {
