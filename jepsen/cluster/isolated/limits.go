@@ -18,10 +18,13 @@ func (m *Member) LimitFiles(more int) (open int, err error) {
 		return 0, fmt.Errorf("limit the files of %s: %w", m.ID, ErrNoProcess)
 	}
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		return 0, fmt.Errorf("limit the files of %s: %w", m.ID, err)
+	if err == nil {
+		err = limit(pid, unix.RLIMIT_NOFILE, uint64(len(entries)+more))
 	}
-	return len(entries), limit(pid, unix.RLIMIT_NOFILE, uint64(len(entries)+more))
+	if err != nil {
+		return 0, fmt.Errorf("limit the files of %s: %w", m.ID, ofProcess(pid, err))
+	}
+	return len(entries), nil
 }
 
 // LimitMemory leaves the member's process so many bytes more of data than it has, until Unlimit or until it ends. A process that
@@ -31,13 +34,16 @@ func (m *Member) LimitMemory(more int64) (used int64, err error) {
 	if pid == 0 {
 		return 0, fmt.Errorf("limit the memory of %s: %w", m.ID, ErrNoProcess)
 	}
-	if used, err = dataOf(pid); err != nil {
-		return 0, fmt.Errorf("limit the memory of %s: %w", m.ID, err)
-	}
 	m.mu.Lock()
 	m.limited = true
 	m.mu.Unlock()
-	return used, limit(pid, unix.RLIMIT_DATA, uint64(used+more))
+	if used, err = dataOf(pid); err == nil {
+		err = limit(pid, unix.RLIMIT_DATA, uint64(used+more))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("limit the memory of %s: %w", m.ID, ofProcess(pid, err))
+	}
+	return used, nil
 }
 
 var dataLine = regexp.MustCompile(`VmData:\s+(\d+) kB`)

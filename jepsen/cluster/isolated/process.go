@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -138,7 +139,19 @@ func (m *Member) Pause() error {
 	if p == nil {
 		return fmt.Errorf("pause %s: %w", m.ID, ErrNoProcess)
 	}
-	return harness.StopProcess(p.cmd.Process.Pid)
+	if err := harness.StopProcess(p.cmd.Process.Pid); err != nil {
+		return fmt.Errorf("pause %s: %w", m.ID, ofProcess(p.cmd.Process.Pid, err))
+	}
+	return nil
+}
+
+// ofProcess is an error about a process, or that it has ended meanwhile.
+func ofProcess(pid int, err error) error {
+	stat, readErr := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if _, state, found := strings.Cut(string(stat), ") "); readErr != nil || found && strings.ContainsAny(state[:1], "ZX") {
+		return errors.Join(ErrNoProcess, err)
+	}
+	return err
 }
 
 // Resume lets a paused process go on; without a process it does nothing.
