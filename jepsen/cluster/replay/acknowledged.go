@@ -9,11 +9,18 @@ import (
 )
 
 // Acknowledged returns an error unless the entry that each acknowledged change names is in the log, is that change, was
-// accepted and gave what the client was answered; and no two calls name one entry. It answers at how many it looked.
+// accepted and gave what the client was answered; and no two calls name one entry. One that names neither an entry nor a
+// state is an error too. It answers at how many it looked.
 func (l *Log) Acknowledged(calls []check.Call) (looked int, err error) {
 	named := map[uint64]check.Call{}
 	for _, c := range calls {
-		if c.Output.Outcome != model.OK || c.Output.FromState || c.Output.Index == 0 || c.Input.Kind.Reads() {
+		if c.Output.Outcome != model.OK || c.Input.Kind.Reads() {
+			continue
+		}
+		if c.Output.Index == 0 {
+			return looked, fmt.Errorf("%s was acknowledged of no index", describe(c))
+		}
+		if c.Output.FromState {
 			continue
 		}
 		looked++

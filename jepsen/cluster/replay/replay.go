@@ -3,6 +3,8 @@ package replay
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -35,7 +37,7 @@ func (l *Log) Check(seen ...At) (decided int, err error) {
 
 // decide applies the log to an empty state.
 func (l *Log) decide(want map[uint64]string, last uint64) (decided int, err error) {
-	hashes := map[uint64]string{}
+	var hashes hashes
 	state := fsm.New()
 	var term uint64
 	for _, e := range l.Entries() {
@@ -51,15 +53,33 @@ func (l *Log) decide(want map[uint64]string, last uint64) (decided int, err erro
 		}
 		decided++
 		hash := state.Hash()
-		hashes[e.Index] = hex.EncodeToString(hash[:])
-		if w := want[e.Index]; w != "" && w != hashes[e.Index] {
-			return decided, fmt.Errorf("index %d: the members' hash is %s, the log's %s", e.Index, w, hashes[e.Index])
-		}
+		hashes = append(hashes, At{e.Index, hex.EncodeToString(hash[:])})
 		if err := verifyCheckpoint(e, hashes); err != nil {
 			return decided, err
 		}
 	}
+	for _, at := range slices.Sorted(maps.Keys(want)) {
+		if got := hashes.at(at); got != want[at] {
+			return decided, fmt.Errorf("index %d: the members' hash is %q, the log's %q", at, want[at], got)
+		}
+	}
 	return decided, nil
+}
+
+// hashes are those of the state after each command, in their order.
+type hashes []At
+
+// at is the hash that the state had at an index: the one after the last command at or before it, as Raft's own entries change nothing. It is
+// empty before the first.
+func (h hashes) at(index uint64) string {
+	i, found := slices.BinarySearchFunc(h, index, func(a At, index uint64) int { return compare(a.Index, index) })
+	switch {
+	case found:
+		return h[i].Hash
+	case i > 0:
+		return h[i-1].Hash
+	}
+	return ""
 }
 
 // decideOne applies one entry and compares the outcome with the one that was journalled.
@@ -77,14 +97,14 @@ func decideOne(state *fsm.State, e Entry) (err error) {
 }
 
 // verifyCheckpoint compares the hash that a majority agreed on.
-func verifyCheckpoint(e Entry, hashes map[uint64]string) error {
+func verifyCheckpoint(e Entry, hashes hashes) error {
 	c, is := e.Command.GetBody().(*fsmpb.Command_Checkpoint)
 	if !is || e.Outcome.GetRejection() != nil {
 		return nil
 	}
 	at := c.Checkpoint.GetIndex()
-	if got, w := hashes[at], hex.EncodeToString(c.Checkpoint.GetHash()); got != "" && got != w {
-		return fmt.Errorf("the checkpoint of index %d has the hash %s, the log gives %s", at, w, got)
+	if got, w := hashes.at(at), hex.EncodeToString(c.Checkpoint.GetHash()); got != w {
+		return fmt.Errorf("the checkpoint of index %d has the hash %q, the log gives %q", at, w, got)
 	}
 	return nil
 }

@@ -92,6 +92,14 @@ func TestCheckFinds(t *testing.T) {
 		"no member has what follows index 2": func(_ *testing.T, entries []journal.Entry, _ *At) []journal.Entry {
 			return entries[:2]
 		},
+		"index 3: the members' hash is": func(_ *testing.T, entries []journal.Entry, _ *At) []journal.Entry { // one is lost
+			return append(entries[:1:1], entries[2])
+		},
+		"index 2 was decided as": func(_ *testing.T, entries []journal.Entry, _ *At) []journal.Entry { // another order
+			entries[1].Command, entries[2].Command = entries[2].Command, entries[1].Command
+			entries[1].Outcome, entries[2].Outcome = entries[2].Outcome, entries[1].Outcome
+			return entries
+		},
 		"index 1 cannot be decided": func(t *testing.T, entries []journal.Entry, _ *At) []journal.Entry {
 			entries[0].Command = changed(t, entries[0].Command, func(c *fsmpb.Command) { c.Body = nil })
 			return entries
@@ -104,6 +112,53 @@ func TestCheckFinds(t *testing.T) {
 			require.ErrorContains(t, err, problem)
 		})
 	}
+}
+
+// TestHashesOfIndexesWithoutACommandAreCompared: Raft's own entries are in no journal, and members answer hashes of their indexes too.
+func TestHashesOfIndexesWithoutACommandAreCompared(t *testing.T) {
+	entries, last := lived(t)
+	entries[2].Index = 5 // as if Raft had two of its own before it
+	first := hashAfter(t, entries[:1])
+	for name, tc := range map[string]struct {
+		at    At
+		right bool
+	}{
+		"of the command before":      {At{4, hashAfter(t, entries[:2])}, true},
+		"of an earlier one":          {At{4, first}, false},
+		"of a later one":             {At{4, last.Hash}, false},
+		"of the first command":       {At{1, first}, true},
+		"of what nobody knows":       {At{4, "00"}, false},
+		"before there was a command": {At{0, first}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := NewLog()
+			for _, e := range entries {
+				require.NoError(t, l.add(e))
+			}
+			l.cover(1, 5)
+			_, err := l.decide(map[uint64]string{tc.at.Index: tc.at.Hash}, tc.at.Index)
+			require.Equal(t, tc.right, err == nil, "%v", err)
+		})
+	}
+}
+
+// hashAfter is the hash of the state after these entries.
+func hashAfter(t *testing.T, entries []journal.Entry) string {
+	t.Helper()
+	state := fsm.New()
+	for _, e := range entries {
+		var c fsmpb.Command
+		require.NoError(t, proto.Unmarshal(e.Command, &c))
+		state.Apply(e.Index, &c)
+	}
+	hash := state.Hash()
+	return hex.EncodeToString(hash[:])
+}
+
+func TestMembersWithTwoHashesOfOneIndexAreFound(t *testing.T) {
+	entries, last := lived(t)
+	_, err := logOf(t, kept(t, entries)).Check(last, At{Index: last.Index, Hash: "00"})
+	require.ErrorContains(t, err, "members had the hashes")
 }
 
 func changed(t *testing.T, raw []byte, change func(*fsmpb.Command)) []byte {
@@ -123,18 +178,36 @@ func TestMembersThatDifferAreFound(t *testing.T) {
 	require.ErrorContains(t, l.Add(kept(t, entries)), "members differ at index 3")
 }
 
+func entryOf(t *testing.T, index uint64, create *fsmpb.Command_CreateVolume, outcome *fsmpb.Outcome) journal.Entry {
+	t.Helper()
+	rawCommand, err := proto.Marshal(&fsmpb.Command{Body: create})
+	require.NoError(t, err)
+	rawOutcome, err := proto.Marshal(outcome)
+	require.NoError(t, err)
+	return journal.Entry{Index: index, Term: 2, Command: rawCommand, Outcome: rawOutcome}
+}
+
 func TestAcknowledgedFinds(t *testing.T) {
 	entries, _ := lived(t)
+	entries = append(entries, entryOf(t, 4, &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{Name: "a"}}, &fsmpb.Outcome{Index: 4, VolumeId: "vol-4"}),
+		entryOf(t, 5, &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{Name: "a"}}, &fsmpb.Outcome{Index: 5, Rejection: &fsmpb.Rejection{}}))
 	l := logOf(t, kept(t, entries))
 	deleted := check.Call{Input: model.Input{Kind: model.Delete, ID: "vol-1"}, Output: model.Output{Outcome: model.OK, Index: 3}}
 	looked, err := l.Acknowledged([]check.Call{deleted})
 	require.NoError(t, err)
 	require.Equal(t, 1, looked)
 	for problem, spoil := range map[string]func(*check.Call){
-		"which no member has":  func(c *check.Call) { c.Output.Index = 4 },
+		"which no member has":  func(c *check.Call) { c.Output.Index = 6 },
+		"of no index":          func(c *check.Call) { c.Output.Index = 0 },
 		"index 3, which is":    func(c *check.Call) { c.Input.ID = "vol-2" },
 		"index 1, which is":    func(c *check.Call) { c.Output.Index = 1 },
 		"both acknowledged of": func(*check.Call) {},
+		"index 4, which is": func(c *check.Call) { // another volume than the log has under the name
+			c.Input, c.Output = model.Input{Kind: model.Create, Name: "a"}, model.Output{Outcome: model.OK, Index: 4, ID: "vol-3"}
+		},
+		"index 5, which is": func(c *check.Call) { // the log refused it
+			c.Input, c.Output = model.Input{Kind: model.Create, Name: "a"}, model.Output{Outcome: model.OK, Index: 5}
+		},
 	} {
 		t.Run(problem, func(t *testing.T) {
 			bad := deleted
