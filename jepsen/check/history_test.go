@@ -1,6 +1,9 @@
 package check
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -8,6 +11,9 @@ import (
 
 	"github.com/holdfast-storage/holdfast/jepsen/model"
 )
+
+// patience is how long the checker may take, on any machine.
+const patience = 5 * time.Minute
 
 func call(begin, end int64, in model.Input, out model.Output) Call {
 	in.Name = "a"
@@ -62,6 +68,18 @@ func TestLinearizable(t *testing.T) {
 		"a read beside a publish may see either": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 9, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(4, 5, on(model.Get, "x", ""), seenOn("")), call(6, 7, on(model.Get, "x", ""), seenOn("n1"))}},
+		"reads beside a publish do not go back": {calls: []Call{
+			call(1, 2, create(1), made("x")), call(3, 9, on(model.Publish, "x", "n1"), answer(model.OK)),
+			call(4, 5, on(model.Get, "x", ""), seenOn("n1")), call(6, 7, on(model.Get, "x", ""), seenOn(""))}},
+		"a delete of unknown outcome that was seen stays": {calls: []Call{
+			call(1, 2, create(1), made("x")), call(3, 4, on(model.Delete, "x", ""), answer(model.Unknown)),
+			call(5, 6, on(model.Get, "x", ""), answer(model.NotFound)), call(7, 8, on(model.Get, "x", ""), seenOn(""))}},
+		"an acknowledged unpublish is not forgotten": {calls: []Call{
+			call(1, 2, create(1), made("x")), call(3, 4, on(model.Publish, "x", "n1"), answer(model.OK)),
+			call(5, 6, on(model.Unpublish, "x", "n1"), answer(model.OK)), call(7, 8, on(model.Get, "x", ""), seenOn("n1"))}},
+		"an answer to a call is not of one that began later": {calls: []Call{
+			call(1, 2, create(1), made("x")), call(3, 4, on(model.Get, "x", ""), seenOn("n1")),
+			call(5, 6, on(model.Publish, "x", "n1"), answer(model.OK))}},
 		"two nodes never hold one volume (S103)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(5, 6, on(model.Publish, "x", "n2"), answer(model.OK))}},
@@ -76,11 +94,26 @@ func TestLinearizable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				err := Linearizable(tc.calls, 10*time.Second, t.TempDir())
+				err := Linearizable(tc.calls, patience, t.TempDir())
 				require.Equal(t, tc.right, err == nil, "%v", err)
 			}
 		})
 	}
+}
+
+// TestAFailureIsKept: the calls on the name, and no others, and a picture of them.
+func TestAFailureIsKept(t *testing.T) {
+	folder := t.TempDir()
+	other := call(1, 2, create(1), made("z"))
+	other.Input.Name = "b"
+	planted := []Call{other, call(3, 4, create(1), made("y")), call(1, 2, create(1), made("x"))}
+	require.ErrorContains(t, Linearizable(planted, patience, folder), "the 2 calls on a are not linearizable")
+	raw, err := os.ReadFile(filepath.Join(folder, "history.json"))
+	require.NoError(t, err)
+	var kept []Call
+	require.NoError(t, json.Unmarshal(raw, &kept))
+	require.Equal(t, []Call{planted[2], planted[1]}, kept)
+	require.FileExists(t, filepath.Join(folder, "history.html"))
 }
 
 func TestHistoryKeepsCallsOnOneClock(t *testing.T) {

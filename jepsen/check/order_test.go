@@ -2,7 +2,6 @@ package check
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,7 +87,7 @@ func TestExpandFinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, out := grow(tc.asked, tc.has)
-			err := Linearizable([]Call{call(1, 2, create(2), made("x")), call(3, 4, in, out)}, 10*time.Second, "")
+			err := Linearizable([]Call{call(1, 2, create(2), made("x")), call(3, 4, in, out)}, patience, "")
 			require.Equal(t, tc.right, err == nil, "%v", err)
 		})
 	}
@@ -99,6 +98,6 @@ func TestAnExpansionThatWasDeletedMeanwhile(t *testing.T) {
 	grow := on(model.Expand, "x", "")
 	grow.Size = 4
 	begin := []Call{call(1, 2, create(2), made("x")), call(3, 9, grow, answer(model.NotFound))}
-	require.NoError(t, Linearizable(append(begin, call(4, 5, create(4), made("x")), call(6, 7, on(model.Delete, "x", ""), answer(model.OK))), 10*time.Second, ""))
-	require.Error(t, Linearizable(append(begin, call(4, 5, create(8), made("x"))), 10*time.Second, ""))
+	require.NoError(t, Linearizable(append(begin, call(4, 5, create(4), made("x")), call(6, 7, on(model.Delete, "x", ""), answer(model.OK))), patience, ""))
+	require.Error(t, Linearizable(append(begin, call(4, 5, create(8), made("x"))), patience, ""))
 }
