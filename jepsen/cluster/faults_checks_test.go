@@ -43,10 +43,11 @@ func (r *faultsRun) awaitAnswers() {
 func (r *faultsRun) verify() {
 	t, view := r.t, r.cluster.View()
 	r.verifyHistory()
+	held, twice := view.AllImages() // a volume on two hosts is an error
 	removeWork(t, r.cluster, r.seed, r.work)
-	images, err := view.AllImages() // a volume on two hosts is an error
-	require.Empty(t, images)
-	r.report.Check(catalog.NoDuplicate, len(r.calls), err)
+	left, err := view.AllImages()
+	require.Empty(t, left)
+	r.report.Check(catalog.NoDuplicate, len(held), errors.Join(twice, err))
 	r.report.Check(catalog.Audit, len(r.cluster.Nodes()), errors.Join(view.AwaitCleanAudit(t.Context()), view.AwaitNoLeftovers(t.Context())))
 	looked, err := r.leaks()
 	r.report.Check(catalog.NoLeak, looked, err)

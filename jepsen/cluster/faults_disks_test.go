@@ -102,8 +102,8 @@ func (d *faultyDisks) failingSync(ctx context.Context, s *faults.Scene) (*faults
 		if !loss {
 			return came, nil
 		}
-		lost, err := d.losePower(m, 0)
-		return came + "; " + lost, errors.Join(err, m.Start(ctx))
+		said, _, err := d.losePower(m, 0)
+		return came + "; " + said, errors.Join(err, m.Start(ctx))
 	}}, nil
 }
 
@@ -131,20 +131,20 @@ func (d *faultyDisks) until(ctx context.Context, s *faults.Scene, rule faultfs.R
 // powerLoss kills a member and takes what it had not synced, all of it or in part.
 func (d *faultyDisks) powerLoss(_ context.Context, s *faults.Scene) (*faults.Injection, error) {
 	m := someController(s)
-	said, err := d.losePower(m, s.Rand.Uint64()*uint64(s.Rand.IntN(2)))
+	said, lost, err := d.losePower(m, s.Rand.Uint64()*uint64(s.Rand.IntN(2)))
 	if err != nil {
 		return nil, err
 	}
-	return &faults.Injection{Member: m.ID, Said: said, End: func(ctx context.Context) (string, error) { return "it is started", m.Start(ctx) }}, nil
+	return &faults.Injection{Member: m.ID, Said: said, Felt: func() bool { return lost > 0 }, End: func(ctx context.Context) (string, error) { return "it is started", m.Start(ctx) }}, nil
 }
 
-func (d *faultyDisks) losePower(m *isolated.Member, seed uint64) (said string, err error) {
+func (d *faultyDisks) losePower(m *isolated.Member, seed uint64) (said string, lost int, err error) {
 	d.of(m).Heal() // what hangs cannot be killed
 	if err := m.Kill(); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	files, names := d.of(m).Unsynced()
-	return fmt.Sprintf("%s lost its power, with %d files and %d names not synced", m.ID, files, names), d.of(m).PowerLoss(seed)
+	return fmt.Sprintf("%s lost its power, with %d files and %d names not synced", m.ID, files, names), files + names, d.of(m).PowerLoss(seed)
 }
 
 // chosen are the injectors of a run: all in the long form, else some that the seed chooses beside all of the disks.

@@ -19,7 +19,7 @@ type Config struct {
 	Injectors []Injector // All when empty; those of other packages are appended to it
 	// Shortest and Longest are how long a fault lasts; 300 ms and 3 s when zero.
 	Shortest, Longest time.Duration
-	// Done is told of each fault when it ended; nil: of none.
+	// Done is told of each fault that was felt when it ended; nil: of none.
 	Done func(Record)
 }
 
@@ -132,7 +132,7 @@ func (c *Campaign) end(r *running) error {
 	if err != nil {
 		return fmt.Errorf("end %s (%s): %w", r.injector.Fault, r.injection.Said, err)
 	}
-	if c.Done != nil {
+	if c.Done != nil && (r.injection.Felt == nil || r.injection.Felt()) {
 		c.Done(Record{Fault: r.injector.Fault, Member: r.injection.Member, Said: r.injection.Said, Came: came, From: r.began, To: time.Now()})
 	}
 	return nil

@@ -45,6 +45,28 @@ func TestWhatWaitsForTheClusterIsAlone(t *testing.T) {
 	}
 }
 
+// TestWhatNothingMetDoesNotCount: a run that needs the fault is an empty one then.
+func TestWhatNothingMetDoesNotCount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		felt  func() bool
+		count int
+	}{
+		"certain": {nil, 1}, "felt": {func() bool { return true }, 1}, "not felt": {func() bool { return false }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended, counted := false, 0
+			c := NewCampaign(Config{Done: func(Record) { counted++ }})
+			r, err := c.begin(t.Context(), Injector{catalog.Kill, func(context.Context, *Scene) (*Injection, error) {
+				return &Injection{Felt: tc.felt, End: func(context.Context) (string, error) { ended = true; return "", nil }}, nil
+			}})
+			require.NoError(t, err)
+			require.NoError(t, c.end(r))
+			require.True(t, ended)
+			require.Equal(t, tc.count, counted)
+		})
+	}
+}
+
 // TestEveryInjectorEndsWhatItBegan does each fault once while volumes are made and deleted.
 func TestEveryInjectorEndsWhatItBegan(t *testing.T) {
 	if !*long {

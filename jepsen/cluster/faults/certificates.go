@@ -4,59 +4,78 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/isolated"
 )
 
-// shortValidity is of certificates that run out while they are used; usual is of those that replace them.
-const (
-	shortValidity = 8 * time.Second
-	usual         = 24 * time.Hour
-)
+// usual is how long the certificates are valid that replace those that ran out.
+const usual = 24 * time.Hour
+
+// validities are those of certificates that run out while they are used. A machine may be too slow for one: it runs out before a process takes it
+// up, which refuses it and goes on with the one that it has. The next is tried then.
+var validities = []time.Duration{8 * time.Second, 32 * time.Second, 128 * time.Second}
 
 // certExpiry gives some members certificates that run out, waits for that, and ends their connections so that they are needed. At
-// the end the members get good ones, which they take up without a restart.
+// the end the members get good ones, which they take up without a restart. Only a controller shows which one it uses: there is one at least.
 func certExpiry(ctx context.Context, s *Scene) (*Injection, error) {
 	some := s.shuffled(s.Cluster.Members())
 	some = some[:1+s.Rand.IntN(len(some))]
-	var last time.Time
-	for _, m := range some {
-		at, err := m.Issue(ctx, shortValidity)
-		if err != nil {
-			return nil, err
-		}
-		last = at
+	if !slices.ContainsFunc(some, (*isolated.Member).Controls) {
+		some = append(some, pick(s, s.Cluster.Controllers()))
 	}
-	taken := present(ctx, some)
+	taken, last, err := issueShort(ctx, some)
+	i := &Injection{Said: fmt.Sprintf("the certificates of %s ran out; %d controllers had taken theirs up", idsOf(some), taken),
+		Felt: func() bool { return taken > 0 },
+		End:  func(ctx context.Context) (string, error) { return "they are renewed", issue(ctx, some) }}
+	if err != nil {
+		return i, err
+	}
 	sleep(ctx, time.Until(last)+time.Second)
 	for _, m := range some {
 		if _, err := m.Host().Reset(ctx); err != nil {
-			return nil, err
+			return i, err
 		}
 	}
-	said := fmt.Sprintf("the certificates of %s ran out; %d controllers had taken theirs up", idsOf(some), taken)
-	return &Injection{Said: said, End: func(ctx context.Context) (string, error) {
-		var errs []error
-		for _, m := range some {
-			_, err := m.Issue(ctx, usual)
-			errs = append(errs, err)
-		}
-		return "they are renewed", errors.Join(errs...)
-	}}, nil
+	return i, nil
 }
 
-// present counts the controllers that use the certificate that they were given.
-func present(ctx context.Context, members []*isolated.Member) (n int) {
-	ctx, cancel := context.WithTimeout(ctx, shortValidity)
-	defer cancel()
-	for _, m := range members {
-		if !m.Controls() {
-			continue
+// issueShort gives members certificates that run out soon, until a controller uses one. It answers how many do, and when the last runs out.
+func issueShort(ctx context.Context, members []*isolated.Member) (taken int, last time.Time, err error) {
+	for _, validity := range validities {
+		for _, m := range members {
+			if last, err = m.Issue(ctx, validity); err != nil {
+				return 0, last, err
+			}
+			if uses(ctx, m, validity) {
+				taken++
+			}
 		}
-		if shown, err := m.Presents(ctx); err == nil && shown {
-			n++
+		if taken > 0 {
+			break
 		}
 	}
-	return n
+	return taken, last, nil
+}
+
+// uses tells whether a controller uses the certificate that it was given; nobody knows of a node.
+func uses(ctx context.Context, m *isolated.Member, validity time.Duration) bool {
+	if !m.Controls() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, validity)
+	defer cancel()
+	shown, err := m.Presents(ctx)
+	return err == nil && shown
+}
+
+// issue gives members good certificates.
+func issue(ctx context.Context, members []*isolated.Member) error {
+	var errs []error
+	for _, m := range members {
+		_, err := m.Issue(ctx, usual)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

@@ -24,6 +24,8 @@ type Injection struct {
 	Said   string // what was done
 	// End ends it, and says what came of it. It may be called when the member's process has ended in the meantime.
 	End func(context.Context) (string, error)
+	// Felt tells after End whether anything met it; nil: it is certain. What nothing met does not count as injected.
+	Felt func() bool
 }
 
 // Scene is what an injector acts on, and what it chooses by.
@@ -65,15 +67,15 @@ func (s *Scene) shuffled(of []*isolated.Member) []*isolated.Member {
 	return of
 }
 
-// dropped is how many packets members' hosts did not hear.
-func dropped(ctx context.Context, members []*isolated.Member) (sum int) {
+// dropped is how many packets members' hosts did not hear because of shapes, and how many they lost one by one.
+func dropped(ctx context.Context, members []*isolated.Member) (cut, lost int) {
 	for _, m := range members {
-		cut, lost, err := m.Host().Dropped(ctx)
+		c, l, err := m.Host().Dropped(ctx)
 		if err == nil { // it only counts
-			sum += cut + lost
+			cut, lost = cut+c, lost+l
 		}
 	}
-	return sum
+	return cut, lost
 }
 
 // idsOf names members.

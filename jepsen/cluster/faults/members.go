@@ -3,8 +3,8 @@ package faults
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/isolated"
 )
 
@@ -55,16 +55,20 @@ func snapshotStorm(ctx context.Context, s *Scene) (*Injection, error) {
 		return nil, err
 	}
 	from := applied(ctx, s)
-	for end := time.Now().Add(20 * time.Second); applied(ctx, s) < from+behind && time.Now().Before(end); {
-		sleep(ctx, 200*time.Millisecond)
+	if from == 0 {
+		return nil, m.Start(ctx)
 	}
-	missed := applied(ctx, s) - from
-	return &Injection{Member: m.ID, Said: fmt.Sprintf("kept %s away for %d entries", m.ID, missed), End: func(ctx context.Context) (string, error) {
+	to := from
+	err := harness.Poll(ctx, harness.Patience, m.ID+" to be behind", func() (bool, error) {
+		to = max(to, applied(ctx, s))
+		return to >= from+behind, fmt.Errorf("it misses %d entries of %d", to-from, behind)
+	})
+	return &Injection{Member: m.ID, Said: fmt.Sprintf("kept %s away for %d entries", m.ID, to-from), End: func(ctx context.Context) (string, error) {
 		return "it is started", m.Start(ctx)
-	}}, nil
+	}}, err
 }
 
-// applied is how far the member has applied that is furthest.
+// applied is how far the member has applied that is furthest, zero when nobody says.
 func applied(ctx context.Context, s *Scene) (most uint64) {
 	now, err := s.Cluster.View().Status(ctx)
 	if err != nil {

@@ -12,13 +12,16 @@ import (
 // cut puts a shape in force, heals it at the end and says how many packets it cost.
 func cut(ctx context.Context, s *Scene, member string, shape netns.Shape) (*Injection, error) {
 	all := s.Cluster.Members()
-	before := dropped(ctx, all)
+	before, _ := dropped(ctx, all)
 	if err := s.Cluster.Net().Apply(ctx, shape); err != nil {
 		return nil, err
 	}
-	return &Injection{Member: member, Said: "cut " + shape.String(), End: func(ctx context.Context) (string, error) {
+	packets := 0
+	return &Injection{Member: member, Said: "cut " + shape.String(), Felt: func() bool { return packets > 0 }, End: func(ctx context.Context) (string, error) {
 		err := s.Cluster.Net().Heal(ctx)
-		return fmt.Sprintf("%d packets were dropped", dropped(ctx, all)-before), err
+		after, _ := dropped(ctx, all)
+		packets = after - before
+		return fmt.Sprintf("%d packets were dropped", packets), err
 	}}, nil
 }
 
@@ -42,9 +45,11 @@ func partitionHalves(ctx context.Context, s *Scene) (*Injection, error) {
 	return cut(ctx, s, "", netns.Between(hostsOf(all[:len(all)/2]), hostsOf(all[len(all)/2:])))
 }
 
+// partitionBridge has another than the leader in the middle: two followers say nothing to each other.
 func partitionBridge(ctx context.Context, s *Scene) (*Injection, error) {
 	all := s.shuffled(s.Cluster.Controllers())
-	return cut(ctx, s, all[0].ID, netns.Bridge(hostsOf(all), all[0].Host()))
+	middle := pick(s, without(all, s.leader(ctx)))
+	return cut(ctx, s, middle.ID, netns.Bridge(hostsOf(all), middle.Host()))
 }
 
 func partitionRing(ctx context.Context, s *Scene) (*Injection, error) {
@@ -61,13 +66,14 @@ func partitionOneWay(ctx context.Context, s *Scene) (*Injection, error) {
 	case 1:
 		return cut(ctx, s, m.ID, netns.OneWay(all, one))
 	}
-	return cut(ctx, s, m.ID, netns.OneWay(one, hostsOf(s.shuffled(s.Cluster.Controllers())[:1])))
+	return cut(ctx, s, m.ID, netns.OneWay(one, hostsOf(s.shuffled(without(s.Cluster.Controllers(), m))[:1])))
 }
 
 // flapping cuts and heals a member again and again.
 func flapping(ctx context.Context, s *Scene) (*Injection, error) {
 	all := s.Cluster.Members()
-	m, before := s.leaderOrAny(ctx), dropped(ctx, all)
+	m := s.leaderOrAny(ctx)
+	before, _ := dropped(ctx, all)
 	shape := netns.Isolate(hostsOf(all), m.Host())
 	down, up := s.between(20*time.Millisecond, time.Second), s.between(20*time.Millisecond, time.Second)
 	stop, stopped := context.WithCancel(context.WithoutCancel(ctx))
@@ -89,10 +95,13 @@ func flapping(ctx context.Context, s *Scene) (*Injection, error) {
 		}
 		ended <- f
 	}()
-	return &Injection{Member: m.ID, Said: fmt.Sprintf("%s is cut off for %s and not for %s", m.ID, down, up), End: func(ctx context.Context) (string, error) {
+	packets, said := 0, fmt.Sprintf("%s is cut off for %s and not for %s", m.ID, down, up)
+	return &Injection{Member: m.ID, Said: said, Felt: func() bool { return packets > 0 }, End: func(ctx context.Context) (string, error) {
 		stopped()
 		f := <-ended
-		return fmt.Sprintf("it was cut off %d times, %d packets were dropped", f.count, dropped(ctx, all)-before), f.err
+		after, _ := dropped(ctx, all)
+		packets = after - before
+		return fmt.Sprintf("it was cut off %d times, %d packets were dropped", f.count, packets), f.err
 	}}, nil
 }
 
@@ -108,7 +117,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func reset(ctx context.Context, s *Scene) (*Injection, error) {
 	m := s.leaderOrAny(ctx)
 	n, err := m.Host().Reset(ctx)
-	return &Injection{Member: m.ID, Said: "reset the connections of " + m.ID, End: func(context.Context) (string, error) {
+	return &Injection{Member: m.ID, Said: "reset the connections of " + m.ID, Felt: func() bool { return n > 0 }, End: func(context.Context) (string, error) {
 		return fmt.Sprintf("%d connections were reset", n), nil
 	}}, err
 }
@@ -117,12 +126,15 @@ func reset(ctx context.Context, s *Scene) (*Injection, error) {
 func drop(ctx context.Context, s *Scene) (*Injection, error) {
 	m, percent := s.leaderOrAny(ctx), pick(s, []int{1, 5, 20, 50})
 	of := []*isolated.Member{m}
-	before := dropped(ctx, of)
+	_, before := dropped(ctx, of)
 	if err := m.Host().Lose(ctx, percent); err != nil {
 		return nil, err
 	}
-	return &Injection{Member: m.ID, Said: fmt.Sprintf("%s loses %d of 100 packets", m.ID, percent), End: func(ctx context.Context) (string, error) {
+	packets, said := 0, fmt.Sprintf("%s loses %d of 100 packets", m.ID, percent)
+	return &Injection{Member: m.ID, Said: said, Felt: func() bool { return packets > 0 }, End: func(ctx context.Context) (string, error) {
 		err := m.Host().Lose(ctx, 0)
-		return fmt.Sprintf("%d packets were lost", dropped(ctx, of)-before), err
+		_, after := dropped(ctx, of)
+		packets = after - before
+		return fmt.Sprintf("%d packets were lost", packets), err
 	}}, nil
 }

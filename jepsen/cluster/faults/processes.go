@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/isolated"
@@ -16,8 +17,8 @@ func kill(ctx context.Context, s *Scene) (*Injection, error) {
 		m = pick(s, s.Cluster.Nodes())
 	}
 	pid := m.PID()
-	if err := m.Kill(); err != nil {
-		return nil, err
+	if err := m.Kill(); err != nil || pid == 0 {
+		return nil, errors.Join(err, m.Start(ctx))
 	}
 	return &Injection{Member: m.ID, Said: fmt.Sprintf("killed process %d of %s", pid, m.ID), End: func(ctx context.Context) (string, error) {
 		return "it ended with " + m.Exited(), m.Start(ctx)
@@ -27,6 +28,7 @@ func kill(ctx context.Context, s *Scene) (*Injection, error) {
 // killAll kills every process at once.
 func killAll(_ context.Context, s *Scene) (*Injection, error) {
 	all := s.Cluster.Members()
+	alive := slices.ContainsFunc(all, (*isolated.Member).Running)
 	errs := make(chan error, len(all))
 	for _, m := range all {
 		go func() { errs <- m.Kill() }()
@@ -35,7 +37,7 @@ func killAll(_ context.Context, s *Scene) (*Injection, error) {
 	for range all {
 		failed = errors.Join(failed, <-errs)
 	}
-	return &Injection{Said: "killed " + idsOf(all), End: func(ctx context.Context) (string, error) {
+	return &Injection{Said: "killed " + idsOf(all), Felt: func() bool { return alive }, End: func(ctx context.Context) (string, error) {
 		return "all are started again", startAll(ctx, s.shuffled(all))
 	}}, failed
 }
