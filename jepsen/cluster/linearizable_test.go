@@ -20,6 +20,9 @@ import (
 // S161, S162, S164, S165, S139 and S166.
 func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
+	mix, asked := trafficMix(t, c), new(atomic.Int64)
+	controller := mix.Controller
+	mix.Controller = func() (csi.ControllerClient, error) { asked.Add(1); return controller() }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	harm := nemesis.Start(ctx,
@@ -29,8 +32,9 @@ func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
 		defer cancel()
 		<-time.After(shortOrLong(15*time.Second, 3*time.Minute))
 		awaitFaults(ctx, harm, map[string]int{"leader killed": 3, "leader paused": 1})
+		_ = harness.Poll(ctx, harness.Patience, "clients to make calls", func() (bool, error) { return asked.Load() > 500, nil })
 	}()
-	res := traffic.Run(ctx, trafficMix(t, c))
+	res := traffic.Run(ctx, mix)
 	done, err := harm.Stop()
 	require.NoError(t, err)
 	require.Greater(t, done["leader killed"], 2)

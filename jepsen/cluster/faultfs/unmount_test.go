@@ -128,8 +128,11 @@ func startChild(t *testing.T, cmd *exec.Cmd) (in io.Closer) {
 // requireEnds asserts that a child ends, in whatever way.
 func requireEnds(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
 	select {
 	case <-ended:
 	case <-time.After(wide):
