@@ -66,7 +66,7 @@ unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
 
 race: ## the packages with goroutines, under the race detector
-	$(GO) test -vet=off -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
+	$(GO) test -vet=off -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/... ./jepsen/raftsim
 
 sims: ## simulations: thousands of seeds of faults over the executors and over Raft members, on virtual time; needs no root
 	$(GO) test -vet=off -count=1 -p 1 -timeout 30m ./jepsen/sim/... ./jepsen/raftsim/...

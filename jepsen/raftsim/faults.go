@@ -217,7 +217,7 @@ func (w *world) tune(s Step, change func(*network)) bool {
 }
 
 func (w *world) duplicate(s Step) bool {
-	return w.tune(s, func(n *network) { n.again = 0.3 }) && w.network.repeats > 0
+	return w.tune(s, func(n *network) { n.again = 0.3 }) && w.network.repeated() > 0
 }
 
 func (w *world) slowLinks(s Step) bool {

@@ -73,11 +73,13 @@ func (m *member) start() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.name, err)
 	}
-	m.mu.Lock()
-	m.process = p
-	m.mu.Unlock()
 	if status, err := p.Status(context.Background(), 0); err == nil {
 		p.id = status.GetMemberId()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !p.dead() {
+		m.process = p
 	}
 	p.open.Store(true)
 	return nil

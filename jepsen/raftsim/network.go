@@ -363,3 +363,10 @@ func (n *network) repeat() (bool, time.Duration) {
 	n.repeats++
 	return true, time.Duration(n.rand.Int64N(int64(3 * time.Second)))
 }
+
+// repeated is how many messages of Raft arrived again.
+func (n *network) repeated() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.repeats
+}

@@ -41,9 +41,9 @@ func Run(plan Plan, root string) (r Result) {
 	w.fail(w.close())
 	time.Sleep(5 * time.Minute) // longer than any call may take
 	w.verdict(catalog.NoLeak, 1, leftBehind())
-	r.Virtual, r.Story, r.Log = time.Since(w.began), strings.Join(w.story, "\n"), w.log.b.String()
-	w.verdict(catalog.ServesAgain, len(plan.Steps), errors.Join(w.problems...))
-	r.Err = errors.Join(w.problems...)
+	r.Virtual, r.Log = time.Since(w.began), w.log.String()
+	r.Story, r.Err = w.told()
+	w.verdict(catalog.ServesAgain, len(plan.Steps), r.Err)
 	return r
 }
 

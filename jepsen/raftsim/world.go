@@ -48,6 +48,13 @@ func (l *safeLog) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+// String is what was logged.
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 func newWorld(p Plan, root string) (*world, error) {
 	w := &world{plan: p, root: root, network: newNetwork(p.Seed), began: time.Now(), rand: rand.New(rand.NewPCG(p.Seed, 3))}
 	w.history.entries, w.history.terms, w.history.leaders = map[uint64]raftnode.Entry{}, map[string]uint64{}, map[uint64]string{}
@@ -88,6 +95,13 @@ func (w *world) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.problems = append(w.problems, err)
+}
+
+// told is the story so far, and all problems.
+func (w *world) told() (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.story, "\n"), errors.Join(w.problems...)
 }
 
 // note adds a line to the story.
