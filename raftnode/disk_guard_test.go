@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -227,4 +228,33 @@ func TestS27_ALeaderWithAWrongClockTransfersLeadership(t *testing.T) {
 		return nil
 	}))
 	skew[skewedLeader.cfg.Name].Store(0)
+}
+
+// What a probe found of a clock in an earlier term does not count where no probe can tell: a leader of two members, of whose clocks
+// nobody knows which is right, would take no command for as long as it leads.
+func TestS27_ALeaderOfTwoMembersTakesCommandsAfterItsClockWasWrong(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	by := make(map[string]*atomic.Int64)
+	c := newThreeMembers(t, func(cfg *Config) {
+		ahead := new(atomic.Int64)
+		by[cfg.Name] = ahead
+		cfg.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	wrong := c.leader()
+	by[wrong.cfg.Name].Store(int64(time.Hour))
+	rest := c.others(wrong)
+	next := c.leader(rest...)
+	by[wrong.cfg.Name].Store(0)
+	rest[1-slices.Index(rest, next)].crash(t)
+	next.mustPropose(t, "the-third-lacks")
+	eventually(t, func() error {
+		if leading, _, _ := wrong.Leadership(); leading {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return errors.Join(next.TransferLeadership(ctx), errors.New("it does not lead yet"))
+	})
+	wrong.mustPropose(t, "with-two")
 }

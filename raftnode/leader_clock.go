@@ -15,7 +15,8 @@ const maxClockSkew = 5 * time.Second
 type clockCheck struct{ skewed atomic.Bool }
 
 // checkClock has a leader whose clock is skewed against the members' median stop stamping
-// commands and transfer leadership.
+// commands and transfer leadership. Where too few answer to tell, what an earlier probe found no longer counts: the leader
+// would take no command for as long as it leads.
 func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 	var offsets []time.Duration
 	for _, a := range statuses {
@@ -24,10 +25,7 @@ func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 		}
 	}
 	skew, enough := median(offsets)
-	if !enough {
-		return
-	}
-	skewed := skew.Abs() > maxClockSkew
+	skewed := enough && skew.Abs() > maxClockSkew
 	if l.clock.skewed.Swap(skewed) != skewed && skewed {
 		l.log.Error("this leader's clock differs too much from the members' median", "by", skew.String())
 	}
