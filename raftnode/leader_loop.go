@@ -46,6 +46,7 @@ func (l *leader) leadTerm(v *leaderInfo) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { l.watchMainLoop(ctx) })
+	wg.Go(func() { l.watchHeartbeats(ctx, v.term) })
 	if !l.barrier(ctx, v.term) {
 		return
 	}
