@@ -98,7 +98,7 @@ func (w *world) propose(p *process, cmd *fsmpb.Command, op *operation) bool {
 		if op.index, op.outcome = result.GetIndex(), done; err != nil {
 			op.outcome = refused
 		}
-		if op.index == 0 { // refused before it was in the log
+		if err != nil && op.index == 0 { // refused before it was in the log
 			op.outcome = unknown
 		}
 	})
