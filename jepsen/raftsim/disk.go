@@ -47,7 +47,8 @@ func (d *diskFaults) statFS(string) (free, total int64, err error) {
 func (p *process) fault(op storetest.Operation) storetest.Fault {
 	if p.dead() {
 		if op.Kind == storetest.Begin && p.open.Load() {
-			runtime.Goexit()
+			endGoroutine()
+			return storetest.Fault{}
 		}
 		return storetest.Fault{Err: storetest.EIO}
 	}
@@ -56,13 +57,23 @@ func (p *process) fault(op storetest.Operation) storetest.Fault {
 	}
 	if op.Kind == storetest.Begin && op.Path == store.AfterFailure {
 		<-p.gone // it exits just now, and raft would panic at the error
-		runtime.Goexit()
+		endGoroutine()
+		return storetest.Fault{}
 	}
 	if op.Kind == storetest.Begin {
 		p.hold(op)
 		return storetest.Fault{}
 	}
 	return p.faults.draw(op)
+}
+
+// endGoroutine ends the goroutine that calls, of a dead process. One that replicates to a follower reads on: another goroutine of
+// raft waits until it returns.
+func endGoroutine() {
+	stack := make([]byte, 64<<10)
+	if !strings.Contains(string(stack[:runtime.Stack(stack, false)]), "raft.(*Raft).setupAppendEntries(") {
+		runtime.Goexit()
+	}
 }
 
 // hold keeps an operation waiting on a disk that is slow or hangs.

@@ -201,8 +201,22 @@ func (w *world) close() error {
 			errs = append(errs, fmt.Errorf("%s does not close", p.member.name))
 		}
 	}
-	w.graves.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.buried())...)
+}
+
+// buried waits for what is left of dead processes.
+func (w *world) buried() error {
+	ended := make(chan struct{})
+	go func() {
+		w.graves.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(10 * time.Minute):
+		return errors.New("what is left of a dead process does not end")
+	}
 }
 
 func within(d time.Duration) (context.Context, context.CancelFunc) {
