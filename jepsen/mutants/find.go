@@ -39,7 +39,8 @@ var subjects = []subject{
 		"TestS152_PortsUnderRandomCommands|TestS71_NoOrderOfEventsRemovesTheLastCopy|TestS4_AnExpiredCommandIsAnsweredAsApplyWould)$"},
 	{dir: "raftnode", share: 15, decides: func(file string) bool {
 		return slices.Contains([]string{
-			"bootstrap.go", "checkpoint.go", "duplicate_member.go", "feature_level.go", "hash_dispute.go", "hash_ring.go", "join_target.go", "leader_probe.go",
+			"bootstrap.go", "checkpoint.go", "duplicate_member.go", "feature_level.go", "hash_dispute.go", "hash_ring.go", "join_target.go", "leader_clock.go",
+			"leader_heartbeats.go", "leader_probe.go",
 			"leader_sweep.go", "leader_tracker.go", "leader_transfer.go", "membership_change.go", "membership_remove.go", "propose.go", "read.go", "read_index.go",
 			"retry.go", "target.go", "watch.go", "index_waiters.go", "entry_skip.go", "dump.go", "proposal_batcher.go",
 		}, filepath.Base(file))
