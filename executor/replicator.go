@@ -78,9 +78,10 @@ type Replicator interface {
 	// Invalidate discards this replica's content: all of it is copied from the peer, at once or,
 	// where the replica is StandAlone and Inconsistent already, at the next connection.
 	Invalidate(ctx context.Context, id fsm.VolumeID) error
-	// Resize grows the device of a connected primary to what both backing devices can hold,
-	// and checks that it has at least size bytes.
-	Resize(ctx context.Context, id fsm.VolumeID, size int64) error
+	// Resize grows the device of a connected primary to what both backing devices can hold, and
+	// checks that it has at least size bytes. With alone the primary has no peer, and grows to
+	// size bytes without one; that is only for what the log says is the volume's only replica.
+	Resize(ctx context.Context, id fsm.VolumeID, size int64, alone bool) error
 	// Verify begins an online comparison of the two replicas.
 	Verify(ctx context.Context, id fsm.VolumeID) error
 	// Down removes the resource from the kernel. It must be secondary.

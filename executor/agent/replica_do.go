@@ -49,11 +49,11 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 	case plan.StepVerify:
 		return rw.verifyReplica(ctx, v)
 	}
-	return rw.kernelStep(ctx, v, kind, want.Size)
+	return rw.kernelStep(ctx, v, kind, want)
 }
 
 // kernelStep does a step that is one call of the Replicator.
-func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.StepKind, size int64) error {
+func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.StepKind, want *plan.ReplicaSpec) error {
 	switch kind {
 	case plan.StepDetachDisk:
 		v.replica.attachBackoff.noteTry(time.Now())
@@ -66,7 +66,7 @@ func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.St
 	case plan.StepInvalidate:
 		return rw.Replicator.Invalidate(ctx, v.id)
 	case plan.StepResize:
-		return rw.Replicator.Resize(ctx, v.id, size)
+		return rw.Replicator.Resize(ctx, v.id, want.Size, want.IsOnly())
 	case plan.StepDownResource:
 		v.replica.adjusted, v.replica.discarding = false, false
 		return rw.Replicator.Down(ctx, v.id)

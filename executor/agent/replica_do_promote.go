@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
-// attachPrimary makes the replica primary for the call's grant, and grows the volume to what both
-// backing devices can hold.
+// attachPrimary makes the replica primary for the call's grant, and grows the volume to what the
+// backing devices of all replicas can hold.
 func (j *job) attachPrimary(ctx context.Context) error {
 	j.hitFaultPoint("set-primary.before")
 	err := j.replicaWorker.promote(ctx, j.v, j.call, j.want.Grant.Epoch)
@@ -29,11 +29,11 @@ func (j *job) attachPrimary(ctx context.Context) error {
 	if d == nil || d.Replication == nil {
 		return nil
 	}
-	want := &plan.ReplicaSpec{DesiredReplica: d.Replication, Size: d.Size}
+	want := &plan.ReplicaSpec{DesiredReplica: d.Replication, Goal: d.Goal, Size: d.Size}
 	if plan.NextResize(want, have.Replica).Kind == plan.StepNone {
 		return nil
 	}
-	return j.Replicator.Resize(ctx, j.v.id, d.Size)
+	return j.Replicator.Resize(ctx, j.v.id, d.Size, want.IsOnly())
 }
 
 // promote asks for the right to be primary and uses it at once: in this session, after the

@@ -92,7 +92,7 @@ func (r *FakeReplicator) Invalidate(_ context.Context, id fsm.VolumeID) error {
 }
 
 // Resize does nothing.
-func (r *FakeReplicator) Resize(_ context.Context, id fsm.VolumeID, _ int64) error {
+func (r *FakeReplicator) Resize(_ context.Context, id fsm.VolumeID, _ int64, _ bool) error {
 	_, _, err := r.begin("resize", id)
 	r.link.mu.Unlock()
 	return err

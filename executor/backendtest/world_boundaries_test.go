@@ -58,7 +58,7 @@ func doEveryReplicaEffect(t *testing.T, gate backendtest.Gate) {
 	drbd := d.drbd(0)
 	require.NoError(t, drbd.SetPrimary(t.Context(), d.id, false))
 	require.NoError(t, drbd.Adjust(t.Context(), d.id))
-	require.NoError(t, drbd.Resize(t.Context(), d.id, 64*mib))
+	require.NoError(t, drbd.Resize(t.Context(), d.id, 64*mib, false))
 	require.NoError(t, drbd.Verify(t.Context(), d.id))
 	require.NoError(t, drbd.ResumeIO(t.Context(), d.id))
 	require.NoError(t, drbd.SetSecondary(t.Context(), d.id))

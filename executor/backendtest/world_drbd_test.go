@@ -249,6 +249,26 @@ func TestANewPeerGetsACopyOfEverything(t *testing.T) {
 	d.requireKept(0, 2)
 }
 
+// The only replica grows alone, to the size that is asked for and not to all that its disk can hold; one
+// that has a peer does not.
+func TestTheOnlyReplicaGrowsAlone(t *testing.T) {
+	d := newDRBDPair(t, nil)
+	d.use(0, true)
+	grow := func(size int64) {
+		require.NoError(t, d.p[0].Pools()[0].(executor.SnapshotBackend).Expand(t.Context(), d.id, d.drbd(0).BackingSize(size)))
+	}
+	grow(128 * mib)
+	require.Error(t, d.drbd(0).Resize(t.Context(), d.id, 96*mib, false), "its peer has no room")
+	require.Error(t, d.drbd(0).Resize(t.Context(), d.id, 96*mib, true), "it has a peer")
+	require.NoError(t, d.drbd(1).Disconnect(t.Context(), d.id))
+	d.w.Handlers()[0].Answer(peerOutdated)
+	require.Error(t, d.drbd(0).Resize(t.Context(), d.id, 96*mib, false))
+	require.NoError(t, d.drbd(0).Resize(t.Context(), d.id, 96*mib, true))
+	require.EqualValues(t, 96*mib, d.status(0).Size)
+	require.Error(t, d.drbd(0).Resize(t.Context(), d.id, 256*mib, true))
+	require.EqualValues(t, 96*mib, d.status(0).Size)
+}
+
 // DRBD compares nothing before the first generation.
 func TestAFirstGenerationAboveDisksThatDifferIsAViolation(t *testing.T) {
 	for _, same := range []bool{true, false} {

@@ -260,23 +260,36 @@ func (t *resourceTools) Invalidate(ctx context.Context, id fsm.VolumeID) error {
 	return t.modelStep(ctx, "invalidate", id, func(p *drbdmodel.Pair, side int) { p.Invalidate(side) })
 }
 
-func (t *resourceTools) Resize(ctx context.Context, id fsm.VolumeID, size int64) error {
+func (t *resourceTools) Resize(ctx context.Context, id fsm.VolumeID, size int64, alone bool) error {
 	return t.step(ctx, "resize", id, func(r *resource, b *bond, side int) error {
-		if s := b.pair.Observe(side); !s.Primary || !s.Connected() {
-			return errors.New("resize: it is no connected primary")
+		if s := b.pair.Observe(side); !s.Primary || s.Connected() == alone {
+			return fmt.Errorf("resize: primary %t, connected %t, alone %t", s.Primary, s.Connected(), alone)
 		}
-		able := int64(-1)
-		for _, node := range b.hosts {
-			if img := r.world.host(node).image(id); img != nil && (able < 0 || img.size-fakeMetadata < able) {
-				able = img.size - fakeMetadata
-			}
+		hosts := b.hosts[:]
+		if alone {
+			hosts = hosts[side : side+1]
 		}
+		able := r.roomOn(id, hosts)
 		if able < size {
 			return fmt.Errorf("resize: the backing devices have room for %d bytes, not %d", able, size)
+		}
+		if alone {
+			able = size
 		}
 		r.size = max(r.size, able)
 		return nil
 	})
+}
+
+// roomOn is how many bytes of volume the backing devices on these hosts have room for.
+func (r *resource) roomOn(id fsm.VolumeID, hosts []fsm.NodeID) int64 {
+	able := int64(-1)
+	for _, node := range hosts {
+		if img := r.world.host(node).image(id); img != nil && (able < 0 || img.size-fakeMetadata < able) {
+			able = img.size - fakeMetadata
+		}
+	}
+	return able
 }
 
 func (t *resourceTools) Verify(ctx context.Context, id fsm.VolumeID) error {

@@ -81,7 +81,7 @@ func guestStep(ctx context.Context, r *Replicator, res executor.ResourceConfig, 
 		if err != nil {
 			return "", err
 		}
-		return "", r.Resize(ctx, id, size)
+		return "", r.Resize(ctx, id, size, len(words) > 2)
 	case "observe":
 		m, err := observeTwice(ctx, r, res)
 		text, _ := json.Marshal(m)

@@ -2,24 +2,32 @@ package drbd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Resize expands a connected primary to size bytes and checks the result: the tool also exits with
-// 0 when one of the backing devices did not grow.
-func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64) error {
+// Resize expands a primary, connected or alone, and checks the result: the tool also exits with 0 when
+// one of the backing devices did not grow. Alone it is given the size: all that its own backing device
+// can hold may be more than a later peer's can, and the kernel would refuse that peer.
+func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64, alone bool) error {
 	return r.steps.withKernel(ctx, id, "resize", func(s *step, d procDevice) error {
 		switch {
 		case r.kernel.deviceSize(s.minor) >= size:
 			return nil
 		case !d.primary():
 			return s.reject(fsm.Precondition, kernelRejections[131].text)
-		case !d.connected():
+		case alone && d.connected():
+			return s.reject(fsm.Precondition, "it has a peer, which must grow with it")
+		case !alone && !d.connected():
 			return s.reject(fsm.Precondition, kernelRejections[-15].text)
 		}
-		if err := s.run(ctx, "resize"); err != nil {
+		args := []string{"resize"}
+		if alone {
+			args = append(args, "--assume-peer-has-space", fmt.Sprintf("--size=%ds", (size+sectorBytes-1)/sectorBytes))
+		}
+		if err := s.run(ctx, args...); err != nil {
 			return err
 		}
 		if current := r.awaitSize(ctx, s.minor, size); current < size {

@@ -110,6 +110,9 @@ func TestEachStepRunsItsCommands(t *testing.T) {
 		"a second birth is refused":                   {"primary_alone", newUUID, nil, 0},
 		"resize needs a primary":                      {"connected_secondary", resize, nil, fsm.Precondition},
 		"resize needs the peer":                       {"primary_alone", resize, nil, fsm.Precondition},
+		"resize of the only replica":                  {"primary_alone", resizeAlone, []string{"drbdadm resize --assume-peer-has-space --size=2097152s"}, fsm.Precondition},
+		"resize of the only replica needs a primary":  {"standalone_uptodate", resizeAlone, nil, fsm.Precondition},
+		"what has a peer grows with it":               {"connected_primary", resizeAlone, nil, fsm.Precondition},
 		"resize that had no effect is no success":     {"connected_primary", resize, []string{"drbdadm resize"}, fsm.Precondition},
 		"TestS9: detach with force":                   {"suspended", detach(true), []string{"drbdadm detach --force"}, 0},
 		"detached already":                            {"loser_detached", detach(true), nil, 0},
@@ -146,7 +149,10 @@ func verify(r *Replicator, ctx context.Context) error     { return r.Verify(ctx,
 func newUUID(r *Replicator, ctx context.Context) error    { return r.NewUUID(ctx, testVolume) }
 func forget(r *Replicator, ctx context.Context) error     { return r.RemoveConfig(ctx, testVolume) }
 func adjust(r *Replicator, ctx context.Context) error     { return r.Adjust(ctx, testVolume) }
-func resize(r *Replicator, ctx context.Context) error     { return r.Resize(ctx, testVolume, 1<<30) }
+func resize(r *Replicator, ctx context.Context) error     { return r.Resize(ctx, testVolume, 1<<30, false) }
+func resizeAlone(r *Replicator, ctx context.Context) error {
+	return r.Resize(ctx, testVolume, 1<<30, true)
+}
 func createMetadata(r *Replicator, ctx context.Context) error {
 	return r.CreateMetadata(ctx, testVolume)
 }

@@ -83,7 +83,7 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepActivateBacking}
 	case want.Peer != nil && !h.ConfigCurrent:
 		return Step{Kind: StepConfigure}
-	case want.Peer == nil && want.InitialSyncDone && want.Goal == fsm.GoalKeep && !h.HasConfig && !h.InKernel:
+	case want.IsOnly() && !h.HasConfig && !h.InKernel:
 		return Step{Kind: StepConfigure} // it was being removed, and is the volume's only replica now (S71)
 	case !h.HasConfig:
 		return Step{} // its peer is not known yet
@@ -212,9 +212,11 @@ func (h *ObservedReplica) BothUpToDate() bool {
 	return h.Disk == DiskUpToDate && h.PeerDisk == DiskUpToDate
 }
 
-// NextResize grows the replicated device after both hosts' backing devices have grown.
+// NextResize grows the replicated device of a primary after the backing devices of all replicas have
+// grown: with its peer, or without one when the log says that there is none.
 func NextResize(want *ReplicaSpec, h *ObservedReplica) Step {
-	if h.Primary && h.Connection == ConnConnected && h.BothUpToDate() && h.Size > 0 && h.Size < want.Size && want.BackingCapacity >= want.Size {
+	togetherOrAlone := h.Connection == ConnConnected && h.BothUpToDate() || want.IsOnly() && h.Connection < ConnConnected && h.Disk == DiskUpToDate
+	if h.Primary && togetherOrAlone && h.Size > 0 && h.Size < want.Size && want.BackingCapacity >= want.Size {
 		return Step{Kind: StepResize}
 	}
 	return Step{}

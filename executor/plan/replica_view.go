@@ -65,6 +65,12 @@ type ReplicaSpec struct {
 	Leaving                bool // it was given up, and is not to be removed now
 }
 
+// IsOnly reports whether the log says that this is the volume's only replica, and is to stay: one that
+// is added later is made with the volume's size then, and copied completely.
+func (want *ReplicaSpec) IsOnly() bool {
+	return want.Peer == nil && want.InitialSyncDone && want.Goal == fsm.GoalKeep && !want.Leaving
+}
+
 // IsRevoked reports whether what is up of the volume belongs to a publication that was revoked.
 // Another publication to this host does not change that: the host is not granted anything under it
 // before the former one has ended, and writes that wait since then must not count under it (S9).

@@ -6,7 +6,6 @@ import "strings"
 // coming to its end: of none of them an acknowledged write is known to be lost. A seed that shows one does not fail
 // the run. Each is a part of the failure's text.
 var openBugs = []struct{ text, what string }{
-	{"is just being grown to", "a replicated volume of which one replica is left is not resized"},
 	{"is not primary yet: the replica on node", "a replica is not promoted while its peer is outdated"},
 }
 
