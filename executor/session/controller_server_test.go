@@ -347,10 +347,14 @@ func TestMalformedSessionStartsAreRefused(t *testing.T) {
 		w.send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{}})
 		require.Equal(t, codes.InvalidArgument, status.Code(w.endError()))
 	})
-	t.Run("with two hellos", func(t *testing.T) {
-		w := l.openSession(l.members[0], node, &sessionpb.Hello{Register: register("n1")})
-		w.send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{Register: register("n1")}}})
-		require.Equal(t, codes.InvalidArgument, status.Code(w.endError()))
+	t.Run("with a second hello of another host", func(t *testing.T) {
+		other := register("n1")
+		other.HostId = "host-other"
+		for _, second := range []*fsmpb.RegisterNode{nil, other, register("n2")} {
+			w := l.openSession(l.members[0], node, &sessionpb.Hello{Register: register("n1")})
+			w.send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{Register: second}}})
+			require.Equal(t, codes.InvalidArgument, status.Code(w.endError()))
+		}
 	})
 	t.Run("without a quorum", func(t *testing.T) {
 		l.members[0].server.timing.registerTimeout = 50 * time.Millisecond

@@ -146,7 +146,7 @@ func clusterEpoch(c fsm.Cluster) fsm.Epoch {
 	return fsm.Epoch{Incarnation: c.Incarnation, Index: c.Index}
 }
 
-// register proposes the host's registration. It is proposed for every session: it also records
+// register proposes a registration. One is proposed for every session: it also records
 // the host as reachable, and is rejected when another host has the node's id (S17).
 func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.RegisterNode) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timing.registerTimeout)
@@ -161,6 +161,15 @@ func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.Registe
 		return err
 	}
 	return registrationError(node, fsm.Err(outcome))
+}
+
+// registerAgain registers a host that has its session: it offers something that it did not when that began,
+// as a pool that was absent. If that fails the session ends: the next one begins with a registration.
+func (s *Server) registerAgain(ls *liveSession, r *fsmpb.RegisterNode) error {
+	if fsm.NodeID(r.GetNodeId()) != ls.node || fsm.HostID(r.GetHostId()) != ls.host {
+		return status.Errorf(codes.InvalidArgument, "a later hello registers the session's own host %s of node %s (S20)", ls.host, ls.node)
+	}
+	return s.register(ls.ctx, ls.node, r)
 }
 
 func registrationError(node fsm.NodeID, err error) error {
@@ -242,8 +251,8 @@ func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 		ls.addInventoryAnswer(body.Inventory)
 	case *sessionpb.FromNode_Map:
 		ls.setMapAnswer(body.Map)
-	case *sessionpb.FromNode_Hello:
-		return status.Error(codes.InvalidArgument, "a session has one hello")
+	case *sessionpb.FromNode_Hello: // controllers of earlier builds end the session here, and the next one registers as much
+		return s.registerAgain(ls, body.Hello.GetRegister())
 	}
 	return nil // a heartbeat, or a message of a newer build
 }

@@ -11,7 +11,8 @@
 //
 // A controller sends the cluster's feature level in the session's header, before the host sends
 // its identity, and with every update. A host sends and proposes only what that level
-// defines, and registers again when it rises (S72).
+// defines, and registers again when it rises (S72). Within a session it registers again, by another
+// hello, when the capacity of a pool becomes known that was absent before.
 //
 // Block maps of snapshots are queried from hosts in pages, through whichever member has the
 // host's session, so that every controller can serve them.

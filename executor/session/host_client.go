@@ -33,8 +33,8 @@ type ClientConfig struct {
 	// Endpoints are the API addresses of the controllers, host:port.
 	Endpoints   []string
 	Credentials *pki.Credentials
-	// Register returns the registration, for each session anew. Its
-	// incarnation is filled in from ActedEpoch.
+	// Register returns the registration, for each session anew, and within a session once the
+	// capacity of a pool is known that was not. Its incarnation is filled in from ActedEpoch.
 	Register func() *fsmpb.RegisterNode
 	// ActedEpoch is the highest epoch that the host acted on, kept on disk, with
 	// the id of its incarnation. It must not move while the host is not adopted (S1, S14).
@@ -80,6 +80,9 @@ type Client struct {
 	lastTelemetry  atomic.Pointer[sessionpb.Telemetry]
 	telemetryReady chan struct{} // lastTelemetry was replaced
 
+	registered        atomic.Pointer[fsmpb.RegisterNode] // as the session sent it last; nil: there is none
+	registrationReady chan newRegistration
+
 	mu              sync.Mutex
 	currentEndpoint int // the endpoint of the session, or of the last one
 	connected       bool
@@ -110,7 +113,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		cfg.Jitter = rand.N[time.Duration]
 	}
 	first := int(cfg.Jitter(time.Duration(len(cfg.Endpoints))))
-	c := &Client{ClientConfig: cfg, timing: defaultTiming, telemetryReady: make(chan struct{}, 1), currentEndpoint: first, openProposals: map[string]uint64{}}
+	c := &Client{ClientConfig: cfg, timing: defaultTiming, telemetryReady: make(chan struct{}, 1), registrationReady: make(chan newRegistration, 1), currentEndpoint: first, openProposals: map[string]uint64{}}
 	for _, endpoint := range cfg.Endpoints {
 		conn, err := cfg.Dial(endpoint)
 		if err != nil {
@@ -227,15 +230,17 @@ func (c *Client) handleUpdate(u *executor.Update) {
 	c.connected, c.lastErr = true, nil
 }
 
-// measureLoop keeps the latest telemetry. It is one goroutine for all sessions, so
+// measureLoop keeps the latest telemetry, and has the host registered again for what it shows. It is one goroutine for all sessions, so
 // that a hanging pool blocks one goroutine only.
 func (c *Client) measureLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		c.lastTelemetry.Store(telemetryToProto(c.Telemetry()))
+		facts := c.Telemetry()
+		c.lastTelemetry.Store(telemetryToProto(facts))
 		select {
 		case c.telemetryReady <- struct{}{}:
 		default:
 		}
+		c.noticeCapacity(facts)
 		sleep(ctx, c.TelemetryInterval)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // errSilent: the watchdog expired without a message.
@@ -82,7 +83,8 @@ func (h *hostSession) run(ctx context.Context) (delivered bool, err error) {
 		return false, err
 	}
 	h.registeredLevel = h.noteHeaderLevel(header)
-	if err := h.sendHello(acted); err != nil {
+	defer h.registered.Store(nil)
+	if err := h.sendHello(h.Register(), acted); err != nil {
 		return false, err
 	}
 	go h.sendLoop(ctx)
@@ -109,10 +111,10 @@ func (h *hostSession) recvTimeout(beforeWelcome bool) time.Duration {
 }
 
 // sendHello sends the registration, without the fields above the cluster's feature level (S72).
-func (h *hostSession) sendHello(acted fsm.Epoch) error {
-	register := h.Register()
+func (h *hostSession) sendHello(register *fsmpb.RegisterNode, acted fsm.Epoch) error {
 	fsm.Trim(register, h.registeredLevel)
 	register.Incarnation = acted.Incarnation
+	h.registered.Store(register)
 	return h.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
 		Register: register, Seen: acted.Proto(),
 	}}})
@@ -161,6 +163,8 @@ func (h *hostSession) sendLoop(ctx context.Context) {
 			err = h.stream.Send(m)
 		case <-h.telemetryReady:
 			err = h.sendTelemetry(h.lastTelemetry.Load())
+		case r := <-h.registrationReady:
+			err = h.registerAgain(r)
 		}
 		if err != nil {
 			return

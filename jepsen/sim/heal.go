@@ -63,9 +63,6 @@ func (s *Sim) mend() {
 	for _, host := range s.hosts {
 		s.faults.start(host)
 	}
-	for _, st := range s.net.openStreams() { // a pool that was absent when its host registered has no capacity until the next session (jepsen/TRACK.md)
-		st.breakOff(false)
-	}
 }
 
 // healingStep lets one thing happen; false when there is nothing but to wait.
