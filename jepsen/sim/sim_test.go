@@ -90,6 +90,17 @@ func onOneProcessor(t testing.TB) {
 	})
 }
 
+// regressions are seeds beyond the short form that once failed (jepsen/TRACK.md).
+var regressions = []int{1076}
+
+func TestRegressions(t *testing.T) {
+	onOneProcessor(t)
+	p, totals := &player{t: t, dir: memoryDir(t)}, newTotals()
+	for _, seed := range regressions {
+		totals.judge(t, p, seed, p.seed(seed, false))
+	}
+}
+
 // Every rule that the checks know holds, whatever happens in whatever order.
 func TestSeeds(t *testing.T) {
 	onOneProcessor(t)
