@@ -17,6 +17,7 @@ func TestALostPeerFreezesIOWithoutAQuorum(t *testing.T) {
 	v := w.replicated(t, "orphan", false)
 	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
+	w.awaitInSync(t, v)
 	for i := 1; i <= 3; i++ {
 		require.NoError(t, w.cluster.KillController(t.Context(), i))
 	}
@@ -30,7 +31,7 @@ func TestALostPeerFreezesIOWithoutAQuorum(t *testing.T) {
 	t.Logf("two controllers were back for %s when the writes went on", time.Since(began).Round(time.Millisecond))
 	require.NoError(t, w.cluster.StartController(t.Context(), 1))
 	require.NoError(t, w.lab.ReconnectAll(t.Context()))
-	w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
+	w.awaitSynchronised(t, v, "n1", "both are synchronised")
 	last := x.stop(t)
 	w.requireAcknowledged(t, v, "n1", last.Number)
 	w.unstageAndUnpublish(t, v, "n1")
@@ -74,6 +75,7 @@ func TestARequestToOutdateThePeerSurvivesDeaths(t *testing.T) {
 			v := w.replicated(t, "ask", false)
 			w.publishAndStage(t, v, "n1")
 			x := w.write(t, v, "n1", 1)
+			w.awaitInSync(t, v)
 			fault(t, w)
 			w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool {
 				return d.connection != "Connected" && !d.suspended
@@ -85,7 +87,7 @@ func TestARequestToOutdateThePeerSurvivesDeaths(t *testing.T) {
 				}
 			}
 			require.NoError(t, w.restore(t.Context()))
-			w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
+			w.awaitSynchronised(t, v, "n1", "both are synchronised")
 			last := x.stop(t)
 			require.Empty(t, last.Error)
 			w.requireAcknowledged(t, v, "n1", last.Number)

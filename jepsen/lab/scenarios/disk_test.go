@@ -51,6 +51,7 @@ func TestS67_AFailedDiskIsCopiedWholly(t *testing.T) {
 			v := w.replicated(t, "eio", tc.block)
 			w.publishAndStage(t, v, "n1")
 			x := w.write(t, v, "n1", 1)
+			w.awaitInSync(t, v)
 			w.failDisk(t, v, tc.broken)
 			w.awaitKernel(t, v, tc.broken, timeout, "its disk is gone", func(d drbdState) bool { return d.disk == "Diskless" })
 			x.awaitBlocks(t, 50)
@@ -63,6 +64,7 @@ func TestS67_AFailedDiskIsCopiedWholly(t *testing.T) {
 				return isUpToDate(d)
 			})
 			w.requireFullSync(t, v, tc.broken)
+			w.awaitInSync(t, v)
 			last := x.stop(t)
 			require.Empty(t, last.Error)
 			w.requireAcknowledged(t, v, "n1", last.Number)
@@ -97,6 +99,7 @@ func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	v := w.replicated(t, "stale", false)
 	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
+	w.awaitInSync(t, v)
 	require.NoError(t, w.cluster.KillNode(t.Context(), 1))
 	require.NoError(t, w.cluster.KillNode(t.Context(), 2))
 	w.failDisk(t, v, "n2")
@@ -120,6 +123,7 @@ func TestS5_AStalePrimaryWaitsForItsPeer(t *testing.T) {
 	v := w.replicated(t, "stale", false)
 	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
+	w.awaitInSync(t, v)
 	require.NoError(t, w.cluster.KillNode(t.Context(), 1))
 	require.NoError(t, w.cluster.KillNode(t.Context(), 2))
 	w.failDisk(t, v, "n1")
@@ -144,7 +148,7 @@ func (w *env) requireBothUpToDate(t *testing.T, v *volume, node string, acked ui
 	t.Helper()
 	w.awaitState(t, "n1", "reachable")
 	w.awaitState(t, "n2", "reachable")
-	w.awaitKernel(t, v, node, resyncTimeout, "both are synchronised", isUpToDate)
+	w.awaitSynchronised(t, v, node, "both are synchronised")
 	for _, other := range []string{"n1", "n2"} {
 		w.unpublishUnreachable(t, v, other)
 	}
@@ -163,6 +167,7 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 	v := w.replicated(t, "forced", false)
 	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
+	w.awaitInSync(t, v)
 	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 	w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
 	x.awaitBlocks(t, 20)
@@ -182,7 +187,7 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 	// Another publication revokes the request that n2 tears the volume down once it is unused (S31).
 	require.NoError(t, w.co.publish(t.Context(), v, "n2"))
 	require.NoError(t, w.lab.ReconnectAll(t.Context()))
-	w.awaitKernel(t, v, "n2", resyncTimeout, "what n1 has is discarded", isUpToDate)
+	w.awaitSynchronised(t, v, "n2", "what n1 has is discarded")
 	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other writer's numbers
 	last := y.stop(t)
 	w.requireAcknowledged(t, v, "n2", last.Number)

@@ -86,6 +86,7 @@ func measureResync(t *testing.T, w *env, found *table) {
 	v := w.replicatedOf(t, "resync", 256*mi, true)
 	w.publishAndStage(t, v, "n1")
 	for range *samples {
+		w.awaitInSync(t, v)
 		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 		w.awaitKernel(t, v, "n1", timeout, "it noticed", func(d drbdState) bool { return d.connection != "Connected" })
 		w.mustExec(t, "n1", fmt.Sprintf("dd if=/dev/zero of=%s bs=1M count=%d oflag=direct conv=fsync 2>/dev/null", v.target(), resyncBytes/mi))
@@ -107,6 +108,7 @@ func measurePartition(t *testing.T, w *env, found *table) {
 		w.publishAndStage(t, v, "n1")
 		x := w.write(t, v, "n1", 1)
 		x.awaitBlocks(t, 30)
+		w.awaitInSync(t, v)
 		for _, n := range []lab.Network{lab.Replication, lab.API} {
 			require.NoError(t, w.lab.Isolate(t.Context(), n, 1))
 		}
@@ -119,7 +121,7 @@ func measurePartition(t *testing.T, w *env, found *table) {
 		healed := time.Now()
 		w.awaitWriterError(t, x, last.Number)
 		found.row("partition: from its healing until the old side's writer gets an error", "s").addDuration(time.Since(healed))
-		w.awaitKernel(t, v, "n2", resyncTimeout, "the outdated replica is synchronised", isUpToDate)
+		w.awaitSynchronised(t, v, "n2", "the outdated replica is synchronised")
 		require.Empty(t, y.stop(t).Error)
 		w.unstageAndUnpublish(t, v, "n2")
 	}
@@ -133,6 +135,7 @@ func measureLink(t *testing.T, w *env, found *table) {
 	for range *samples {
 		x := w.write(t, v, "n1", 1)
 		x.awaitBlocks(t, 30)
+		w.awaitInSync(t, v)
 		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 		w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
 		x.awaitBlocks(t, 30)
@@ -140,7 +143,7 @@ func measureLink(t *testing.T, w *env, found *table) {
 		require.Empty(t, last.Error)
 		found.row("cut link: the primary's longest pause", "s").addDuration(last.Longest)
 		require.NoError(t, w.lab.ReconnectAll(t.Context()))
-		w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
+		w.awaitSynchronised(t, v, "n1", "both are synchronised")
 	}
 	w.unstageAndUnpublish(t, v, "n1")
 }

@@ -38,6 +38,7 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 	}
 	for _, x := range old {
 		x.awaitBlocks(t, 30)
+		w.awaitInSync(t, x.v)
 	}
 	for _, n := range cut {
 		require.NoError(t, w.lab.Isolate(t.Context(), n, 1))
@@ -68,7 +69,7 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 		t.Logf("%s: the old side gave up at the latest %s after the healing; restarted: %t", v.name, time.Since(healed).Round(time.Millisecond), restarted)
 	}
 	for i, v := range volumes {
-		w.awaitKernel(t, v, "n2", resyncTimeout, "the outdated replica is synchronised", isUpToDate)
+		w.awaitSynchronised(t, v, "n2", "the outdated replica is synchronised")
 		d, err := w.kernel(t.Context(), v, "n1")
 		require.NoError(t, err)
 		require.Equal(t, "Secondary", d.role)
@@ -134,6 +135,7 @@ func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
 	x.awaitBlocks(t, 30)
+	w.awaitInSync(t, v)
 	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 	w.awaitKernel(t, v, "n1", timeout, "it noticed, and goes on alone", func(d drbdState) bool {
 		return d.connection != "Connected" && !d.suspended
@@ -150,7 +152,7 @@ func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	w.awaitState(t, "n1", "reachable")
 	w.requireRefused(t, v, "n1", "n2")
 	require.NoError(t, w.lab.ReconnectAll(t.Context()))
-	w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
+	w.awaitSynchronised(t, v, "n1", "both are synchronised")
 	w.unpublishUnreachable(t, v, "n2")
 	w.unpublishUnreachable(t, v, "n1")
 	w.publishAndStage(t, v, "n1")

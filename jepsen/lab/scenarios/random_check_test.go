@@ -70,7 +70,8 @@ func (s *subject) check() {
 	s.judge(found)
 }
 
-// awaitIdle waits until both kernels call both replicas up to date and secondary.
+// awaitIdle waits until both kernels call both replicas up to date and secondary, and the log does: the faults of
+// the next round may take either host away.
 func (s *subject) awaitIdle() {
 	for _, node := range s.v.hosts {
 		var handshake time.Time // since when it exchanges parameters
@@ -88,6 +89,7 @@ func (s *subject) awaitIdle() {
 			return fmt.Errorf("it is %+v", d)
 		})
 	}
+	s.r.awaitUnused(s.r.t, s.v)
 }
 
 // handshakePatience is for how long the kernels may exchange what takes them two messages. Nothing else ends a

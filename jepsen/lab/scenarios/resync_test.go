@@ -21,6 +21,7 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			w := newScenario(t)
 			v := w.replicated(t, "resync", false)
 			w.publishAndStage(t, v, "n1")
+			w.awaitInSync(t, v)
 			require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 			w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
 			w.mustExec(t, "n1", fmt.Sprintf("dd if=/dev/urandom of=%s/fill bs=1M count=12 conv=fsync 2>/dev/null", v.target()))
@@ -43,7 +44,7 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			}
 			require.NoError(t, w.bootGuest(t.Context(), w.guest(dies)))
 			w.awaitState(t, dies, "reachable")
-			w.awaitKernel(t, v, "n2", resyncTimeout, "it is synchronised", isUpToDate)
+			w.awaitSynchronised(t, v, "n2", "it is synchronised")
 			if dies == "n2" {
 				w.requireFullSync(t, v, "n2")
 				w.unstageAndUnpublish(t, v, "n1")
@@ -114,6 +115,7 @@ func TestS7_S10_AFlappingLink(t *testing.T) {
 	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
 	for i := range 4 {
+		w.awaitInSync(t, v)
 		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 		if i%2 == 0 {
 			w.awaitKernel(t, v, "n1", timeout, "it noticed", func(d drbdState) bool { return d.connection != "Connected" })
@@ -128,12 +130,13 @@ func TestS7_S10_AFlappingLink(t *testing.T) {
 	last := x.stop(t)
 	require.Empty(t, last.Error)
 	w.requireAcknowledged(t, v, "n1", last.Number)
-	require.NoError(t, w.guest("n1").Crash()) // the log records the other one as up to date
+	w.awaitInSync(t, v)
+	require.NoError(t, w.guest("n1").Crash())
 	w.unpublishUnreachable(t, v, "n1")
 	w.publishAndStage(t, v, "n2")
 	w.requireAcknowledged(t, v, "n2", last.Number)
 	require.NoError(t, w.bootGuest(t.Context(), w.guest("n1")))
-	w.awaitKernel(t, v, "n2", resyncTimeout, "both are synchronised", isUpToDate)
+	w.awaitSynchronised(t, v, "n2", "both are synchronised")
 	w.unstageAndUnpublish(t, v, "n2")
 	w.noSplitBrain(t)
 }

@@ -1,8 +1,6 @@
 package scenarios
 
 import (
-	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +27,7 @@ func TestS5_S10_AnUnusedVolumeIsServedByTheHostThatReturnsAlone(t *testing.T) {
 		w.publishAndStage(t, v, back)
 		w.requireAcknowledged(t, v, back, last)
 		require.NoError(t, w.bootGuest(t.Context(), w.guest(map[string]string{"n1": "n2", "n2": "n1"}[back])))
-		w.awaitKernel(t, v, back, resyncTimeout, "both are synchronised", isUpToDate)
+		w.awaitSynchronised(t, v, back, "both are synchronised")
 		used = back
 	}
 	w.unstageAndUnpublish(t, v, used)
@@ -50,30 +48,7 @@ func (w *env) writeAndUnstage(t *testing.T, v *volume, node string, from uint64)
 // content since: observations of an older generation do not count.
 func (w *env) awaitUnused(t *testing.T, v *volume) {
 	t.Helper()
-	eventually(t, timeout, "its clean demotion is on record", func(ctx context.Context) error {
-		var all struct {
-			Volumes []struct {
-				Publications, Teardowns []struct{}
-				Replication             struct{ Generation any }
-				Replicas                []struct {
-					Generation             any
-					Disk, Connection, Role string
-					PeerDisk               string `json:"peer_disk"`
-					UUID                   string `json:"current_uuid"`
-				}
-			} `json:"volumes"`
-		}
-		if err := w.cluster.Ask(ctx, &all, "volumes", v.id); err != nil {
-			return err
-		}
-		for _, a := range all.Volumes {
-			if len(a.Publications)+len(a.Teardowns) > 0 || len(a.Replicas) != 2 || a.Replicas[0] != a.Replicas[1] {
-				continue
-			}
-			if r := a.Replicas[0]; r.Generation != nil && r.Generation == a.Replication.Generation && r.Disk == "up_to_date" && r.PeerDisk == "up_to_date" && r.Connection == "connected" && r.Role == "secondary" {
-				return nil
-			}
-		}
-		return fmt.Errorf("it is %+v", all)
+	w.awaitOnBoth(t, v, resyncTimeout, "is unused, by both hosts", func(s volumeState, r replicaState) bool {
+		return len(s.Publications)+len(s.Teardowns) == 0 && isInSync(s, r) && r.Role == "secondary" && r.UUID == s.Replicas[0].UUID
 	})
 }
