@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -349,4 +350,48 @@ func TestAKilledGrowthIsRepeated(t *testing.T) {
 		h.requireContent(d, content)
 	}
 	t.Logf("%d of them were in the middle", interrupted)
+}
+
+// Another program holds the device for a moment, as one that looks for filesystems does: nothing is changed, and the
+// next attempt succeeds.
+func TestAFilesystemIsGrownWhenItsDeviceIsFree(t *testing.T) {
+	for name, interrupted := range map[string]bool{"whole": false, "of an interrupted growth": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			d := h.formatNew("ext4")
+			content := fillFiles(t, h.mountAt(d, "ext4", "before"))
+			h.unmountAll()
+			if interrupted { // e2fsck is the first that wants the device for itself
+				superblockIn(t, d, withErrorMark(superblockIn(t, d, nil)))
+			}
+			enlarge(t, &d, grownSize)
+			before := superblockIn(t, d, nil)
+			other := hold(t, d)
+			for range 2 {
+				err := h.ExpandFilesystem(t.Context(), d, "ext4", "")
+				var refused *fsm.Rejection
+				require.Error(t, err)
+				require.False(t, errors.As(err, &refused), "the caller is to try again: %v", err)
+				var failed *run.Error
+				require.Equal(t, interrupted, errors.As(err, &failed) && failed.Code == 8, "%v", err)
+				require.Equal(t, before, superblockIn(t, d, nil))
+			}
+			require.NoError(t, other.Close())
+			require.Eventually(t, func() bool { return h.ExpandFilesystem(t.Context(), d, "ext4", "") == nil }, time.Minute, 20*time.Millisecond)
+			require.EqualValues(t, grownSize, h.filesystemSize(d, "ext4"))
+			requireClean(t, d, "ext4")
+			h.requireContent(d, content)
+		})
+	}
+}
+
+// hold opens a device exclusively, as soon as no other program of this machine does.
+func hold(t *testing.T, d executor.Device) (f *os.File) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		f, err = os.OpenFile(d.Path, os.O_RDONLY|unix.O_EXCL, 0)
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
+	return f
 }
