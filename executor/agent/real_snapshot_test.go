@@ -78,7 +78,7 @@ func (s *realVolume) stageAt(id fsm.VolumeID, name string) executor.StageRequest
 	require.NoError(s.t, os.MkdirAll(path, 0o755))
 	req := executor.StageRequest{Volume: id, Epoch: s.publishVolume(id, s.capability), Path: path, Capability: s.capability}
 	for range 2 {
-		require.NoError(s.t, s.e.Stage(s.t.Context(), req))
+		s.mustStage(req)
 	}
 	return req
 }
@@ -121,15 +121,10 @@ func (s *realVolume) file(at executor.StageRequest, name string) string {
 	return ""
 }
 
-// unstage retries while the device is briefly in use, as an orchestrator does.
+// unstage ends the use of the volume.
 func (s *realVolume) unstage(at executor.StageRequest) {
 	s.t.Helper()
-	var err error
-	require.Eventually(s.t, func() bool {
-		err = s.e.Unstage(s.t.Context(), at.Volume, at.Path)
-		return reasonOf(err) != fsm.Busy
-	}, time.Minute, 20*time.Millisecond)
-	require.NoError(s.t, err)
+	s.mustUnstage(at.Volume, at.Path)
 	require.NoError(s.t, s.unpublishVolume(at.Volume))
 }
 
@@ -263,8 +258,8 @@ func TestRealVolumesExpand(t *testing.T) {
 		if reasonOf(err) == fsm.Precondition {
 			require.Equal(t, "ext4", s.capability.FSType)
 			require.ErrorContains(t, err, "CAP_SYS_RESOURCE")
-			require.NoError(t, s.e.Unstage(t.Context(), s.id, s.stage.Path))
-			require.NoError(t, s.e.Stage(t.Context(), s.stage))
+			s.mustUnstage(s.id, s.stage.Path)
+			s.mustStage(s.stage)
 			now, err = s.e.Expand(t.Context(), req)
 		}
 		require.NoError(t, err)

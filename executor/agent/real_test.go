@@ -208,6 +208,35 @@ func TestACrashAtEveryPointOnARealHost(t *testing.T) {
 	}
 }
 
+// retryTimeout is for how long an orchestrator of these tests repeats a call.
+const retryTimeout = 2 * time.Minute
+
+// retry repeats a call as an orchestrator does, unless it was refused for a reason that stays: another program may hold
+// a device for a moment, and then the kernel, or e2fsck, does not take it.
+func (h *realHost) retry(what string, call func() error) {
+	h.t.Helper()
+	for deadline := time.Now().Add(retryTimeout); ; time.Sleep(20 * time.Millisecond) {
+		err := call()
+		if err == nil {
+			return
+		}
+		h.t.Logf("%s: %v", what, err)
+		if reason := reasonOf(err); reason != 0 && reason != fsm.Busy || time.Now().After(deadline) {
+			require.NoError(h.t, err, what)
+		}
+	}
+}
+
+func (h *realHost) mustStage(req executor.StageRequest) {
+	h.t.Helper()
+	h.retry("stage", func() error { return h.e.Stage(h.t.Context(), req) })
+}
+
+func (h *realHost) mustUnstage(id fsm.VolumeID, path string) {
+	h.t.Helper()
+	h.retry("unstage", func() error { return h.e.Unstage(h.t.Context(), id, path) })
+}
+
 func (h *realHost) requests(id fsm.VolumeID, epoch fsm.Epoch, c fsm.Capability) (executor.StageRequest, executor.PublishTargetRequest) {
 	staging, target := h.paths()
 	return executor.StageRequest{Volume: id, Epoch: epoch, Path: staging, Capability: c},
@@ -228,7 +257,7 @@ func TestRealVolumeLifecycle(t *testing.T) {
 			h.create(id, capability)
 			stage, publish := h.requests(id, h.publishVolume(id, capability), capability)
 			for range 10 {
-				require.NoError(t, e.Stage(t.Context(), stage))
+				h.mustStage(stage)
 			}
 			for range 10 {
 				require.NoError(t, e.PublishTarget(t.Context(), publish))
@@ -244,17 +273,17 @@ func TestRealVolumeLifecycle(t *testing.T) {
 			h.disconnectHost()
 			require.NoError(t, e.Shutdown(t.Context()))
 			e = h.start(nil)
-			require.NoError(t, e.Stage(t.Context(), stage))
+			h.mustStage(stage)
 			require.Contains(t, read(t, data), "written before the restart")
 
 			require.NoError(t, e.UnpublishTarget(t.Context(), id, publish.TargetPath))
-			require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
+			h.mustUnstage(id, stage.Path)
 			require.Empty(t, h.kernelLeftovers())
-			require.NoError(t, e.Stage(t.Context(), stage))
+			h.mustStage(stage)
 			require.NoError(t, e.PublishTarget(t.Context(), publish))
 			require.Contains(t, read(t, data), "written before the restart")
 			require.NoError(t, e.UnpublishTarget(t.Context(), id, publish.TargetPath))
-			require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
+			h.mustUnstage(id, stage.Path)
 			require.NoError(t, h.unpublishVolume(id))
 			require.NoError(t, h.deleteVolume(id))
 			h.eventually(func() bool { _, known := h.volume(id); return !known }, "it is gone")
@@ -294,7 +323,7 @@ func TestAReadOnlyPublicationCannotBeWritten(t *testing.T) {
 			stage, publish := h.requests(id, h.publishVolume(id, capability), capability)
 			publish.ReadOnly = true
 			for range 2 {
-				require.NoError(t, e.Stage(t.Context(), stage))
+				h.mustStage(stage)
 				require.NoError(t, e.PublishTarget(t.Context(), publish))
 			}
 			path := publish.TargetPath
@@ -319,7 +348,7 @@ func TestABusyFilesystemStaysStaged(t *testing.T) {
 	id := backendtest.NewID()
 	h.create(id, mountCap)
 	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
-	require.NoError(t, e.Stage(t.Context(), stage))
+	h.mustStage(stage)
 	require.NoError(t, e.PublishTarget(t.Context(), publish))
 	f, err := os.Create(filepath.Join(publish.TargetPath, "open"))
 	require.NoError(t, err)
@@ -332,7 +361,7 @@ func TestABusyFilesystemStaysStaged(t *testing.T) {
 	require.Positive(t, s.Bytes.Available)
 	require.NoError(t, f.Close())
 	require.NoError(t, e.UnpublishTarget(t.Context(), id, publish.TargetPath))
-	require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
+	h.mustUnstage(id, stage.Path)
 	require.Empty(t, h.kernelLeftovers())
 }
 
@@ -361,7 +390,7 @@ func TestInventoryOfARealHost(t *testing.T) {
 	id := backendtest.NewID()
 	h.create(id, mountCap)
 	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
-	require.NoError(t, e.Stage(t.Context(), stage))
+	h.mustStage(stage)
 	require.NoError(t, e.PublishTarget(t.Context(), publish))
 	items, err := e.Inventory(t.Context())
 	require.NoError(t, err)
