@@ -2,11 +2,9 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -85,7 +83,7 @@ func newScenario(t *testing.T) *env {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			sharedEnv.dumpState(t)
+			sharedEnv.showEvidence(t)
 		}
 		require.NoError(t, sharedEnv.restore(context.WithoutCancel(t.Context())), "leave the lab as it was")
 	})
@@ -254,61 +252,6 @@ func eventually(t *testing.T, within time.Duration, what string, ask func(contex
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// blocked prints what replication and the kernel say, and the threads that wait for a device:
-// a program's first thread is seldom the one.
-const blocked = `cat /proc/drbd; dmesg | tail -120
-ps -eL -o pid,lwp,stat,wchan:24,args | awk '$3 ~ /^D/'
-for t in /proc/[0-9]*/task/*; do
-	grep -q '^State:.D' $t/status 2>/dev/null && { echo "$t:"; cat $t/stack; }
-done 2>/dev/null`
-
-// dumpState prints what a reader of a failure wants to know.
-func (w *env) dumpState(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	defer cancel()
-	for _, args := range [][]string{{"status"}, {"nodes"}, {"volumes"}, {"operations"}} {
-		out, _, _ := w.cluster.Admin(ctx, args...)
-		t.Logf("holdfast %s:\n%s", args[0], out)
-	}
-	w.blameClocks(ctx, t)
-	for _, g := range w.lab.Guests() {
-		out, _, _ := g.Exec(ctx, blocked)
-		t.Logf("%s:\n%s", g.Name(), out)
-	}
-	t.Log(w.logs(60))
-	if w.openErr != "" {
-		t.Log("it failed: " + w.openErr)
-	}
-	if dir := os.Getenv(lab.LogsVariable); dir != "" {
-		for _, g := range w.lab.Guests() {
-			_ = exec.Command("cp", "-r", filepath.Join(g.Shared(), "log"), filepath.Join(dir, t.Name()+"-"+g.Name())).Run()
-		}
-	}
-}
-
-// blameClocks names the guests whose clocks stand still: what failed there failed by the lab.
-func (w *env) blameClocks(ctx context.Context, t *testing.T) {
-	for _, g := range w.lab.Guests() {
-		within, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if err := g.CheckClock(within); errors.Is(err, lab.ErrClockStands) {
-			t.Log(err)
-			w.openErr += "; " + err.Error()
-		}
-		cancel()
-	}
-}
-
-func (w *env) logs(lines int) string {
-	var all strings.Builder
-	for _, g := range w.lab.Guests() {
-		for _, what := range []string{"controller", "node"} {
-			text := strings.Split(strings.TrimRight(g.Log(what), "\n"), "\n")
-			fmt.Fprintf(&all, "--- %s of %s\n%s\n", what, g.Name(), strings.Join(text[max(0, len(text)-lines):], "\n"))
-		}
-	}
-	return all.String()
 }
 
 // nodeState is what the log knows of a node: "reachable", "unreachable" or "lost".
