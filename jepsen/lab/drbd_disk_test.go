@@ -43,7 +43,7 @@ func (r drbdPair) testNewMetadata(n int) {
 	m := r.observe(n)
 	require.True(r.t, m.HasMetadata && m.JustCreated && m.Disk == diskless && m.Connection == connected)
 	r.requireFullSync(func() { r.mustSteps(n, "attach") })
-	require.Equal(r.t, sum, r.exec(1, "echo 3 >/proc/sys/vm/drop_caches; cat /m/* | md5sum"))
+	require.Equal(r.t, sum, r.exec(1, "sync; echo 3 >/proc/sys/vm/drop_caches; cat /m/* | md5sum"))
 }
 
 // requireFullSync synchronises the two, and checks that all of the volume was copied.

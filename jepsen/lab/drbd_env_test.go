@@ -91,11 +91,38 @@ func (r drbdPair) steps(n int, steps ...string) []string {
 	return results
 }
 
+// mustSteps does steps that must succeed. It repeats them from one on that another command kept from being done.
 func (r drbdPair) mustSteps(n int, steps ...string) {
 	r.t.Helper()
-	for i, result := range r.steps(n, steps...) {
-		require.Equal(r.t, "done", result, steps[i])
+	for deadline := time.Now().Add(stepPatience); len(steps) > 0; {
+		done := 0
+		for _, result := range r.steps(n, steps...) {
+			if strings.HasPrefix(result, "busy") && time.Now().Before(deadline) {
+				break
+			}
+			require.Equal(r.t, "done", result, steps[done])
+			done++
+		}
+		steps = steps[done:]
 	}
+}
+
+// persist repeats a step that the kernels need time for until it is done, as executor does.
+func (r drbdPair) persist(n int, step string) {
+	r.t.Helper()
+	lab.Await(r.t, stepPatience, step, func() (bool, string) {
+		result := r.steps(n, step)[0]
+		return result == "done", result
+	})
+}
+
+// stepPatience is for how long a step is repeated.
+const stepPatience = 4 * time.Minute
+
+// mount mounts the volume, without what this guest has in its cache of a time when its peer wrote.
+func (r drbdPair) mount(n int) {
+	r.t.Helper()
+	r.exec(n, "blockdev --flushbufs /dev/drbd107 && mount /dev/drbd107 /m")
 }
 
 func (r drbdPair) mustRefuse(n int, step, why string) {

@@ -103,7 +103,8 @@ func (r drbdPair) testTakeover() {
 sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
 	r.verdict(2, "PEER_OUTDATED")
 	r.mustSteps(2, "primary")
-	require.Equal(r.t, "/m/alone", strings.TrimSpace(r.exec(2, "mount /dev/drbd107 /m && ls /m/alone && echo two >/m/two && sync")))
+	r.mount(2)
+	require.Equal(r.t, "/m/alone", strings.TrimSpace(r.exec(2, "ls /m/alone && echo two >/m/two && sync")))
 	r.verdict(1, "SELF_OUTDATED")
 	r.waitLog(1, "fence-peer helper returned 6")
 	require.True(r.t, r.observe(1).Suspended)
@@ -132,7 +133,7 @@ sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
 func (r drbdPair) testInFlightWrites() {
 	s := newRingWriter(r.t, r.l.Guest(1))
 	r.mustSteps(1, "primary")
-	r.exec(1, "mount /dev/drbd107 /m")
+	r.mount(1)
 	for range flights {
 		s.start("/m/ring")
 		require.NoError(r.t, r.l.Isolate(r.t.Context(), lab.Replication, 2))
@@ -152,7 +153,7 @@ func (r drbdPair) testInFlightWrites() {
 		r.mustSteps(1, "attach", "connect")
 		r.until(1, "together again", isConnectedUpToDate)
 		r.mustSteps(1, "primary")
-		r.exec(1, "mount /dev/drbd107 /m")
+		r.mount(1)
 	}
 	r.exec(1, "umount /m")
 	r.mustSteps(1, "secondary")
@@ -199,13 +200,15 @@ func (r drbdPair) testExpand() {
 	r.exec(1, grow)
 	r.mustRefuse(1, resize, "has no room")
 	r.exec(2, grow)
-	r.mustSteps(1, resize, resize)
+	r.persist(1, resize)
+	r.mustSteps(1, resize)
 	require.GreaterOrEqual(r.t, r.observe(1).Size, int64(drbdGrown))
 	r.until(1, "resynchronised", isConnectedUpToDate)
 }
 
 func (r drbdPair) testPowerLoss() {
-	r.exec(1, "mount /dev/drbd107 /m && cp /usr/bin/bash /m/bash && sync")
+	r.mount(1)
+	r.exec(1, "cp /usr/bin/bash /m/bash && sync")
 	uuid := r.observe(1).UUID
 	require.NoError(r.t, r.l.Guest(1).Crash())
 	require.NoError(r.t, r.l.Guest(1).Boot(r.t.Context()))
@@ -256,7 +259,7 @@ func (r drbdPair) testMinorReuse() {
 	}
 	for n := 1; n <= 2; n++ {
 		require.Equal(r.t, "done []", r.steps(n, "known")[0])
-		r.exec(n, "! ls /var/lib/drbd/drbd-minor-107.lkbd 2>/dev/null; dd if=/dev/zero of=/dev/mapper/below bs=1M 2>/dev/null; blockdev --flushbufs /dev/mapper/below")
+		r.exec(n, "! ls /var/lib/drbd/drbd-minor-107.lkbd 2>/dev/null; dd if=/dev/zero of=/dev/mapper/below bs=1M oflag=direct 2>/dev/null; blockdev --flushbufs /dev/mapper/below")
 		r.mustSteps(n, "configure", "create-md", "attach", "connect")
 	}
 	r.until(2, "connected", func(m drbdState) bool { return m.Connection == connected && m.JustCreated })
@@ -277,7 +280,8 @@ func (r drbdPair) testExpandUnused() {
 	}
 	resize := fmt.Sprintf("resize %d", drbdGrown+8<<20)
 	r.mustRefuse(1, resize, "no replica of it is primary")
-	r.mustSteps(1, "primary", resize)
+	r.mustSteps(1, "primary")
+	r.persist(1, resize)
 	r.until(1, "larger", func(m drbdState) bool { return isConnectedUpToDate(m) && m.Size >= drbdGrown+8<<20 })
 	r.mustSteps(1, "secondary")
 }

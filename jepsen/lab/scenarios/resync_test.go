@@ -76,7 +76,7 @@ func TestAFreedNameIsANewVolume(t *testing.T) {
 		require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
 		node := []string{"n1", "n2"}[i%2]
 		w.publishAndStage(t, v, node)
-		require.Equal(t, "0", strings.TrimSpace(w.mustExec(t, node, fmt.Sprintf("head -c %d %s | tr -d '\\0' | wc -c", v.size, v.target()))), "it reads as zero")
+		require.Equal(t, "0", strings.TrimSpace(w.mustExec(t, node, fmt.Sprintf("dd if=%s bs=1M count=%d iflag=direct 2>/dev/null | tr -d '\\0' | wc -c", v.target(), v.size/mi))), "it reads as zero")
 		w.mustExec(t, node, fmt.Sprintf("yes secret | dd of=%s bs=1M count=16 iflag=fullblock oflag=direct 2>/dev/null", v.target()))
 		w.unstageAndUnpublish(t, v, node)
 		require.NoError(t, w.co.delete(t.Context(), v))
