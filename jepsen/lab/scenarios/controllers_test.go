@@ -16,8 +16,8 @@ func TestALostPeerFreezesIOWithoutAQuorum(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "orphan", false)
 	w.publishAndStage(t, v, "n1")
-	x := w.write(t, v, "n1", 1)
 	w.awaitInSync(t, v)
+	x := w.write(t, v, "n1", 1)
 	for i := 1; i <= 3; i++ {
 		require.NoError(t, w.cluster.KillController(t.Context(), i))
 	}
@@ -74,8 +74,8 @@ func TestARequestToOutdateThePeerSurvivesDeaths(t *testing.T) {
 			w := newScenario(t)
 			v := w.replicated(t, "ask", false)
 			w.publishAndStage(t, v, "n1")
-			x := w.write(t, v, "n1", 1)
 			w.awaitInSync(t, v)
+			x := w.write(t, v, "n1", 1)
 			fault(t, w)
 			w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool {
 				return d.connection != "Connected" && !d.suspended

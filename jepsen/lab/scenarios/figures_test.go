@@ -106,9 +106,9 @@ func measurePartition(t *testing.T, w *env, found *table) {
 	for range *samples {
 		v := w.replicated(t, "cut", true)
 		w.publishAndStage(t, v, "n1")
+		w.awaitInSync(t, v)
 		x := w.write(t, v, "n1", 1)
 		x.awaitBlocks(t, 30)
-		w.awaitInSync(t, v)
 		for _, n := range []lab.Network{lab.Replication, lab.API} {
 			require.NoError(t, w.lab.Isolate(t.Context(), n, 1))
 		}
@@ -133,9 +133,9 @@ func measureLink(t *testing.T, w *env, found *table) {
 	v := w.replicated(t, "link", true)
 	w.publishAndStage(t, v, "n1")
 	for range *samples {
+		w.awaitInSync(t, v)
 		x := w.write(t, v, "n1", 1)
 		x.awaitBlocks(t, 30)
-		w.awaitInSync(t, v)
 		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 		w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
 		x.awaitBlocks(t, 30)

@@ -34,11 +34,11 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 	var old []*writer
 	for _, v := range volumes {
 		w.publishAndStage(t, v, "n1")
+		w.awaitInSync(t, v)
 		old = append(old, w.write(t, v, "n1", 1))
 	}
 	for _, x := range old {
 		x.awaitBlocks(t, 30)
-		w.awaitInSync(t, x.v)
 	}
 	for _, n := range cut {
 		require.NoError(t, w.lab.Isolate(t.Context(), n, 1))
@@ -133,9 +133,9 @@ func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
 	w.publishAndStage(t, v, "n1")
+	w.awaitInSync(t, v)
 	x := w.write(t, v, "n1", 1)
 	x.awaitBlocks(t, 30)
-	w.awaitInSync(t, v)
 	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 	w.awaitKernel(t, v, "n1", timeout, "it noticed, and goes on alone", func(d drbdState) bool {
 		return d.connection != "Connected" && !d.suspended

@@ -49,9 +49,9 @@ func medians(all []failover) (total, fromPublish time.Duration) {
 // failOver kills the primary's host under a writer and brings the volume up on the other.
 func (w *env) failOver(t *testing.T, v *volume, from, to string, number uint64) (failover, uint64) {
 	t.Helper()
+	w.awaitInSync(t, v)
 	x := w.writeEagerly(t, v, from, number, math.MaxUint64) // the loss of power is to find a write in flight
 	x.awaitBlocks(t, 50)
-	w.awaitInSync(t, v)
 	require.NoError(t, w.guest(from).Crash())
 	crashed, acked := time.Now(), x.readAcks().Number
 	w.unpublishUnreachable(t, v, from)
