@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,10 @@ func TestDRBDsOwnParserAcceptsTheFiles(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), drbdadm, "-c", path, "dump", string(testVolume)).CombinedOutput()
 		require.NoError(t, err, "%s: %s", golden, out)
 		require.Contains(t, string(out), "fencing")
+		resize := slices.Concat([]string{"-c", path, "--dry-run"}, resizeArgs(1<<30, true), []string{string(testVolume)})
+		out, err = exec.CommandContext(t.Context(), drbdadm, resize...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", golden, out)
+		require.Contains(t, string(out), "resize 107 --assume-peer-has-space --size=2097152s")
 	}
 }
 

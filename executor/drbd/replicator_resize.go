@@ -23,11 +23,7 @@ func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64, al
 		case !alone && !d.connected():
 			return s.reject(fsm.Precondition, kernelRejections[-15].text)
 		}
-		args := []string{"resize"}
-		if alone {
-			args = append(args, "--assume-peer-has-space", fmt.Sprintf("--size=%ds", (size+sectorBytes-1)/sectorBytes))
-		}
-		if err := s.run(ctx, args...); err != nil {
+		if err := s.run(ctx, resizeArgs(size, alone)...); err != nil {
 			return err
 		}
 		if current := r.awaitSize(ctx, s.minor, size); current < size {
@@ -35,6 +31,14 @@ func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64, al
 		}
 		return nil
 	})
+}
+
+// resizeArgs are drbdadm's. That of 8.4 takes these options before the command only.
+func resizeArgs(size int64, alone bool) []string {
+	if !alone {
+		return []string{"resize"}
+	}
+	return []string{"--", "--assume-peer-has-space", fmt.Sprintf("--size=%ds", (size+sectorBytes-1)/sectorBytes), "resize"}
 }
 
 // The kernel asks the peer for its size only after the command has exited.

@@ -287,9 +287,9 @@ func (r drbdPair) testExpandUnused() {
 	r.mustSteps(1, "secondary")
 }
 
-// testExpandOnly: the only replica that is left grows where the tool is told that the peer has room, which Resize never
-// does. The peer is grown in the same way before it connects: a smaller one would end the primary's connection. What
-// both have more is synchronised like what was written.
+// testExpandOnly: the only replica that is left grows where the tool is told that the peer has room, as Resize does
+// only where the log has no peer. Here there is one, which is grown in the same way before it connects: a
+// smaller one would end the primary's connection. What both have more is synchronised like what was written.
 func (r drbdPair) testExpandOnly() {
 	const more = 24 << 20
 	script := growBackingScript(drbdLarger+more) + "; drbdsetup resize 107 --assume-peer-has-space"
