@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 )
@@ -14,7 +15,7 @@ import (
 func (d *Disk) Kill(to string) (*Disk, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := &Disk{root: to, rand: d.rand, seen: map[string]*inode{}, durable: map[string]*inode{}, renames: map[string][]string{}}
+	next := &Disk{root: to, rand: rand.New(rand.NewPCG(d.rand.Uint64(), 1)), seen: map[string]*inode{}, durable: map[string]*inode{}, renames: map[string][]string{}}
 	copies := map[*inode]*inode{nil: nil}
 	for _, pair := range []struct{ from, to map[string]*inode }{{d.seen, next.seen}, {d.durable, next.durable}} {
 		for name, f := range pair.from {
