@@ -269,27 +269,48 @@ func TestTheOnlyReplicaGrowsAlone(t *testing.T) {
 	require.EqualValues(t, 96*mib, d.status(0).Size)
 }
 
-// DRBD compares nothing before the first generation.
+// DRBD compares nothing before the first generation. What only the seed has is copied by an
+// invalidation of its peer; a peer that has something else is a violation.
 func TestAFirstGenerationAboveDisksThatDifferIsAViolation(t *testing.T) {
-	for _, same := range []bool{true, false} {
-		d := &drbdPair{t: t, w: backendtest.NewWorld(nil), id: backendtest.NewID()}
-		for i, node := range []fsm.NodeID{"n1", "n2"} {
-			h := d.w.AddHost(node, backendtest.PoolConfig{ID: fsm.PoolID("hp-" + node)})
-			d.h, d.p = append(d.h, h), append(d.p, h.StartProcess())
-			require.NoError(t, d.p[i].Pools()[0].Create(t.Context(), d.id, 64*mib))
-			if same || i == 0 {
-				h.Pool(fsm.PoolID("hp-"+node)).Write(d.id, 0, []byte("copied from a source"))
+	const copied = "copied from a source"
+	for name, test := range map[string]struct {
+		content [2]string
+		allowed bool
+	}{
+		"the same": {[2]string{copied, copied}, true}, "the seed's only": {[2]string{copied, ""}, true},
+		"the peer's only": {[2]string{"", copied}, false}, "two": {[2]string{copied, "another"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDiskPair(t, test.content)
+			require.NoError(t, d.drbd(0).NewUUID(t.Context(), d.id))
+			require.Equal(t, test.allowed, len(d.w.Violations()) == 0)
+			if !test.allowed {
+				return
 			}
-		}
-		for i := range 2 {
-			d.activate(i, 1-i)
-			require.NoError(t, d.drbd(i).CreateMetadata(t.Context(), d.id))
-			d.attach(i)
-		}
-		d.w.Settle()
-		require.NoError(t, d.drbd(0).NewUUID(t.Context(), d.id))
-		require.Equal(t, same, len(d.w.Violations()) == 0)
+			require.NoError(t, d.drbd(1).Invalidate(t.Context(), d.id))
+			d.w.Settle()
+			require.Equal(t, d.h[0].Pool("hp-n1").Content(d.id), d.h[1].Pool("hp-n2").Content(d.id))
+			require.Empty(t, d.w.Violations())
+		})
 	}
+}
+
+// newDiskPair attaches two replicas whose disks hold something before their first generation.
+func newDiskPair(t *testing.T, content [2]string) *drbdPair {
+	d := &drbdPair{t: t, w: backendtest.NewWorld(nil), id: backendtest.NewID()}
+	for i, node := range []fsm.NodeID{"n1", "n2"} {
+		h := d.w.AddHost(node, backendtest.PoolConfig{ID: fsm.PoolID("hp-" + node)})
+		d.h, d.p = append(d.h, h), append(d.p, h.StartProcess())
+		require.NoError(t, d.p[i].Pools()[0].Create(t.Context(), d.id, 64*mib))
+		h.Pool(fsm.PoolID("hp-"+node)).Write(d.id, 0, []byte(content[i]))
+	}
+	for i := range 2 {
+		d.activate(i, 1-i)
+		require.NoError(t, d.drbd(i).CreateMetadata(t.Context(), d.id))
+		d.attach(i)
+	}
+	d.w.Settle()
+	return d
 }
 
 func TestWatchersAreToldOfChanges(t *testing.T) {

@@ -185,29 +185,35 @@ func (t *resourceTools) Disconnect(ctx context.Context, id fsm.VolumeID) error {
 }
 
 func (t *resourceTools) NewUUID(ctx context.Context, id fsm.VolumeID) error {
-	return t.step(ctx, "new-uuid", id, func(r *resource, b *bond, _ int) error {
+	return t.step(ctx, "new-uuid", id, func(r *resource, b *bond, side int) error {
 		made := false
 		r.change(b, func(p *drbdmodel.Pair) { made = p.NewGeneration() })
 		if !made {
 			return errors.New("new-current-uuid: the replicas are not connected and new")
 		}
-		r.adoptContent(b)
+		r.adoptContent(b, side)
 		return nil
 	})
 }
 
-// adoptContent names what both disks hold before their first generation. They are not compared by
-// DRBD, and so must be equal. The lock is held.
-func (r *resource) adoptContent(b *bond) {
-	first, second := r.world.host(b.hosts[0]).image(r.id), r.world.host(b.hosts[1]).image(r.id)
+// adoptContent names what the disks hold before their first generation. They are not compared by
+// DRBD, and so must be equal, or only the seed's holds something: then it is made from a source, and
+// its peer is to be copied from it. The lock is held.
+func (r *resource) adoptContent(b *bond, seed int) {
+	first, second := r.world.host(b.hosts[seed]).image(r.id), r.world.host(b.hosts[1-seed]).image(r.id)
 	if first == nil || second == nil || len(first.content)+len(second.content) == 0 {
 		return
 	}
-	if !sameContent(first.content, second.content) {
+	have := []int{seed, 1 - seed}
+	switch {
+	case sameContent(first.content, second.content):
+	case sameContent(blocks{}, second.content):
+		have = have[:1]
+	default:
 		r.world.violate("%s: its first generation is made above two disks that differ", r.id)
 	}
 	r.change(b, func(p *drbdmodel.Pair) {
-		if n, adopted := p.AdoptContent(); adopted {
+		if n, adopted := p.AdoptContent(have...); adopted {
 			write := blocks{}
 			for _, number := range inOrder(first.content) {
 				write[number] = first.content[number]

@@ -16,16 +16,16 @@ func (p *Pair) Move(i int, other *Pair, j int) {
 	other.replicas[j] = replica{powered: true, standAlone: true}
 }
 
-// AdoptContent names what both disks held before their first generation, as one block that both
-// have and that counts as acknowledged. It reports false when no more writes can be named.
-func (p *Pair) AdoptContent() (number int, adopted bool) {
+// AdoptContent names what disks held before their first generation, as one block that those have
+// that are named, and that counts as acknowledged. It reports false when no more writes can be named.
+func (p *Pair) AdoptContent(on ...int) (number int, adopted bool) {
 	if p.writes >= MaxWrites {
 		return 0, false
 	}
 	number = p.writes
 	p.writes++
 	p.acknowledged.add(number)
-	for i := range p.replicas {
+	for _, i := range on {
 		p.replicas[i].content.add(number)
 		p.replicas[i].stable.add(number)
 	}

@@ -48,7 +48,7 @@ func TestContentOfBeforeTheFirstGenerationIsCopiedLikeAnyWrite(t *testing.T) {
 	}
 	reconnect(&p)
 	require.True(t, p.NewGeneration())
-	n, adopted := p.AdoptContent()
+	n, adopted := p.AdoptContent(0, 1)
 	require.True(t, adopted)
 	p.FailDisk(1)
 	p.Erase(1)
