@@ -269,6 +269,18 @@ func TestTheOnlyReplicaGrowsAlone(t *testing.T) {
 	require.EqualValues(t, 96*mib, d.status(0).Size)
 }
 
+// The kernel goes on connecting to a peer that the file does not name any more, until it is adjusted.
+func TestAdjustEndsAConnectionToAnotherPeer(t *testing.T) {
+	d := newDRBDPair(t, nil)
+	require.NoError(t, d.drbd(0).Adjust(t.Context(), d.id))
+	require.Equal(t, fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED, d.status(0).Connection)
+	d.h[1].PowerLoss(nil)
+	d.activate(0, 2)
+	require.Equal(t, fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING, d.status(0).Connection)
+	require.NoError(t, d.drbd(0).Adjust(t.Context(), d.id))
+	require.Equal(t, fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE, d.status(0).Connection)
+}
+
 // DRBD compares nothing before the first generation. What only the seed has is copied by an
 // invalidation of its peer; a peer that has something else is a violation.
 func TestAFirstGenerationAboveDisksThatDifferIsAViolation(t *testing.T) {

@@ -23,6 +23,7 @@ type resource struct {
 // seat is what one host has of a resource beside the model.
 type seat struct {
 	minor uint32
+	peer  fsm.NodeID       // whom its last connection is to
 	downs int              // counts the times that the kernel lost the resource
 	shown drbdmodel.Blocks // the writes that the image's content is made of now
 	// begun holds, by block, the numbers of writes that were begun here, until whoever began them

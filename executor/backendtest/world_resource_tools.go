@@ -49,10 +49,17 @@ func (t *resourceTools) Configure(ctx context.Context, c executor.ResourceConfig
 	})
 }
 
+// Adjust ends a connection to another peer than the file's.
 func (t *resourceTools) Adjust(ctx context.Context, id fsm.VolumeID) error {
+	h := t.process.host
 	return t.step(ctx, "adjust", id, func(r *resource, b *bond, side int) error {
-		c := t.process.host.configs[id]
-		r.change(b, func(p *drbdmodel.Pair) { p.SetAsynchronous(c.Protocol == fsmpb.Protocol_PROTOCOL_A) })
+		c, other := h.configs[id], r.seats[h.node].peer
+		r.change(b, func(p *drbdmodel.Pair) {
+			p.SetAsynchronous(c.Protocol == fsmpb.Protocol_PROTOCOL_A)
+			if other != c.PeerNode && !p.Observe(side).StandAlone {
+				p.Disconnect(side)
+			}
+		})
 		return nil
 	})
 }
@@ -173,6 +180,7 @@ func (t *resourceTools) Connect(ctx context.Context, id fsm.VolumeID, discard bo
 		case discard && s.Primary:
 			return fsm.Reject(fsm.Precondition, "a primary discards nothing")
 		}
+		r.seats[h.node].peer = h.configs[id].PeerNode
 		r.join(h.node, h.configs[id].PeerNode)
 		b, side = r.bondOf(h.node)
 		r.change(b, func(p *drbdmodel.Pair) { p.Connect(side, discard) })
