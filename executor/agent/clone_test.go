@@ -210,6 +210,31 @@ func TestATruncatedImageIsNeverExpanded(t *testing.T) {
 	require.Zero(t, w.pool.Effects("grow", id))
 }
 
+// lyingPool says once that it grew an image, and has not.
+type lyingPool struct {
+	*backendtest.FakeBackend
+	lied atomic.Bool
+}
+
+func (p *lyingPool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
+	if p.lied.Swap(true) {
+		return p.FakeBackend.Expand(ctx, id, size)
+	}
+	return nil
+}
+
+func TestAnImageThatWasSaidToBeGrownAndIsNotIsGrownAgain(t *testing.T) {
+	w := newStoppedHost(t)
+	pool := &lyingPool{FakeBackend: w.pool}
+	w.configure = func(c *agent.Config) { c.Pools = []executor.Backend{pool} }
+	w.start(nil)
+	id, epoch := w.staged(mountCap)
+	w.expandVolume(id, 2*testSize)
+	w.eventually(func() bool { return w.noOperation(id) }, "it is grown")
+	require.True(t, pool.lied.Load())
+	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+}
+
 // S73: a limit that cannot be put in force becomes the volume's condition, and does not keep a
 // workload from its data.
 func TestAHostThatCannotLimitSaysSo(t *testing.T) {
