@@ -91,6 +91,11 @@ func (c *clients) choose() {
 			kept[one.source] = true
 		}
 	}
+	if c.s.scene != nil {
+		for _, one := range c.claims {
+			kept[one] = kept[one] || slices.Contains(c.s.scene.claims, one.name)
+		}
+	}
 	c.claims = slices.DeleteFunc(c.claims, func(one *claim) bool { return !kept[one] })
 }
 

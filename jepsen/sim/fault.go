@@ -136,10 +136,15 @@ func (f *faults) cutSession(h *host) bool {
 	if f.s.tape.pick(2) == 0 {
 		return f.cut(h.name, f.s.memberNames[f.s.tape.pick(len(f.s.memberNames))])
 	}
+	f.cutFromMembers(h)
+	return true
+}
+
+// cutFromMembers cuts a host off from all controllers.
+func (f *faults) cutFromMembers(h *host) {
 	for _, name := range f.s.memberNames {
 		f.cut(h.name, name)
 	}
-	return true
 }
 
 func (f *faults) cutOneWay(h *host) bool {
@@ -275,10 +280,14 @@ func (f *faults) effect(e *event) bool {
 	return true
 }
 
-// mayLie: tools that say that they did what they did not. The freezing of a filesystem is a call
-// of the kernel, which does not.
+// mayLie: tools that say that they did what they did not. The freezing of a filesystem and the removal
+// of a path are calls of the kernel, which does not.
 func mayLie(name string) bool {
-	return strings.HasPrefix(name, "pool.") || strings.HasPrefix(name, "mount.") && !strings.Contains(name, "shutdown") && !strings.Contains(name, "format") || name == "throttle.apply.before"
+	switch name {
+	case "mount.mount.before", "mount.bind.before", "mount.unmount.before", "throttle.apply.before":
+		return true
+	}
+	return strings.HasPrefix(name, "pool.")
 }
 
 // mayHang: commands that survive being killed.

@@ -14,7 +14,7 @@ type waitingGate struct {
 	process *process
 	name    string
 	before  bool
-	aimed   bool
+	aimed   *aim // nil: no crash is aimed here
 	effect  bool // of the world: it may fail, lie or hang
 	go_     chan backendtest.Answer
 }
@@ -45,8 +45,8 @@ func (p *process) wait(ctx context.Context, name, about string, before, effect b
 	s.mu.Lock()
 	s.hits[name]++
 	s.mu.Unlock()
-	aimed := s.aim.hit(p, name)
-	if !aimed && (!before || !effect) {
+	aimed := s.aimedAt(name)
+	if aimed == nil && (!before || !effect) {
 		return backendtest.Answer{}
 	}
 	w := &waitingGate{process: p, name: name, before: before, aimed: aimed, effect: effect, go_: make(chan backendtest.Answer, 1)}
@@ -81,28 +81,4 @@ func boundaries() []string {
 		all = append(all, "agent."+point)
 	}
 	return append(all, backendtest.Boundaries()...)
-}
-
-// aim is the boundary at which a seed's crash is aimed, and how often it is to be passed before.
-type aim struct {
-	s     *Sim
-	name  string
-	skip  int
-	power bool
-	done  bool
-}
-
-// hit tells whether the crash is now.
-func (a *aim) hit(p *process, name string) bool {
-	if a.done || name != a.name || a.s.phase == phaseOver {
-		return false
-	}
-	a.s.mu.Lock()
-	defer a.s.mu.Unlock()
-	if a.done || a.skip > 0 {
-		a.skip--
-		return false
-	}
-	a.done = true
-	return true
 }

@@ -21,6 +21,9 @@ func (s *Sim) handlerEvents(call *backendtest.HandlerCall) []*event {
 	if h.process == nil {
 		return []*event{{key: key + " dies: there is no process", kind: kindKernel, do: call.Die}}
 	}
+	if s.handlersDie {
+		return []*event{{key: key + " dies", kind: kindKernel, do: call.Die}}
+	}
 	return []*event{{key: key + " asks", kind: kindKernel, do: func() { s.runHandler(h.process, call, key) }}}
 }
 

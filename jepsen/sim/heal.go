@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"strings"
+	"cmp"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -48,7 +48,7 @@ func (s *Sim) heal() {
 
 // mend ends all faults.
 func (s *Sim) mend() {
-	s.phase = phaseHealing
+	s.phase, s.mended = phaseHealing, time.Now()
 	s.note("everything is mended")
 	s.faults.mendLinks()
 	s.faults.mendPools()
@@ -81,7 +81,7 @@ func (s *Sim) healingStep(h *healer) bool {
 	}
 	var writers, others []*event
 	for _, e := range s.readyEvents() {
-		if strings.HasPrefix(e.key, "writer") {
+		if e.isWriter() {
 			writers = append(writers, e)
 		} else {
 			others = append(others, e)
@@ -117,7 +117,7 @@ type healing struct {
 	open    bool
 	retryAt time.Time
 	lastErr string
-	decided bool // an operator gave up what a replica lacks
+	refused string // the last error of a publication
 }
 
 type healingStage int
@@ -164,7 +164,7 @@ func (h *healer) done() bool {
 func (h *healer) unfinished() string {
 	for _, g := range h.claims {
 		if g.stage != stageDone {
-			return g.claim.name + " does not come to an end (stage " + stageNames[g.stage] + "): " + g.lastErr
+			return g.claim.name + " does not come to an end (stage " + stageNames[g.stage] + "): " + cmp.Or(g.lastErr, g.refused)
 		}
 	}
 	return h.s.whatIsLeft()
@@ -204,36 +204,17 @@ func (g *healing) run(call *csiCall) {
 			return
 		}
 		g.lastErr, g.retryAt = err.Error(), time.Now().Add(time.Second)
+		if g.stage == stagePublish {
+			g.refused = g.lastErr
+		}
 		g.decide()
-		g.noticeLoss(err)
+		g.giveUp()
 		if g.stage == stagePublish && status.Code(err) == codes.FailedPrecondition { // a late call published it elsewhere
 			g.stage, g.host = stageDown, 0
 		}
 		g.noticeReboot()
 	}
 	g.claim.s.clients.begin(call)
-}
-
-// decide makes the decision that the answer asks an operator for, and no other.
-func (g *healing) decide() {
-	s := g.claim.s
-	v, exists := s.log.state.VolumeByName(g.claim.name)
-	if g.stage != stagePublish || !exists || !strings.Contains(g.lastErr, "holdfast volumes force-primary "+string(v.ID)+" "+g.use.host.name+"`") {
-		return
-	}
-	s.counts["decisions while healing"]++
-	g.decided = true
-	s.clients.begin(s.clients.forcePrimary(v, g.use.host))
-}
-
-// noticeLoss: by a decision the volume went on with a disk that lacks what was written since that failed, which may
-// be its filesystem. All that is left to do is to delete it.
-func (g *healing) noticeLoss(err error) {
-	if g.decided && g.stage == stageStage && status.Code(err) == codes.FailedPrecondition {
-		g.claim.s.counts["filesystems given up by a decision"]++
-		g.claim.endWriters()
-		g.stage, g.lastErr = stageUnbind, ""
-	}
 }
 
 // noticeReboot: after a boot of its host the orchestrator begins with the staging again.

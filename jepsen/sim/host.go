@@ -149,7 +149,7 @@ func (p *process) config(identity *records.Host) agent.Config {
 		HealthInterval: s.options.healthInterval, Replicator: p.world.Replicator(), ReplicationAddress: fmt.Sprintf("10.0.0.%d", p.host.number),
 		PublicKey: slices.Repeat([]byte{byte(p.host.number)}, 32), DeriveSecret: func([]byte, fsm.VolumeID) (string, error) { return "secret", nil },
 		SelfFence: func() { p.host.fence = true }, Proposer: p.client, Faults: p, Workers: 4,
-		ResyncInterval: neverRecheck, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000,
+		ResyncInterval: neverRecheck, VerifyInterval: s.options.verifyInterval, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000,
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 
 // Config is what one run is made of beside its tape.
 type Config struct {
-	Dir   string // for the hosts' records; it is removed
-	Steps int    // of the phase with faults
-	Aim   string // the boundary at which the crash is aimed
-	Story bool   // what happens is kept as text
+	Dir   string   // for the hosts' records; it is removed
+	Steps int      // of the phase with faults
+	Aims  []string // the boundaries at which a crash is aimed; the first one chooses the scene
+	Story bool     // what happens is kept as text
 	// Reseed begins the random numbers of a step anew, so that they do not depend on how many were
 	// drawn before.
 	Reseed func(step int)
@@ -33,10 +33,11 @@ type Result struct {
 func play(t *tape, c Config) *Result {
 	s := newSim(t, c)
 	s.begin()
-	for range s.options.steps {
-		if s.step(); s.failed() {
+	for range s.playScene() {
+		if s.failed() {
 			break
 		}
+		s.step()
 	}
 	if !s.failed() {
 		s.heal()

@@ -37,6 +37,7 @@ type Sim struct {
 	life    context.Context
 	end     context.CancelFunc
 	phase   phase
+	mended  time.Time // when the healing began
 
 	mu      sync.Mutex
 	failure string
@@ -48,7 +49,9 @@ type Sim struct {
 	members     []*member
 	memberNames []string
 	hosts       []*host
-	aim         aim
+	aims        []*aim
+	scene       *scene // nil: none is played
+	handlersDie bool   // before they ask
 	clients     *clients
 	faults      *faults
 	checks      *checks
@@ -68,6 +71,7 @@ type options struct {
 	keptRetention  time.Duration
 	fullCopies     bool
 	twoPools       bool
+	verifyInterval time.Duration
 }
 
 // pools are those of one host.
@@ -97,6 +101,9 @@ func newSim(t *tape, c Config) *Sim {
 		reseed: c.Reseed, counts: map[string]int{}, crashedAt: map[string]int{}, hits: map[string]int{},
 	}
 	s.options = chooseOptions(t, c.Steps)
+	if s.scene = sceneThatLeadsTo(c.Aims); s.scene != nil && s.scene.prepare != nil {
+		s.scene.prepare(&s.options)
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.world = backendtest.NewWorld(gates{s})
 	s.net = newNetwork(s)
@@ -104,7 +111,9 @@ func newSim(t *tape, c Config) *Sim {
 	s.log = &orderedLog{s: s, state: fsm.New(), forced: map[fsm.VolumeID]bool{}}
 	s.clients = newClients(s)
 	s.faults = &faults{s: s}
-	s.aim = aim{s: s, name: c.Aim, skip: t.pick(3), power: t.pick(2) == 1}
+	for _, name := range c.Aims {
+		s.aims = append(s.aims, &aim{name: name, skip: max(0, t.pick(5)-3), power: t.pick(2) == 1})
+	}
 	s.build()
 	return s
 }

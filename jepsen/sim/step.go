@@ -93,17 +93,17 @@ func (s *Sim) release(e *event, faults bool) {
 	e.do()
 }
 
-// crashWhereAimed crashes the host that reached the boundary which the seed aims at.
+// crashWhereAimed crashes the host that reached a boundary which the seed aims at.
 func (s *Sim) crashWhereAimed() bool {
 	for _, e := range s.pending.ready() {
-		if e.gate == nil || !e.gate.aimed {
+		if e.gate == nil || e.gate.aimed == nil {
 			continue
 		}
 		s.note("%s is where the crash is aimed at", e.key)
 		h := e.gate.process.host
 		s.crashedAt[e.gate.name]++
 		s.counts["aimed crash"]++
-		if s.aim.power {
+		if e.gate.aimed.power {
 			h.powerLoss()
 		} else {
 			h.crash()
