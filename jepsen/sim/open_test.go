@@ -6,7 +6,7 @@ import "strings"
 // coming to its end: of none of them an acknowledged write is known to be lost. A seed that shows one does not fail
 // the run. Each is a part of the failure's text.
 var openBugs = []struct{ text, what string }{
-	{"is outdated: its peer went on without it", "an outdated replica does not come back after its content was to be kept"},
+	{"is outdated: its peer went on without it", "a disk that was detached on purpose counts as failed"},
 	{"Mounts:[] Targets:[/real/", "a target path is left on the host of a primary that was torn down"},
 }
 
