@@ -88,7 +88,7 @@ func TestDRBDsOwnParserAcceptsTheFiles(t *testing.T) {
 		resize := slices.Concat([]string{"-c", path, "--dry-run"}, resizeArgs(1<<30, true), []string{string(testVolume)})
 		out, err = exec.CommandContext(t.Context(), drbdadm, resize...).CombinedOutput()
 		require.NoError(t, err, "%s: %s", golden, out)
-		require.Contains(t, string(out), "resize 107 --assume-peer-has-space --size=2097152s")
+		require.Contains(t, string(out), "resize 107 --assume-peer-has-space --size=2097160s")
 	}
 }
 
@@ -169,15 +169,28 @@ func TestMetadataBytes(t *testing.T) {
 	// What drbdmeta 9.22 made and drbd 8.4.11 exported in guests: bytes of the backing device, and of the volume.
 	for backing, size := range map[int64]int64{67145728: 67104768, 229376 * 512: 229296 * 512} {
 		require.Equal(t, size, r.BackingCapacity(backing))
-		require.Equal(t, backing, r.BackingSize(size))
 	}
 	for size := int64(fsm.VolumeSizeUnit); size < 20<<40; size = size*3/2/fsm.VolumeSizeUnit*fsm.VolumeSizeUnit + fsm.VolumeSizeUnit {
 		backing := r.BackingSize(size)
-		require.Equal(t, size, r.BackingCapacity(backing))
-		require.Less(t, r.BackingCapacity(backing-1), size)
+		require.GreaterOrEqual(t, r.BackingCapacity(backing), size)
+		require.LessOrEqual(t, r.BackingCapacity(backing), size+bitmapWordBytes)
 	}
 	require.Zero(t, r.BackingCapacity(4096))
 	require.Zero(t, r.BackingCapacity(0))
+}
+
+// S5: the kernel forgets what is out of sync in the last word of a bitmap that is fully used; whichever extents the pool
+// rounds up to, no device has such a bitmap.
+func TestS5_NoBitmapHasAFullLastWord(t *testing.T) {
+	r := New(Config{})
+	require.Zero(t, (32<<20)%bitmapWordBytes, "a size that would have one")
+	for size := int64(fsm.VolumeSizeUnit); size < 8<<30; size += 1<<20 - fsm.VolumeSizeUnit*(size/fsm.VolumeSizeUnit%3) {
+		for extent := int64(4 << 10); extent <= 64<<20; extent *= 2 {
+			backing := (r.BackingSize(size) + extent - 1) / extent * extent
+			blocks := (backing - metadataBytes(backing)) / blockBytes
+			require.NotZero(t, blocks%64, "size %d, extents of %d", size, extent)
+		}
+	}
 }
 
 func TestTheTwoHostsHaveOneSecretAndNobodyElse(t *testing.T) {

@@ -16,6 +16,14 @@ const (
 	blockBytes           = 4 << 10
 )
 
+// bitmapWordBytes is how much of a device one word of the bitmap in the kernel stands for. When the kernel has read a
+// bitmap whose last word is fully used it clears that word (drbd 8.4, bm_count_bits): what was out
+// of sync there is forgotten, and never copied. So no device has a size that is a multiple of this.
+const bitmapWordBytes = 64 * blockBytes
+
+// maxExtentBytes is the largest extent, a power of two, to which a pool is expected to round sizes up.
+const maxExtentBytes = 64 << 20
+
 // metadataBytes is the size of the metadata on a backing device of so many bytes.
 func metadataBytes(backing int64) int64 {
 	bitmap := (backing + bytesPerBitmapSector - 1) / bytesPerBitmapSector * sectorBytes
@@ -26,18 +34,36 @@ func metadataBytes(backing int64) int64 {
 // backing device of the given size with its metadata; 0 when it is too small for any.
 func (*Replicator) BackingCapacity(backing int64) int64 { return backingCapacity(backing) }
 
-// BackingSize returns how many bytes the backing device needs for a volume of size bytes.
+// BackingSize returns how many bytes the backing device needs for a volume of size bytes, so that no bitmap above it,
+// also if its pool rounds the size up, has a last word that is fully used.
 func (*Replicator) BackingSize(size int64) int64 {
 	backing := roundUp(size) + metadataBytes(size)
-	for backingCapacity(backing) < size {
+	for backingCapacity(backing) < size || losesMarks(backing) {
 		backing += blockBytes
 	}
 	return backing
 }
 
+// losesMarks reports whether the kernel would forget marks of the device above a backing device of so many bytes, or
+// above one that is rounded up to whole extents.
+func losesMarks(backing int64) bool {
+	for extent := int64(blockBytes); extent <= maxExtentBytes; extent *= 2 {
+		rounded := (backing + extent - 1) / extent * extent
+		if deviceBytes(rounded)%bitmapWordBytes == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// deviceBytes is the size of the replicated device above a backing device of so many bytes.
+func deviceBytes(backing int64) int64 {
+	return max(0, backing-backing%blockBytes-metadataBytes(backing))
+}
+
 func backingCapacity(backing int64) int64 {
-	size := backing - backing%blockBytes - metadataBytes(backing)
-	return max(0, size-size%fsm.VolumeSizeUnit)
+	size := deviceBytes(backing)
+	return size - size%fsm.VolumeSizeUnit
 }
 
 func roundUp(n int64) int64 { return (n + blockBytes - 1) / blockBytes * blockBytes }

@@ -38,7 +38,10 @@ func resizeArgs(size int64, alone bool) []string {
 	if !alone {
 		return []string{"resize"}
 	}
-	return []string{"--", "--assume-peer-has-space", fmt.Sprintf("--size=%ds", (size+sectorBytes-1)/sectorBytes), "resize"}
+	if size = roundUp(size); size%bitmapWordBytes == 0 {
+		size += blockBytes // BackingSize made room for it
+	}
+	return []string{"--", "--assume-peer-has-space", fmt.Sprintf("--size=%ds", size/sectorBytes), "resize"}
 }
 
 // The kernel asks the peer for its size only after the command has exited.

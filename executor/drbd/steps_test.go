@@ -110,7 +110,7 @@ func TestEachStepRunsItsCommands(t *testing.T) {
 		"a second birth is refused":                   {"primary_alone", newUUID, nil, 0},
 		"resize needs a primary":                      {"connected_secondary", resize, nil, fsm.Precondition},
 		"resize needs the peer":                       {"primary_alone", resize, nil, fsm.Precondition},
-		"resize of the only replica":                  {"primary_alone", resizeAlone, []string{"drbdadm -- --assume-peer-has-space --size=2097152s resize"}, fsm.Precondition},
+		"resize of the only replica":                  {"primary_alone", resizeAlone, []string{"drbdadm -- --assume-peer-has-space --size=2097160s resize"}, fsm.Precondition},
 		"resize of the only replica needs a primary":  {"standalone_uptodate", resizeAlone, nil, fsm.Precondition},
 		"what has a peer grows with it":               {"connected_primary", resizeAlone, nil, fsm.Precondition},
 		"resize that had no effect is no success":     {"connected_primary", resize, []string{"drbdadm resize"}, fsm.Precondition},
