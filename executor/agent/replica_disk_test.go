@@ -258,16 +258,16 @@ func TestS67_AFailedDiskIsNotCopiedFromAnOutdatedPeer(t *testing.T) {
 	require.True(t, p.volume(id).ActiveReplica(b.host()).Outdated)
 	a.replicator.FailDisk(id)
 	p.link.SetDisconnected(false)
-	seesPeer := func() bool {
+	waits := func() bool {
 		require.Zero(t, a.replicator.Steps("remake-metadata"))
-		obs := p.volume(id).ActiveReplica(a.host()).Observed
-		return obs.Connected() && obs.PeerDisk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && obs.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
+		own := p.volume(id).ActiveReplica(a.host())
+		return own.DiskFailed != 0 && own.Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS && !own.Observed.Connected()
 	}
-	p.eventually("its kernel sees the peer's disk", seesPeer)
+	p.eventually("it waits for a decision", waits)
 	for range 2 {
 		a.stop()
 		a.start(nil)
-		p.eventually("and still does", seesPeer)
+		p.eventually("and still does", waits)
 	}
 	a.holdsAll(id, "alone")
 	p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{

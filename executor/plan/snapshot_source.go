@@ -20,7 +20,8 @@ type ObservedSource struct {
 }
 
 // Refusal is why no snapshot of the volume can be taken as it is (S19), nil when one can. It
-// is pure. Of a raw volume that is open for writing a single snapshot can be taken when the
+// is pure. The replica that the log chose may lack writes by now, as its disk failed or its host lost
+// its power. Of a raw volume that is open for writing a single snapshot can be taken when the
 // pool shares blocks: it is crash-consistent. For a group snapshot such a volume cannot be frozen.
 func (s *ObservedSource) Refusal(id fsm.VolumeID) *fsm.Rejection {
 	switch {
@@ -34,6 +35,8 @@ func (s *ObservedSource) Refusal(id fsm.VolumeID) *fsm.Rejection {
 		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool copies for a snapshot: unpublish it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
 	case s.PeerWrites() && !s.SharesBlocks:
 		return fsm.Reject(fsm.Precondition, "volume %s is used on the host of its other replica, or is synchronised from there, and its pool copies for a snapshot: the snapshot is taken on that host, or when the volume is unpublished", id)
+	case s.Replica != nil && !(s.Replica.InKernel && s.Replica.Disk == DiskUpToDate):
+		return fsm.Reject(fsm.Busy, "the replica of volume %s on this host is not up to date now", id)
 	case s.MountPath != "" && !s.CanFreeze:
 		return fsm.Reject(fsm.Precondition, "volume %s is staged, and this host cannot freeze filesystems", id)
 	case s.MountPath != "" && !s.SharesBlocks && !s.CopyFitsFreeze:

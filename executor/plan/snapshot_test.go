@@ -95,7 +95,12 @@ func TestNextSnapshotStep(t *testing.T) {
 
 // withPeerRole is a replica in the kernel whose peer has a role.
 func withPeerRole(role string, connection fsmpb.ConnectionState) ObservedVolume {
-	return ObservedVolume{Replica: &ObservedReplica{ResourceStatus: executor.ResourceStatus{InKernel: true, PeerRole: role, Connection: connection}}}
+	return ObservedVolume{Replica: &ObservedReplica{ResourceStatus: executor.ResourceStatus{InKernel: true, Disk: DiskUpToDate, PeerRole: role, Connection: connection}}}
+}
+
+// withDisk is a replica with a disk in this state, not in the kernel when it is 0.
+func withDisk(disk fsmpb.DiskState) ObservedVolume {
+	return ObservedVolume{Replica: &ObservedReplica{ResourceStatus: executor.ResourceStatus{InKernel: disk != 0, Disk: disk, Connection: ConnConnected}}}
 }
 
 func TestS19_WhichSourcesCanBeSnapshotted(t *testing.T) {
@@ -116,6 +121,11 @@ func TestS19_WhichSourcesCanBeSnapshotted(t *testing.T) {
 		"used on the other's host, copying":     {ObservedSource{ObservedVolume: withPeerRole("Primary", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED)}, fsm.Precondition},
 		"being synchronised, copying":           {ObservedSource{ObservedVolume: withPeerRole("Secondary", fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET)}, fsm.Precondition},
 		"a replica that nobody uses, copying":   {ObservedSource{ObservedVolume: withPeerRole("Secondary", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED)}, 0},
+		"S5 a replica after a boot":             {ObservedSource{ObservedVolume: withDisk(0), SharesBlocks: true}, fsm.Busy},
+		"S5 a disk that failed":                 {ObservedSource{ObservedVolume: withDisk(DiskDiskless), SharesBlocks: true}, fsm.Busy},
+		"S5 a disk that is being synchronised":  {ObservedSource{ObservedVolume: withDisk(diskInconsistent), SharesBlocks: true}, fsm.Busy},
+		"S5 a disk that may lack writes":        {ObservedSource{ObservedVolume: withDisk(testConsistent), SharesBlocks: true}, fsm.Busy},
+		"S5 an outdated disk":                   {ObservedSource{ObservedVolume: withDisk(testOutdated), SharesBlocks: true}, fsm.Busy},
 		"missing":                               {ObservedSource{ObservedVolume: ObservedVolume{Device: executor.Device{}}, SharesBlocks: true}, fsm.Precondition},
 		"S12 in an absent pool":                 {ObservedSource{ObservedVolume: ObservedVolume{Device: executor.Device{Absent: true}}}, fsm.Unreachable},
 	} {

@@ -17,10 +17,11 @@ import (
 const (
 	drbdVolume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d01"
 	drbdSize   = 32 << 20
-	// drbdBacking is what executor/drbd says for drbdSize: bitmap, activity log, superblock.
-	drbdBacking = drbdSize + 4<<10 + 32<<10 + 4<<10
+	// drbdBacking is what executor/drbd says for drbdSize: bitmap, activity log, superblock, and a block so that
+	// the last word of the bitmap is not fully used.
+	drbdBacking = drbdSize + 4<<10 + 32<<10 + 4<<10 + 4<<10
 	drbdGrown   = 48 << 20
-	drbdLarger  = drbdGrown + 40<<10
+	drbdLarger  = drbdGrown + 44<<10
 )
 
 // drbdPair drives executor/drbd's own steps in two guests.

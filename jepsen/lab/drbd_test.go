@@ -287,27 +287,29 @@ func (r drbdPair) testExpandUnused() {
 	r.mustSteps(1, "secondary")
 }
 
-// testExpandOnly: the only replica that is left grows where the tool is told that the peer has room, as Resize does
-// only where the log has no peer. Here there is one, which is grown in the same way before it connects: a
-// smaller one would end the primary's connection. What both have more is synchronised like what was written.
+// testExpandOnly: the only replica that is left grows alone. A peer is as large before it connects: a smaller one would
+// end the primary's connection. What both have more is synchronised like what was written, to the last block, also
+// after the marks were read again.
 func (r drbdPair) testExpandOnly() {
 	const more = 24 << 20
-	script := growBackingScript(drbdLarger+more) + "; drbdsetup resize 107 --assume-peer-has-space"
+	grow := growBackingScript(drbdLarger + more)
 	r.mustSteps(1, "primary")
 	r.mustSteps(2, "disconnect")
 	r.verdict(1, "PEER_OUTDATED")
 	r.until(1, "going on alone", func(m drbdState) bool { return m.Connection == connecting && !m.Suspended })
 	r.mustRefuse(1, fmt.Sprintf("resize %d", drbdGrown+more), "not connected")
-	r.exec(1, script)
+	r.exec(1, grow)
+	r.persist(1, fmt.Sprintf("resize %d alone", drbdGrown+more))
 	r.until(1, "larger", func(m drbdState) bool { return m.Size >= drbdGrown+more && m.OutOfSync > 0 })
 	r.exec(1, fmt.Sprintf("dd if=/dev/urandom of=/dev/drbd107 bs=1M seek=%d count=16 oflag=direct 2>/dev/null", (drbdGrown+more)>>20-16))
-	r.exec(2, script)
+	r.mustSteps(1, "secondary", "detach", "attach")
+	r.exec(2, grow+"; drbdsetup resize 107 --assume-peer-has-space")
 	r.until(2, "larger", func(m drbdState) bool { return m.Size >= drbdGrown+more })
 	r.mustSteps(2, "connect")
+	r.mustSteps(1, "connect")
 	r.until(1, "together", isConnectedUpToDate)
 	r.until(2, "together", isConnectedUpToDate)
 	r.verdict(1, "")
-	r.mustSteps(1, "secondary")
 	read := fmt.Sprintf("dd if=/dev/mapper/below bs=1M count=%d iflag=direct 2>/dev/null | md5sum", (drbdGrown+more)>>20)
 	require.Equal(r.t, r.exec(1, read), r.exec(2, read), "the replicas are equal")
 }
