@@ -48,7 +48,7 @@ func (s *Sim) heal() {
 
 // mend ends all faults.
 func (s *Sim) mend() {
-	s.phase, s.mended = phaseHealing, time.Now()
+	s.phase = phaseHealing
 	s.note("everything is mended")
 	s.faults.mendLinks()
 	s.faults.mendPools()

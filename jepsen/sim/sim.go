@@ -37,7 +37,6 @@ type Sim struct {
 	life    context.Context
 	end     context.CancelFunc
 	phase   phase
-	mended  time.Time // when the healing began
 
 	mu      sync.Mutex
 	failure string
