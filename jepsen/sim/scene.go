@@ -218,12 +218,13 @@ func (x *script) inSync(c *claim) bool {
 	if !ok {
 		return false
 	}
-	for _, r := range v.Replicas {
-		if r.ReplicaSync == nil || !r.UpToDate || r.Outdated || !r.Observed.Connected() {
+	active := v.ActiveReplicas()
+	for _, r := range active {
+		if !r.UpToDate || r.Outdated || !r.Observed.Connected() {
 			return false
 		}
 	}
-	return true
+	return len(active) == len(v.Replicas)
 }
 
 // settled waits until all replicas of a claim are up to date.
