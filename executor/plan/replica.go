@@ -126,7 +126,8 @@ func (want *ReplicaSpec) mustRemake(h *ObservedReplica) bool {
 // know that the peer's disk failed since; so either this kernel sees the peer's disk up to date,
 // or the peer's host reported now that its kernel has it attached. That a kernel calls the peer's
 // disk up to date is not enough where the log knows that it lacks writes: a kernel without a disk
-// has nothing to compare with. Only a primary has, which connects to no content but its own.
+// has nothing to compare with. Only a primary has, which connects to no content but its own. An outdated
+// disk would be discarded for its peer's content anyway, which went on without it.
 func nextRemakeMetadata(want *ReplicaSpec, h *ObservedReplica) Step {
 	if want.Peer == nil {
 		return Step{} // a replica that the kernel may still see is one that is being removed (S71)
@@ -134,7 +135,8 @@ func nextRemakeMetadata(want *ReplicaSpec, h *ObservedReplica) Step {
 	complete := !want.Peer.Incomplete
 	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate && (complete || h.Primary)
 	peerAttached := complete && want.Peer.DiskAttached
-	if kernelSeesPeer || peerAttached && (want.Peer.UpToDate || h.PeerWasUpToDate) {
+	peerHasMore := want.Peer.UpToDate || h.PeerWasUpToDate || want.Outdated
+	if kernelSeesPeer || peerAttached && peerHasMore {
 		return Step{Kind: StepRemakeMetadata}
 	}
 	return Step{}

@@ -192,6 +192,9 @@ func TestNextReplicaStep(t *testing.T) {
 		"S67 also under a primary":                               {nil, h{noDisk, diskGivenUp, primary}, StepRemakeMetadata},
 		"S67 also after a boot, by the log's word of its peer":   {w{peerUpToDate}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
 		"S67 or by the kernel's of then":                         {w{peerAttached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepRemakeMetadata},
+		"S67 or what is outdated, by its peer's disk":            {w{peerAttached, outdated}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
+		"S9 after what it has was kept":                          {w{peerAttached, outdated}, h{notInKernel, diskGivenUp, mayHaveWrites}, StepKeepVictim},
+		"S67 but not while that is away":                         {w{outdated}, h{notInKernel, diskGivenUp}, StepNone},
 		"S67 not by the word of one that is away":                {w{peerDetached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
 		"S67 nor while it only connects to it":                   {w{peerDetached}, h{noDisk, connecting, diskGivenUp, peerWasUpToDate}, StepNone},
 		"S67 not what may be the only good copy":                 {nil, h{notInKernel, diskGivenUp}, StepNone},
@@ -373,7 +376,7 @@ func FuzzNextReplicaStep(f *testing.F) {
 			require.True(t, have.DiskFailed && !have.DiskAttached(), "S67")
 			require.True(t, have.FailureKnown, "S71")
 			behind := have.Connection >= ConnConnected && have.PeerDisk == DiskUpToDate && (!want.Peer.Incomplete || have.Primary)
-			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.PeerWasUpToDate), "never what nobody else has")
+			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.PeerWasUpToDate || want.Outdated), "never what nobody else has")
 			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")
 		case StepSetPrimary:
 			require.True(t, want.Primary && want.Published && !want.HasTeardown && have.AttachmentRecorded, "S2")

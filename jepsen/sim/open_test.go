@@ -5,10 +5,7 @@ import "strings"
 // openBugs are failures that are known, are in jepsen/TRACK.md as open, and only keep something from
 // coming to its end: of none of them an acknowledged write is known to be lost. A seed that shows one does not fail
 // the run. Each is a part of the failure's text.
-var openBugs = []struct{ text, what string }{
-	{"is outdated: its peer went on without it", "a disk that was detached on purpose counts as failed"},
-	{"Mounts:[] Targets:[/real/", "a target path is left on the host of a primary that was torn down"},
-}
+var openBugs = []struct{ text, what string }{}
 
 // openBug is the known bug that a failure shows, empty when it is none. Only what does not come to
 // its end is known: whatever else fails is new.
