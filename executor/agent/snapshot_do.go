@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/executor"
@@ -57,6 +58,22 @@ func (sw *snapshotWorker) takeNow(ctx context.Context, snap *snapshotState, d *f
 	taken.TakenAt = time.Now()
 	err := backend.TakeSnapshot(ctx, d.Source, snap.id, sw.reports.progress("", snap.id, d.Source))
 	sw.hitFaultPoint("cut.after")
+	if err == nil {
+		err = sw.checkTakenSize(ctx, snap, d)
+	}
+	return err
+}
+
+// checkTakenSize observes what was taken: a copy that ended early without an error is not reported.
+func (sw *snapshotWorker) checkTakenSize(ctx context.Context, snap *snapshotState, d *fsm.DesiredSnapshot) error {
+	backend, err := sw.poolSet.snapshotPool(d)
+	if err != nil {
+		return err
+	}
+	have, err := backend.ObserveSnapshot(ctx, snap.id)
+	if err == nil && have.Size != d.Size {
+		err = fmt.Errorf("snapshot %s has %d bytes after it was taken, not %d", snap.id, have.Size, d.Size)
+	}
 	return err
 }
 

@@ -113,6 +113,8 @@ func nextTakeSingle(s *SnapshotView) Step {
 	switch {
 	case s.Have.Exists && s.Record.Phase == records.PhaseBegun && !plantedbug.Is(plantedbug.TornSnapshot):
 		return Step{Kind: StepRemoveSnapshot} // it was never reported, and may be torn
+	case s.Have.Exists && s.Have.Size != s.Desired.Size:
+		return Step{Kind: StepRemoveSnapshot} // no report of it would be accepted
 	case s.Have.Exists:
 		return Step{}
 	}
