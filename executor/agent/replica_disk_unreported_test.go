@@ -74,16 +74,21 @@ func TestS67_AnAttachmentOfBeforeTheRemakeIsNotUsed(t *testing.T) {
 	a.crash()
 	p.setDown(false)
 	var once sync.Once
+	committed, known := make(chan struct{}), make(chan struct{})
 	broken.beforeAnswer = func(cmd *fsmpb.Command) {
 		if cmd.GetAttachReplica() == nil {
 			return
 		}
 		once.Do(func() {
-			a.start(nil)
-			p.eventually("the failure is known", func() bool { return p.volume(id).ActiveReplica(broken.host()).DiskFailed != 0 })
+			close(committed)
+			<-known
 		})
 	}
 	broken.start(nil)
+	<-committed
+	a.start(nil)
+	p.eventually("the failure is known", func() bool { return p.volume(id).ActiveReplica(broken.host()).DiskFailed != 0 })
+	close(known)
 	p.waitUpToDate(id)
 	p.eventually("the failure is over", func() bool { return p.volume(id).ActiveReplica(broken.host()).DiskFailed == 0 })
 	broken.holdsAll(id, "first", "second", "meanwhile")
