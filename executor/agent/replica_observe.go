@@ -104,7 +104,7 @@ func (rw *replicaWorker) scheduleReplicaRetry(v *volume, h *plan.ObservedReplica
 	if !h.AttachDue && !h.DiskAttached() {
 		rw.volumeQueue.addAfter(v.id, v.replica.attachBackoff.notBefore.Sub(now))
 	}
-	if !h.ConnectDue && h.Connection <= plan.ConnConnecting {
+	if !h.ConnectDue && (h.Connection <= plan.ConnConnecting || h.PeerStateLost()) {
 		rw.volumeQueue.addAfter(v.id, v.replica.connectBackoff.notBefore.Sub(now))
 	}
 }

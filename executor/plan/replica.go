@@ -171,6 +171,8 @@ func nextConnection(want *ReplicaSpec, h *ObservedReplica) Step {
 	case want.Outdated && want.Force && !h.Primary && h.Connection == ConnConnecting:
 		return Step{Kind: StepDisconnect} // it may have begun to connect with discard before the decision
 	case !want.Connect, !h.ConnectDue, want.awaitsAcknowledgement(h):
+	case h.PeerStateLost():
+		return Step{Kind: StepDisconnect}
 	case h.Connection == ConnConnecting && victim && !h.Discarding:
 		return Step{Kind: StepDisconnect}
 	case h.Connection > connStandAlone:
@@ -185,6 +187,14 @@ func nextConnection(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepConnect}
 	}
 	return Step{}
+}
+
+// PeerStateLost reports whether the kernel missed that its peer's disk became up to date, and will not hear of it before
+// they connect again: a state that the peer sent before the first generation was made may arrive after
+// that. A disk that really is Inconsistent beside an UpToDate one is being synchronised, or has
+// blocks that are out of sync.
+func (h *ObservedReplica) PeerStateLost() bool {
+	return h.Connection == ConnConnected && h.Disk == DiskUpToDate && h.PeerDisk == diskInconsistent && h.OutOfSync == 0 && !h.Primary && !h.Suspended
 }
 
 // resyncDoubtful: the disk was the target of an unfinished resynchronisation when it was
