@@ -94,16 +94,7 @@ func notDiskFull(err error) error {
 func TestS28_ALeaderWithAFullDiskTransfersLeadership(t *testing.T) {
 	t.Parallel()
 	full := make(map[string]*atomic.Bool)
-	c := newThreeMembers(t, func(cfg *Config) {
-		diskFull := new(atomic.Bool)
-		full[cfg.Name] = diskFull
-		cfg.statfs = func(string) (int64, int64, error) {
-			if diskFull.Load() {
-				return 900 << 10, 1 << 30, nil
-			}
-			return 1 << 30, 1 << 30, nil
-		}
-	})
+	c := newThreeMembers(t, func(cfg *Config) { full[cfg.Name] = withDisk(cfg) })
 	fullLeader := c.leader()
 	full[fullLeader.cfg.Name].Store(true)
 	rest := c.others(fullLeader)
@@ -124,18 +115,47 @@ func TestS28_ALeaderWithAFullDiskTransfersLeadership(t *testing.T) {
 	fullLeader.mustPropose(t, "back")
 }
 
+// S28, S134: nobody tells a member that its disk is full when it is elected, as that is known since long.
+func TestS28_AMemberWithAFullDiskDoesNotStayLeader(t *testing.T) {
+	t.Parallel()
+	full := make(map[string]*atomic.Bool)
+	c := newThreeMembers(t, func(cfg *Config) { full[cfg.Name] = withDisk(cfg) })
+	old := c.leader()
+	elected := c.others(old)[0]
+	full[elected.cfg.Name].Store(true)
+	eventually(t, func() error { return notDiskFull(elected.Ready()) })
+	rest := c.others(elected)
+	for range 2 {
+		eventually(t, func() error {
+			require.NoError(t, c.leader().TransferLeadership(testContext(t)))
+			if leading, _, _ := elected.Leadership(); !leading {
+				return errors.New("another member leads")
+			}
+			return nil
+		})
+		c.leader(rest...)
+	}
+	full[elected.cfg.Name].Store(false)
+	eventually(t, elected.Ready)
+}
+
+// withDisk gives the member a disk that is full for as long as what it returns is true.
+func withDisk(cfg *Config) *atomic.Bool {
+	full := new(atomic.Bool)
+	cfg.statfs = func(string) (int64, int64, error) {
+		if full.Load() {
+			return 900 << 10, 1 << 30, nil
+		}
+		return 1 << 30, 1 << 30, nil
+	}
+	return full
+}
+
 func TestS28_ForwardedCommandsSeeTheLeadersFullDisk(t *testing.T) {
 	t.Parallel()
-	var full atomic.Bool
+	var full *atomic.Bool
 	c := newTestCluster(t, nil)
-	leader := c.add("c1", func(cfg *Config) {
-		cfg.statfs = func(string) (int64, int64, error) {
-			if full.Load() {
-				return 900 << 10, 1 << 30, nil
-			}
-			return 1 << 30, 1 << 30, nil
-		}
-	})
+	leader := c.add("c1", func(cfg *Config) { full = withDisk(cfg) })
 	follower := c.add("c2", nil)
 	c.waitReady(2)
 	eventually(t, func() error {

@@ -13,7 +13,7 @@ type leaderDuties struct {
 	caughtUpProbes map[string]int // consecutive probes that found a non-voter within maxPromotionLag
 }
 
-// probeMembers asks all members for their status: for the clock check, promotions and an
+// probeMembers asks all members for their status: for the clock check, a full disk, promotions and an
 // open hash dispute.
 func (d *leaderDuties) probeMembers(ctx context.Context) {
 	if d.checkpoints.hashDispute.err() != nil {
@@ -21,6 +21,7 @@ func (d *leaderDuties) probeMembers(ctx context.Context) {
 	}
 	statuses := d.peers.queryStatuses(ctx, d.cfg.probeInterval(), &raftpb.StatusRequest{DisagreementAt: d.checkpoints.hashDispute.activeIndex()})
 	d.checkClock(statuses)
+	d.leaveFullDisk(statuses)
 	d.promoteCaughtUp(ctx, statuses)
 }
 
