@@ -77,6 +77,7 @@ func (p *poolSet) replicatedSource(d *fsm.DesiredSnapshot, pool executor.Backend
 	if rb == nil || err != nil {
 		return nil, err
 	}
+	rb.size = d.Size // its source may have been expanded since
 	return rb, rb.checkSnapshotPool()
 }
 

@@ -113,8 +113,10 @@ func nextTakeSingle(s *SnapshotView) Step {
 	switch {
 	case s.Have.Exists && s.Record.Phase == records.PhaseBegun && !plantedbug.Is(plantedbug.TornSnapshot):
 		return Step{Kind: StepRemoveSnapshot} // it was never reported, and may be torn
-	case s.Have.Exists && s.Have.Size != s.Desired.Size:
-		return Step{Kind: StepRemoveSnapshot} // no report of it would be accepted
+	case s.Have.Exists && s.Have.Size < s.Desired.Size:
+		return Step{Kind: StepRemoveSnapshot} // a copy that ended early, of which no report would be accepted
+	case s.Have.Exists && s.Have.Size > s.Desired.Size: // nor of this one, which another copy would not make smaller
+		return refuse(fsm.Precondition, "snapshot %s has %d bytes, not %d", s.Desired.Snapshot, s.Have.Size, s.Desired.Size)
 	case s.Have.Exists:
 		return Step{}
 	}

@@ -22,7 +22,7 @@ func TestNextSnapshotStep(t *testing.T) {
 	reported := member(fsm.SnapshotGoalFreeze)
 	reported.Frozen = true
 	file, left, absent := executor.Device{Exists: true}, executor.Device{Unfinished: true}, executor.Device{Absent: true}
-	short := executor.Device{Exists: true, Size: -1}
+	short, large := executor.Device{Exists: true, Size: -1}, executor.Device{Exists: true, Size: 1}
 	begun, done := records.SnapshotRecord{Phase: records.PhaseBegun, Attempt: 1}, records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: 1}
 	unbroken, withoutFreeze := &FreezeState{Attempt: 1, Until: now.Add(time.Second)}, &FreezeState{Attempt: 1}
 	older, ended := &FreezeState{Attempt: 0, Until: now.Add(time.Second)}, &FreezeState{Attempt: 1, Until: now}
@@ -38,7 +38,8 @@ func TestNextSnapshotStep(t *testing.T) {
 		"once":                         {single: single(fsm.SnapshotGoalTake), have: file, record: done, news: factSnapshotTaken},
 		"adopt what nobody began here": {single: single(fsm.SnapshotGoalTake), have: file, news: factSnapshotTaken},
 		"S19 not what a dead process may have torn":        {single: single(fsm.SnapshotGoalTake), have: file, record: begun, kind: StepRemoveSnapshot},
-		"what has another size is not reported":            {single: single(fsm.SnapshotGoalTake), have: short, record: done, kind: StepRemoveSnapshot},
+		"what is too short is not reported":                {single: single(fsm.SnapshotGoalTake), have: short, record: done, kind: StepRemoveSnapshot},
+		"nor what is too large, which stays":               {single: single(fsm.SnapshotGoalTake), have: large, record: done, kind: StepRefuse},
 		"what was left unfinished is taken anew":           {single: single(fsm.SnapshotGoalTake), have: left, record: begun, kind: StepTakeSnapshot},
 		"S12 nothing is taken in an absent pool":           {single: single(fsm.SnapshotGoalTake), have: absent, kind: StepRefuse},
 		"freeze a member":                                  {single: member(fsm.SnapshotGoalFreeze), kind: StepFreeze},
