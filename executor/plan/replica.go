@@ -129,8 +129,11 @@ func (want *ReplicaSpec) mustRemake(h *ObservedReplica) bool {
 // has nothing to compare with. Only a primary has, which connects to no content but its own. An outdated
 // disk would be discarded for its peer's content anyway, which went on without it.
 func nextRemakeMetadata(want *ReplicaSpec, h *ObservedReplica) Step {
-	if want.Peer == nil {
+	switch {
+	case want.Peer == nil:
 		return Step{} // a replica that the kernel may still see is one that is being removed (S71)
+	case want.Outdated && want.Force:
+		return Step{} // it was decided to go on with what it has, although its peer has more (S8)
 	}
 	complete := !want.Peer.Incomplete
 	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate && (complete || h.Primary)

@@ -194,6 +194,9 @@ func TestNextReplicaStep(t *testing.T) {
 		"S67 also under a primary":                             {nil, h{noDisk, diskGivenUp, primary}, StepRemakeMetadata},
 		"S67 also after a boot, by the log's word of its peer": {w{peerUpToDate}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
 		"S67 or by the kernel's of then":                       {w{peerAttached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepRemakeMetadata},
+		"S8 but what an operator chose is used as it is":       {w{peerUpToDate, outdated, forced}, h{notInKernel, diskGivenUp}, StepProposeAttach},
+		"S8 also while its kernel sees the peer":               {w{peerAttached, outdated, forced}, h{noDisk, diskGivenUp}, StepProposeAttach},
+		"S8 and stays attached":                                {w{peerUpToDate, outdated, forced}, h{standingAlone, diskGivenUp}, StepNone},
 		"S67 or what is outdated, by its peer's disk":          {w{peerAttached, outdated}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
 		"S9 after what it has was kept":                        {w{peerAttached, outdated}, h{notInKernel, diskGivenUp, mayHaveWrites}, StepKeepVictim},
 		"S67 but not while that is away":                       {w{outdated}, h{notInKernel, diskGivenUp}, StepNone},
@@ -381,6 +384,7 @@ func FuzzNextReplicaStep(f *testing.F) {
 		case StepRemakeMetadata:
 			require.True(t, have.DiskFailed && !have.DiskAttached(), "S67")
 			require.True(t, have.FailureKnown, "S71")
+			require.False(t, want.Outdated && want.Force, "S8")
 			behind := have.Connection >= ConnConnected && have.PeerDisk == DiskUpToDate && (!want.Peer.Incomplete || have.Primary)
 			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.PeerWasUpToDate || want.Outdated), "never what nobody else has")
 			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")
