@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // TestCheckFindsWhatIsPlanted: an invariant that cannot fail proves nothing.
@@ -70,6 +72,7 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 func TestCheckFindsWhatIsPlantedInAReplicatedVolume(t *testing.T) {
 	for invariant, plant := range map[string]func(*Volume){
 		"S151": func(v *Volume) { v.Replication.Forced = &ForcedPrimary{Host: "host-n3"} },
+		"S151: volume " + volumeID(1) + " has a grant of index": func(v *Volume) { v.Replication.LastGrantIndex++ },
 		"S152": func(v *Volume) { v.Replication.Port = lastPort + 1 },
 		"S153": func(v *Volume) { v.ActiveReplicas()[1].Outdated = true },
 		"S154": func(v *Volume) { v.ActiveReplicas()[0].Outdated, v.ActiveReplicas()[0].UpToDate = true, false },
@@ -85,7 +88,7 @@ func TestCheckFindsWhatIsPlantedInAReplicatedVolume(t *testing.T) {
 			w.primary(1, "n1", 7)
 			require.NoError(t, w.s.Check())
 			withVolume(plant)(w)
-			require.ErrorContains(t, w.s.Check(), "invariant "+invariant+":")
+			require.ErrorContains(t, w.s.Check(), "invariant "+invariant)
 		})
 	}
 }
@@ -99,5 +102,37 @@ func withVolume(plant func(*Volume)) func(*world) {
 		}
 		plant(&v)
 		w.s.storeVolume(&volumeChange{}, v)
+	}
+}
+
+// S101, S102: an entry of a lookup that leads to nothing is found too.
+func TestCheckFindsALookupOfNothing(t *testing.T) {
+	for name, plant := range map[string]func(*lookups){
+		"a name":    func(l *lookups) { l.names["pvc-9"] = uuid{hi: 9} },
+		"a request": func(l *lookups) { l.answers[answerKey{}] = &answer{} },
+	} {
+		w := twoHosts(t)
+		require.NoError(t, w.s.Check())
+		plant(w.s.lookups)
+		require.ErrorContains(t, w.s.Check(), "are known", name)
+	}
+}
+
+// S109: a format names its filesystem in the phases that have one, and one that is being made its epoch.
+func TestS109_FormatsThatCannotBe(t *testing.T) {
+	epoch := Epoch{1, 1}
+	for name, f := range map[string]Format{
+		"made without a type":      {Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSUUID: "uuid"},
+		"made without a uuid":      {Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSType: ext4},
+		"being made without type":  {Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING, FSUUID: "uuid", Epoch: epoch},
+		"being made without uuid":  {Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING, FSType: ext4, Epoch: epoch},
+		"being made without epoch": {Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING, FSType: ext4, FSUUID: "uuid"},
+		"raw with a type":          {Phase: fsmpb.FormatPhase_FORMAT_PHASE_RAW, FSType: ext4},
+		"raw with a uuid":          {Phase: fsmpb.FormatPhase_FORMAT_PHASE_RAW, FSUUID: "uuid"},
+		"of no phase":              {},
+	} {
+		w := twoHosts(t)
+		withVolume(func(v *Volume) { v.Format = f })(w)
+		require.ErrorContains(t, w.s.Check(), "invariant S109:", name)
 	}
 }

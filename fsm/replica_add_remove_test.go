@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -238,5 +239,24 @@ func TestNoReplicaIsAddedToAVolumeThatHasNoneLeft(t *testing.T) {
 	w.ok("admin/ann", &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2", Reason: "burnt"})
 	for _, node := range []string{"", "n3"} {
 		w.rejected(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: node})
+	}
+}
+
+// S25: a volume is in repair while it is Ready and lacks a replica, or one of them is made, removed or synchronised.
+func TestWhichVolumesAreInRepair(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   int
+	}{
+		"all are there":           {func(*world) {}, 0},
+		"one is being created":    {func(w *world) { w.ok(controller, createReplicated(2, protocolC)) }, 0},
+		"a host is lost":          {func(w *world) { w.loseNode("n2") }, 1},
+		"a replica is to be gone": {func(w *world) { w.ok(admin, removeReplica("n2")) }, 1},
+		"it is being deleted":     {func(w *world) { w.loseNode("n2"); w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)}) }, 0},
+	} {
+		w := newReplicated(t, protocolC)
+		tc.change(w)
+		require.Len(t, slices.Collect(w.s.VolumesInRepair()), tc.want, name)
+		require.Len(t, slices.Collect(restored(t, w.s).VolumesInRepair()), tc.want, name)
 	}
 }

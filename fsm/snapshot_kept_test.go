@@ -329,3 +329,19 @@ func TestS49_Level1HasNoKeptCopies(t *testing.T) {
 	w.rejected(Unsupported, controller, &fsmpb.DeleteSnapshot{SnapshotId: snapshotID(1), Superseded: true})
 	require.False(t, slices.ContainsFunc(w.contents(), func(x any) bool { _, ok := x.(Snapshot); return ok }), fmt.Sprint(w.contents()))
 }
+
+// S49: while an older copy is being removed from a full pool, each question is answered that this is waited for, and not that
+// an operator has to make room.
+func TestS49_TheRemovalOfAnOlderCopyIsAwaited(t *testing.T) {
+	w := newLoser(t)
+	w.keptCopy(1, "n1")
+	w.resynchronised(8)
+	w.lostAgain(8)
+	c := w.keepReplica(2, "n1")
+	c.Facts = []*fsmpb.PoolFact{{PoolId: "pool-n1", FreeBytes: 1 << 20, Index: w.index}}
+	for range 2 {
+		require.Empty(t, w.ok("node/n1", c).GetSnapshotId())
+		require.Equal(t, SnapshotGoalRemove, w.snapshotGoal(1))
+		require.Equal(t, "what it has is kept when an older copy is removed", w.replicaSync(1, "n1").NotKeptReason)
+	}
+}

@@ -88,3 +88,19 @@ func TestS119_RaisingTheLevelAnnouncesChanges(t *testing.T) {
 	require.Equal(t, GoalKeep, w.volumeGoal(1, "n2"))
 	hosts.check(t, w.s, e)
 }
+
+// S119: a host whose replication address changes is another peer: the hosts of its peers are told, and no others.
+func TestS119_AnotherReplicationAddressIsAnnouncedToPeers(t *testing.T) {
+	for _, level := range []uint32{Level1, MaxFeatureLevel} {
+		w := newReplicatedAt(t, level, protocolC)
+		hosts := newHostViews(w.s)
+		again := replicating("n1")
+		again.Replication.Address = "10.0.9.1"
+		e := entry{w.index + 1, envelope("node/n1", "again", w.index, again)}
+		hosts.applyChanges(w.s, e, w.s.Apply(e.index, e.cmd).Changes)
+		d, ok := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+		require.True(t, ok)
+		require.Equal(t, "10.0.9.1", d.Replication.Peer.Address)
+		hosts.check(t, w.s, e)
+	}
+}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,4 +39,30 @@ func TestDryRunAnswersAsApplyWould(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Forbidden, reasonOf(out))
 	require.Equal(t, before, w.s.Hash())
+}
+
+// Labels that have the same value under other keys are another topology, also where such a one was read shortly before.
+func TestATopologyIsReadAsItWasGiven(t *testing.T) {
+	var x interner
+	for range 2 {
+		for _, key := range []string{"zone", "rack"} {
+			read, rej := x.requisite([]*fsmpb.Topology{{Segments: []*fsmpb.Label{{Key: key, Value: "a"}}}})
+			require.Nil(t, rej)
+			require.Equal(t, []Topology{{{Key: key, Value: "a"}}}, read)
+			x.volume(&Volume{Requisite: read})
+		}
+	}
+}
+
+// A text is cut at the border of a character, and one that fits stays.
+func TestClipCutsNoCharacter(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"what fits":                 {strings.Repeat("a", maxTextBytes), strings.Repeat("a", maxTextBytes)},
+		"one byte more":             {strings.Repeat("a", maxTextBytes+1), strings.Repeat("a", maxTextBytes)},
+		"a character over the end":  {strings.Repeat("a", maxTextBytes-1) + "é", strings.Repeat("a", maxTextBytes-1)},
+		"a longer one over the end": {strings.Repeat("a", maxTextBytes-2) + "\U0001F4BE", strings.Repeat("a", maxTextBytes-2)},
+		"no character at all":       {strings.Repeat("\x80", maxTextBytes+1), ""},
+	} {
+		require.Equal(t, tc.want, clip(tc.text), name)
+	}
 }

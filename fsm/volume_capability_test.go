@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,5 +31,23 @@ func TestCombines(t *testing.T) {
 		"raw":                  {Capability{Block: true}, Capability{Block: true}, true},
 	} {
 		require.Equal(t, tc.want, tc.a.Combines(tc.b), name)
+	}
+}
+
+// The longest fingerprint of mount flags that can be is taken, as are the modes and filesystems that are served.
+func TestCapabilitiesThatNoVolumeHas(t *testing.T) {
+	for name, tc := range map[string]struct {
+		c    Capability
+		want Reason
+	}{
+		"the longest flags":           {Capability{Mode: writer, Flags: strings.Repeat("f", 2*maxFingerprintBytes)}, 0},
+		"longer flags":                {Capability{Mode: writer, Flags: strings.Repeat("f", 2*maxFingerprintBytes+1)}, Invalid},
+		"a mode of several nodes":     {Capability{Mode: fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_MULTI_WRITER}, Invalid},
+		"a filesystem on raw":         {Capability{Mode: writer, Block: true, FSType: ext4}, Invalid},
+		"raw":                         {Capability{Mode: writer, Block: true}, 0},
+		"a filesystem that is served": {Capability{Mode: writer, FSType: ext4}, 0},
+		"one that is not":             {Capability{Mode: writer, FSType: "ntfs"}, Invalid},
+	} {
+		require.Equal(t, tc.want, tc.c.check().Why(), name)
 	}
 }

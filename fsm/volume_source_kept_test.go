@@ -65,6 +65,19 @@ func TestAFailedCloneIsRetriedWhereItsSourceIs(t *testing.T) {
 	w.rejected(Precondition, admin, retry)
 }
 
+// S72: what failed at level 1, and whose source is gone, is not made again, and the answer says what is gone.
+func TestAFailedCloneOfWhatIsGoneIsNotRetried(t *testing.T) {
+	w := newWorldAt(t, Level1)
+	w.ready(1, create(1))
+	w.takeSnapshot(1, 1)
+	w.ok(controller, createFrom(2, fromSnapshot(1)))
+	w.report("n1", volumeObservation(2, &fsmpb.Observation_StepFailed{StepFailed: &fsmpb.StepFailed{Step: "copy", Error: "I/O error", Final: true}}))
+	w.ok(controller, &fsmpb.DeleteSnapshot{SnapshotId: snapshotID(1)})
+	w.ok(admin, &fsmpb.SetFeatureLevel{Level: Level2})
+	out := w.rejected(NotFound, admin, &fsmpb.RetryOperation{OperationId: uint64(w.volume(2).Operation.ID)})
+	require.Contains(t, out.GetRejection().GetMessage(), "snapshot "+snapshotID(1)+" is not known")
+}
+
 // S15, S49: what a replica had that lost while the volume was being formatted is no
 // filesystem: a volume of that copy is one that nothing was made on yet.
 func TestS49_AKeptCopyOfAVolumeThatWasJustFormatted(t *testing.T) {

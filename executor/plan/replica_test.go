@@ -413,3 +413,25 @@ func FuzzNextReplicaStep(f *testing.F) {
 		}
 	})
 }
+
+// S9: suspended I/O is ended only where no disk and no other replica can ever complete it.
+func TestS9_WhatNobodyCompletes(t *testing.T) {
+	none := executor.ResourceStatus{InKernel: true, Suspended: true, Disk: DiskDiskless, Connection: ConnConnecting}
+	for name, tc := range map[string]struct {
+		change func(*fsm.DesiredReplica, *executor.ResourceStatus)
+		want   bool
+	}{
+		"without a disk and a peer":     {func(*fsm.DesiredReplica, *executor.ResourceStatus) {}, true},
+		"beside one that is being made": {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.Peer = &fsm.ReplicaPeer{Incomplete: true} }, true},
+		"not beside one with the data":  {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.Peer = &fsm.ReplicaPeer{} }, false},
+		"not while it is connected":     {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Connection = ConnConnected }, false},
+		"not with a disk":               {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Disk = DiskUpToDate }, false},
+		"not before its initial sync":   {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.InitialSyncDone = false }, false},
+		"not where nothing is held":     {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Suspended = false }, false},
+		"nor what the kernel has not":   {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.InKernel = false }, false},
+	} {
+		want, have := fsm.DesiredReplica{InitialSyncDone: true}, none
+		tc.change(&want, &have)
+		require.Equal(t, tc.want, NobodyCompletes(&want, &have), name)
+	}
+}

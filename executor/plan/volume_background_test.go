@@ -84,6 +84,26 @@ func TestBackgroundSpec(t *testing.T) {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt, fsm.Target{Path: "/t", Done: true})}, Record: recordWith(e5, records.TargetRecord{Path: "/t"}), Have: ObservedVolume{Device: activeDevice, BoundTargets: []string{"/t"}}},
 			verb: fsm.GoalKeep,
 		},
+		"a staging that vanished, and that the log has of this boot, is left to people": {
+			s:    VolumeView{Actionable: true, Boot: "boot", Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt)}, Record: recordWith(e5), Have: ObservedVolume{Device: activeDevice}},
+			verb: fsm.GoalKeep,
+		},
+		"not one that the log has elsewhere": {
+			s:    VolumeView{Actionable: true, Boot: "boot", Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, &fsm.Staging{Path: "/other", Boot: "boot", Done: true})}, Record: recordWith(e5), Have: ObservedVolume{Device: activeDevice}},
+			verb: fsm.GoalKeep, down: true,
+		},
+		"a publication that was never staged is not reported down": {
+			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, nil)}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
+			verb: fsm.GoalKeep,
+		},
+		"S31 what is still up is not reported down": {
+			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Teardown: &fsm.Teardown{Epoch: e5}}, Record: &records.VolumeRecord{}, Have: up},
+			verb: fsm.GoalKeep, down: true,
+		},
+		"S31 nor what is recorded, before its end is": {
+			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Teardown: &fsm.Teardown{Epoch: e5}}, Record: recordWith(e5), Have: ObservedVolume{Device: imageDevice}},
+			verb: fsm.GoalKeep, down: true,
+		},
 		"a target whose binding was interrupted goes": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, stagedAt, fsm.Target{Path: "/t"})}, Record: recordWith(e5, records.TargetRecord{Path: "/t"}), Have: up},
 			verb: fsm.GoalKeep, drop: []string{"/t"},
@@ -107,6 +127,14 @@ func TestBackgroundSpec(t *testing.T) {
 		"a made volume is reported": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalCreate, Size: testGib}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
 			verb: fsm.GoalCreate, news: []string{factDeviceCreated},
+		},
+		"a volume of another size is not reported made": {
+			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalCreate, Size: 2 * testGib}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice}},
+			verb: fsm.GoalCreate,
+		},
+		"S19 nor is one that may be torn": {
+			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalCreate, Size: testGib}, Record: &records.VolumeRecord{}, Have: ObservedVolume{Device: imageDevice, mayBeTorn: true}},
+			verb: fsm.GoalCreate,
 		},
 		"a removed volume is reported": {
 			s:    VolumeView{Actionable: true, Desired: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, Record: &records.VolumeRecord{}, Have: ObservedVolume{}},

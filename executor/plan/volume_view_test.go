@@ -122,3 +122,22 @@ func TestS19_AReportOfAFreezeSaysUntilWhen(t *testing.T) {
 		require.EqualExportedValues(t, tc.want, ob.GetFrozen())
 	}
 }
+
+// S19: a snapshot's time is when it was taken, as far as that is recorded; else it is now.
+func TestS19_AReportOfASnapshotSaysWhenItWasTaken(t *testing.T) {
+	taken, now := time.Unix(7, 5), time.Unix(9, 0)
+	for _, tc := range []struct {
+		record records.SnapshotRecord
+		want   time.Time
+	}{
+		{records.SnapshotRecord{Phase: records.PhaseTaken, TakenAt: taken}, taken},
+		{records.SnapshotRecord{Phase: records.PhaseTaken}, now},
+		{records.SnapshotRecord{Phase: records.PhaseBegun, TakenAt: taken}, now},
+		{records.SnapshotRecord{}, now},
+	} {
+		ob := ObservationOf("snapshot", "source")
+		view := &SnapshotView{Desired: &fsm.DesiredSnapshot{Attempt: 3}, Record: tc.record, Now: now, Have: executor.Device{Size: 7}}
+		view.FillObservation(factSnapshotTaken, ob)
+		require.EqualExportedValues(t, &fsmpb.SnapshotCut{SizeBytes: 7, CutUnixNano: tc.want.UnixNano(), Attempt: 3}, ob.GetSnapshotCut())
+	}
+}
