@@ -136,3 +136,17 @@ func TestS109_FormatsThatCannotBe(t *testing.T) {
 		require.ErrorContains(t, w.s.Check(), "invariant S109:", name)
 	}
 }
+
+// S112, S115: a group has its members, and only one that is being deleted may have lost some of them, but not all.
+func TestCheckFindsAGroupWithoutMembers(t *testing.T) {
+	for phase, want := range map[GroupPhase]string{GroupReady: "invariant S115:", GroupDeleting: "invariant S112:"} {
+		w := twoHosts(t)
+		g := *w.takeGroup(1, 1, 2)
+		for _, id := range g.Members {
+			w.s.removeSnapshot(id)
+		}
+		g.Phase = phase
+		w.s.storeGroup(g)
+		require.ErrorContains(t, w.s.checkGroup(&g), want)
+	}
+}

@@ -51,3 +51,15 @@ func TestMountFlags(t *testing.T) {
 		})
 	}
 }
+
+// A flag is shown in a log line or an error only where it is an option that everybody knows: anything else may be a secret.
+func TestWhichMountFlagsAreShown(t *testing.T) {
+	for flag, want := range map[string]bool{"noatime": true, "exec": true, "prjquota": true, "inode64": true, "hunter2": false, "": false, "context=a:b:c": false, "data=hunter2": false} {
+		require.Equal(t, want, PlainMountFlag(flag), flag)
+	}
+	for _, flags := range mountFlags {
+		for _, flag := range flags {
+			require.True(t, PlainMountFlag(flag), flag)
+		}
+	}
+}
