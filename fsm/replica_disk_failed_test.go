@@ -56,6 +56,27 @@ func TestS67_APrimarysFailedDiskIsRecorded(t *testing.T) {
 	require.EqualValues(t, 1, w.replicaSync(1, "n1").DiskFailed)
 }
 
+// S67: a primary's disk that was copied again is whole by its own host's observation. The disk of the other host, which fails before
+// that one observed anything, can be copied then.
+func TestS67_TheDisksOfBothFailOneAfterTheOther(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.reportCurrent(1, "n1", ReplicaObservation{Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected, UUID: 7})
+	w.reportCurrent(1, "n2", withoutPeersDisk(7, false))
+	require.EqualValues(t, 1, w.replicaSync(1, "n1").DiskFailed)
+	w.ok("node/n1", attachBlank("n1", w.bootOf("n1"), 2))
+	whole := inSyncObservation(7)
+	whole.Primary = true
+	w.reportCurrent(1, "n1", whole)
+	require.True(t, w.replicaSync(1, "n1").UpToDate)
+	require.Zero(t, w.replicaSync(1, "n1").DiskFailed)
+	w.reportCurrent(1, "n2", ReplicaObservation{Disk: diskless, PeerDisk: upToDate, Connection: connected, UUID: 7})
+	require.EqualValues(t, 1, w.replicaSync(1, "n2").DiskFailed)
+	desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+	require.False(t, desired.Replication.Peer.Incomplete)
+	require.True(t, desired.Replication.Peer.UpToDate)
+}
+
 // S67, S5 (a): InSyncUUID counts for nothing on a disk that failed since; a forced
 // promotion uses the disk as it is.
 func TestS67_AFailedDiskIsPromotedByADecisionOnly(t *testing.T) {

@@ -113,15 +113,15 @@ func (r *Replication) noteRecordedDiskFailure(l *Replica, observed *ReplicaObser
 	}
 }
 
-// clearDiskFailures forgets a failed disk once all its content was copied again, which both
-// hosts show by observing both disks UpToDate, in a later attachment than the one that failed:
-// only what is not attached is prepared for that.
-func (v *Volume) clearDiskFailures() {
-	if active := v.ActiveReplicas(); v.Replication.inSync(active) {
-		for _, l := range active {
-			if !l.failedNow() {
-				l.DiskFailed = 0
-			}
+// clearDiskFailures forgets a failed disk once all its content was copied again, in a later attachment than the one
+// that failed: only what is not attached is prepared for that. From feature level 2 on the same observations show it
+// by which a replica counts as up to date. If it took both hosts' for a primary too, the disk of its peer, when
+// it fails before that host's next observation, would wait for ever for this one to be whole.
+func (s *State) clearDiskFailures(v *Volume, primary HostID) {
+	inSync := v.Replication.inSync(v.ActiveReplicas())
+	for _, l := range v.ActiveReplicas() {
+		if inSync && !l.failedNow() || s.level2() && v.isCaughtUp(l, primary) {
+			l.DiskFailed = 0
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (r *Replication) inSync(active []*Replica) bool {
 func (s *State) updateReplicaStates(v *Volume) {
 	r, index := v.Replication, s.cluster.Index
 	primary := s.PrimaryHost(v)
-	v.clearDiskFailures() // before a new generation begins
+	s.clearDiskFailures(v, primary) // before a new generation begins
 	v.markUpToDate(primary, index)
 	if l := v.ActiveReplica(primary); l != nil && l.Observed.Primary {
 		v.recordPromotion(l, index)
