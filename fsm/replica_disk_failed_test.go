@@ -323,6 +323,32 @@ func TestS67_APermittedGenerationProvesNoFailure(t *testing.T) {
 	}
 }
 
+// S1, S67: a log that was lost may have outdated the disk that went on, when its peer was forced: which of them has every
+// write is not known after a restore, and an operator decides, or both are seen together.
+func TestS67_AGenerationOfBeforeARestoreProvesNoFailure(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.ok(admin, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("2", 16)})
+	for _, node := range []string{"n1", "n2"} {
+		w.reboot(node)
+		w.ok(admin, &fsmpb.AdoptNode{NodeId: node, HostId: "host-" + node, Incarnation: 2})
+		w.attach(1, node, 2)
+	}
+	stale := leftPeerBehind(9)
+	stale.Disk = upToDate // its kernel knows that it went on alone
+	w.reportCurrent(1, "n1", stale)
+	require.False(t, w.replicaSync(1, "n1").UpToDate)
+	require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+	w.unstaged(1, "n1", w.volume(1).Publication("n1").Epoch)
+	w.rejected(Precondition, "node/n1", w.setPrimary(1, "n1", stale))
+	w.reportCurrent(1, "n1", inSyncObservation(11))
+	w.reportCurrent(1, "n2", inSyncObservation(11))
+	w.ok("node/n1", w.setPrimary(1, "n1", inSyncObservation(11)))
+	w.reportCurrent(1, "n1", leftPeerBehind(13))
+	require.EqualValues(t, 2, w.replicaSync(1, "n2").DiskFailed, "from here on the log knows what it permitted")
+	require.NoError(t, w.s.Check())
+}
+
 // S67: an old observation of a disk that failed is none of the attachment in which it is copied
 // again.
 func TestS67_ABlankDiskDoesNotFailAgainByAnOldObservation(t *testing.T) {

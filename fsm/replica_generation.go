@@ -121,3 +121,12 @@ func (v *Volume) withReplicationReset(index uint64) (Volume, bool) {
 	}
 	return updated, true
 }
+
+// withRestoreReset is withReplicationReset from feature level 2 on: nobody was granted in this incarnation yet.
+func (v *Volume) withRestoreReset(index uint64) (Volume, bool) {
+	updated, replicated := v.withReplicationReset(index)
+	if replicated {
+		updated.Replication.LastGrantIndex = 0
+	}
+	return updated, replicated
+}

@@ -78,11 +78,13 @@ func (v *Volume) notePeerDiskFailure(l *Replica) {
 // notePeerBehind: the replica's disk went on in a generation of its own, which the log permits only by
 // outdating its peer. Without that it did so because the peer's kernel detached its disk while they
 // were connected, and nobody reported that in time (S67). Where a host may write without asking, as
-// with protocol A, it proves nothing.
+// with protocol A, it proves nothing; nor after a restore, until somebody is granted, to which both
+// were seen together or one is outdated: the log that was lost may have outdated either of them, and the stale
+// one may be the first that is heard of (S1).
 func (v *Volume) notePeerBehind(l *Replica) {
 	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
 	proves := x.PeerBehind && !x.Unconfigured && x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT && x.Generation == r.Generation
-	if !proves || o == nil || o.Attachment == 0 || r.Protocol == fsmpb.Protocol_PROTOCOL_A || r.InitialSyncIndex == 0 {
+	if !proves || o == nil || o.Attachment == 0 || r.Protocol == fsmpb.Protocol_PROTOCOL_A || r.InitialSyncIndex == 0 || r.LastGrantIndex == 0 {
 		return
 	}
 	if l.Outdated || l.DiskFailed != 0 || o.Outdated {

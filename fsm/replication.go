@@ -21,7 +21,8 @@ type Replication struct {
 	// Generation is the index of the last entry after which earlier observations prove nothing,
 	// as a grant or a request to outdate the peer that was granted (S7).
 	Generation uint64
-	// LastGrantIndex is the index of the last grant to be primary, to whichever host.
+	// LastGrantIndex is the index of the last grant to be primary, to whichever host; from feature level 2 on a
+	// restore forgets it.
 	LastGrantIndex uint64
 	// Primary is who may be primary now, nil when nobody may.
 	Primary *PrimaryGrant

@@ -48,7 +48,7 @@ func (s *State) withSweep(v *Volume, w *Sweep) (Volume, sweepEffect) {
 	case SweepGenerations:
 		updated, changed = v.withBumpedGeneration(w.Host, w.Epoch.Index)
 	case SweepRestore:
-		updated, changed = v.withReplicationReset(w.Epoch.Index)
+		updated, changed = v.withRestoreReset(w.Epoch.Index)
 	case SweepLost:
 		var remains bool
 		if updated, remains = s.withoutLostHost(v, w.Node, w.Host, w.Epoch, w.Reason); !remains {
