@@ -35,9 +35,13 @@ func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 }
 
 // giveUp transfers leadership. When that fails the leader falls silent, and the others elect one of them: a transfer takes a
-// connection, and a member with a clock that is wrong enough takes the others' certificates for expired.
+// connection, and a member with a clock that is wrong enough takes the others' certificates for expired. Without another voter
+// there is nobody to elect, and a leader that is its own quorum would stay silent in this term for ever.
 func (l *leader) giveUp(reason string) {
 	before := l.tracker.refresh()
+	if len(votersOf(l.raft)) < 2 {
+		return
+	}
 	l.tracker.resign(reason)
 	if now := l.tracker.refresh(); before.leading && now.leading && now.term == before.term {
 		l.log.Error("this leader falls silent, because it cannot transfer leadership", "why", reason)

@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -50,4 +51,20 @@ func TestS143_AQuorumOfAnswersKeepsTheTerm(t *testing.T) {
 	answer("c", 7)
 	require.False(t, h.lost(servers), "a quorum came back")
 	require.False(t, h.lost(servers[:1]), "it is alone")
+}
+
+// S27, S143: a leader without another voter has nobody who could lead instead. It has a quorum by itself, so that its lease never
+// ends: silent it would keep out for ever who joins it.
+func TestS143_ALeaderWithoutAnotherVoterDoesNotFallSilent(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, nil)
+	only := c.add("c1", nil)
+	c.waitReady(1)
+	for i := range maxPromotionLag + 1 {
+		only.mustPropose(t, fmt.Sprint("node-", i))
+	}
+	only.leader.giveUp("its clock is wrong")
+	c.add("c2", nil)
+	c.waitReady(2)
+	only.mustPropose(t, "with-both")
 }
