@@ -50,9 +50,12 @@ func testFromVolume(t *testing.T, h SnapshotHarness) {
 func testFromContent(t *testing.T, h SnapshotHarness) {
 	source := writtenVolume(t, h)
 	all := h.Read(t, source)
-	for _, from := range []fsm.Source{{Snapshot: takeSnapshot(t, h, source)}, {Volume: source}} {
-		for _, content := range []int64{100 << 10, VolumeBytes - 4096} { // both in the middle of data
-			for _, size := range []int64{content, content + 8192, VolumeBytes, 2 * VolumeBytes} {
+	for f, from := range []fsm.Source{{Snapshot: takeSnapshot(t, h, source)}, {Volume: source}} {
+		for c, content := range []int64{100 << 10, VolumeBytes - 4096} { // both in the middle of data
+			for s, size := range []int64{content, content + 8192, VolumeBytes, 2 * VolumeBytes} {
+				if (f+c+s)%2 != 0 {
+					continue // the other kind of source has this pair of sizes: a copy takes seconds on some backends
+				}
 				id := NewID()
 				for range 2 {
 					require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, size, from, content, nil))
