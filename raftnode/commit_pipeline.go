@@ -28,6 +28,7 @@ type commitPipeline struct {
 	raft.AppendPipeline
 	all      *commitPipelines
 	isSilent func(term uint64) bool
+	onAnswer func()
 
 	mu                waitMutex                 // held while a message is sent, which may take long
 	lastRequest       raft.AppendEntriesRequest // header and term of raft's own
@@ -52,6 +53,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	p := &commitPipeline{
 		AppendPipeline: inner, all: &t.commitPipelines, isSilent: t.isSilent, answers: make(chan raft.AppendFuture),
 		wake: make(chan struct{}, 1), done: make(chan struct{}), mu: newWaitMutex(),
+		onAnswer: func() { t.recordAnswer(withMemberID(id, target)) },
 	}
 	if !t.commitPipelines.add(p) {
 		return nil, errors.Join(raft.ErrTransportShutdown, inner.Close())
@@ -176,6 +178,9 @@ func (p *commitPipeline) deliver() {
 	for raftReads := true; ; {
 		select {
 		case a := <-p.AppendPipeline.Consumer():
+			if a.Error() == nil {
+				p.onAnswer()
+			}
 			if raftReads {
 				raftReads = p.pass(a) && a.Response().Success && a.Response().Term <= a.Request().Term
 			}

@@ -74,7 +74,8 @@
 // it received one at all. One whose configuration has it at another address asks there
 // first, several times: when a process answers under its id, one of the two runs on a copy
 // of the other's data directory, and it neither votes nor campaigns nor serves until the
-// leader put its address into the configuration.
+// leader put its address into the configuration. The leader does so once nothing answers at the
+// old address, neither the Member service nor Raft's messages.
 //
 // # Bootstrap (S69)
 //

@@ -39,13 +39,18 @@ func (mb *membership) addMember(ctx context.Context, req *raftpb.JoinRequest) er
 }
 
 // checkAddressChange refuses another address while another process answers at the old one: two
-// processes on copies of one data directory would vote twice.
+// processes on copies of one data directory would vote twice. One whose Member service does not answer may be slow, or
+// about to stop: while it answers Raft, it is the member. Besides, raft must not change an address that it has an answer
+// from at the same time: it reads the peer of a replication without its lock then.
 func (mb *membership) checkAddressChange(ctx context.Context, s raft.Server, req *raftpb.JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, mb.cfg.leaderlessTimeout())
 	defer cancel()
 	current, err := mb.peers.queryStatus(ctx, s, &raftpb.StatusRequest{})
-	if err == nil && current.GetProcessId() != "" && current.GetProcessId() != req.GetProcessId() {
+	switch {
+	case err == nil && current.GetProcessId() != "" && current.GetProcessId() != req.GetProcessId():
 		return fmt.Errorf("%w: member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", ErrRefused, s.ID, s.Address)
+	case err != nil && mb.transport.answeredWithin(mb.cfg.probeInterval(), s.ID, s.Address):
+		return fmt.Errorf("%w: member %s answered at %s just now: its address changes once nothing answers there", ErrNotLeader, s.ID, s.Address)
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ type transport struct {
 	heartbeatClock atomic.Uint64
 	mu             sync.Mutex
 	acks           map[raft.ServerID]ack
-	nextAck        chan struct{} // closed at the next ack
+	nextAck        chan struct{}                    // closed at the next ack
+	answered       map[raft.ServerAddress]time.Time // when a member, by withMemberID, last answered a message of this leader
 
 	commitPipelines commitPipelines
 	dialed          *raftConns
@@ -55,6 +56,7 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 		NetworkTransport: inner,
 		acks:             make(map[raft.ServerID]ack),
 		nextAck:          make(chan struct{}),
+		answered:         make(map[raft.ServerAddress]time.Time),
 		rpcs:             make(chan raft.RPC),
 		done:             make(chan struct{}),
 		mayCampaign:      func() bool { return true },
@@ -156,6 +158,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	if err := t.NetworkTransport.AppendEntries(id, withMemberID(id, target), args, resp); err != nil {
 		return err
 	}
+	t.recordAnswer(withMemberID(id, target))
 	if resp.Success && resp.Term <= args.Term {
 		t.recordAck(id, ack{term: args.Term, sentAt: sent})
 	}
@@ -189,6 +192,20 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // TimeoutNow sends to the target member.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return t.NetworkTransport.TimeoutNow(id, withMemberID(id, target), args, resp)
+}
+
+func (t *transport) recordAnswer(from raft.ServerAddress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answered[from] = time.Now()
+}
+
+// answeredWithin tells whether the member answered this leader at the address, and not longer ago than that.
+func (t *transport) answeredWithin(d time.Duration, id raft.ServerID, address raft.ServerAddress) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, answered := t.answered[withMemberID(id, address)]
+	return answered && time.Since(at) < d
 }
 
 func (t *transport) recordAck(id raft.ServerID, a ack) {
