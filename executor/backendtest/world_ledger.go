@@ -127,7 +127,7 @@ func (w *World) next(id fsm.VolumeID, host fsm.NodeID, epoch fsm.Epoch) (s Stamp
 	w.sequence++
 	l := w.ledger.of(id)
 	l.written++
-	return Stamp{Volume: id, Host: host, Epoch: epoch, Sequence: w.sequence}, firstStamp + l.written - 1
+	return Stamp{Volume: id, Host: host, Epoch: epoch, Sequence: w.sequence}, stampPlace(l.written - 1)
 }
 
 // acknowledge notes what a writer was told, and that nobody under a later publication was told

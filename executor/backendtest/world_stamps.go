@@ -22,8 +22,18 @@ func (s Stamp) String() string {
 	return fmt.Sprintf("stamp %d of %s on %s under %d/%d", s.Sequence, s.Volume, s.Host, s.Epoch.Incarnation, s.Epoch.Index)
 }
 
-// firstStamp is the number of the block that the first stamp of a volume is written to.
+// firstStamp is the lowest number of a block that a stamp of a volume is written to.
 const firstStamp = 16
+
+// places are where the stamps of one stretch of blocks go, one after the other. Users do not write in the order of
+// the blocks: a copy in that order, of what is written to meanwhile, then has a stamp and lacks an earlier one.
+var places = [...]int64{4, 0, 5, 1, 6, 2, 7, 3}
+
+// stampPlace is the number of the block that a volume's n-th stamp, from 0, is written to.
+func stampPlace(n int64) int64 {
+	const stretch = int64(len(places))
+	return firstStamp + n/stretch*stretch + places[n%stretch]
+}
 
 func stampBlock(s Stamp) *[BlockBytes]byte {
 	return textBlock(fmt.Sprintf("stamp %s %s %d %d %d ", s.Volume, s.Host, s.Epoch.Incarnation, s.Epoch.Index, s.Sequence))

@@ -69,7 +69,7 @@ func (w *Writer) write() (s Stamp, err error) {
 		return s, errReadOnly
 	case f != nil && f.frozen():
 		return s, ErrWaits
-	case firstStamp+w.host.world.ledger.of(w.target.volume).written >= w.target.size()/BlockBytes:
+	case stampPlace(w.host.world.ledger.of(w.target.volume).written) >= w.target.size()/BlockBytes:
 		return s, errNoSpace
 	}
 	if w.filesystem == nil {
