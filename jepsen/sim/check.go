@@ -12,6 +12,8 @@ import (
 type checks struct {
 	s          *Sim
 	copies     *copies
+	hosts      *hosts
+	volumes    *volumes
 	violations int
 	epochs     map[string]fsm.Epoch // of the last publication of a volume on a node
 }
@@ -43,6 +45,10 @@ func (c *checks) committed(cmd *fsmpb.Command, outcome *fsmpb.Outcome) {
 			names[v.Name] = v.ID
 		}
 		c.publications(v)
+		c.volumes.committed(v)
+	}
+	if cmd.GetExpandVolume() != nil {
+		c.volumes.pools()
 	}
 	c.copies.committed()
 }

@@ -36,7 +36,7 @@ var (
 	}
 	// checkKinds are the kinds of failure that a check ends a seed with; none where it is not of one seed.
 	checkKinds = map[catalog.Check][]string{
-		catalog.Invariants: {"state"}, catalog.Acknowledged: {"answer"}, catalog.ReplayEqual: {"dump", "start"}, catalog.HashesEqual: {"hash"},
+		catalog.Invariants: {"state", "pool", "boot", "numbers"}, catalog.Acknowledged: {"answer"}, catalog.ReplayEqual: {"dump", "start"}, catalog.HashesEqual: {"hash"},
 		catalog.NoDuplicate: {"names"}, catalog.Audit: {"world", "records"}, catalog.Stamps: {"stamps"}, catalog.NoLostWrite: {"stamps"}, catalog.OnePrimary: {"publish", "epoch"},
 		catalog.InstantEqual: {"instant", "snapshot"}, catalog.FreshIsZero: {"world"}, catalog.FormatOnce: {"world"}, catalog.Liveness: {"liveness"},
 		catalog.ReplaysEqual: nil, catalog.EffectsCovered: nil, catalog.NothingWasEmpty: nil,

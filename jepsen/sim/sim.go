@@ -106,7 +106,7 @@ func newSim(t *tape, c Config) *Sim {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.world = backendtest.NewWorld(gates{s})
 	s.net = newNetwork(s)
-	s.checks = &checks{s: s, copies: newCopies(s)}
+	s.checks = &checks{s: s, copies: newCopies(s), hosts: newHosts(s), volumes: newVolumes(s)}
 	s.log = &orderedLog{s: s, state: fsm.New(), forced: map[fsm.VolumeID]bool{}}
 	s.clients = newClients(s)
 	s.faults = &faults{s: s}
