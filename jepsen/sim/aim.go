@@ -28,10 +28,13 @@ func (s *Sim) aimedAt(name string) *aim {
 // is one of those to which the same scene leads, or any where there is no scene.
 func aimsOf(seed int) []string {
 	all := boundaries()
-	first, round := all[seed%len(all)], seed/len(all)
+	first, round := all[seed%len(all)], roundOf(seed)
 	seconds := all
-	if scene := sceneThatLeadsTo([]string{first}); scene != nil {
+	if scene := sceneThatLeadsTo([]string{first}, round); scene != nil {
 		seconds = scene.leadsTo
 	}
 	return []string{first, seconds[(seed+31*(round+1))%len(seconds)]}
 }
+
+// roundOf counts the seeds that have the same first aim.
+func roundOf(seed int) int { return seed / len(boundaries()) }

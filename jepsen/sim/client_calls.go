@@ -155,8 +155,10 @@ func (u *use) unbind() *csiCall {
 	}, func(err error) { u.bound = u.bound && err != nil })
 }
 
-func (c *claim) expand() *csiCall {
-	id, size := c.id, c.size+32<<20
+func (c *claim) expand() *csiCall { return c.expandTo(c.size + 32<<20) }
+
+func (c *claim) expandTo(size int64) *csiCall {
+	id := c.id
 	return c.controllerCall("expand", func(ctx context.Context, m *member) error {
 		_, err := m.controller.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
 			VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: c.capability(),

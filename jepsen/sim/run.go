@@ -9,6 +9,7 @@ type Config struct {
 	Dir   string   // for the hosts' records; it is removed
 	Steps int      // of the phase with faults
 	Aims  []string // the boundaries at which a crash is aimed; the first one chooses the scene
+	Round int      // of the seeds that have the same first aim: where several scenes lead there, it chooses
 	Story bool     // what happens is kept as text
 	// Reseed begins the random numbers of a step anew, so that they do not depend on how many were
 	// drawn before.

@@ -15,16 +15,27 @@ type scene struct {
 	prepare func(*options) // nil: any will do
 	play    func(*script)
 	leadsTo []string // the boundaries, with both of their sides
+	// random: random work leads there too, and has every second seed.
+	random bool
 }
 
-// sceneThatLeadsTo is the scene of the first aim, nil where random work leads there.
-func sceneThatLeadsTo(aims []string) *scene {
+// sceneThatLeadsTo is the scene of the first aim, nil where random work leads there. Where there are several, each
+// round of seeds has another one.
+func sceneThatLeadsTo(aims []string, round int) *scene {
+	var leading []*scene
+	random := false
 	for i := range scenes {
 		if len(aims) > 0 && slices.Contains(scenes[i].leadsTo, aims[0]) {
-			return &scenes[i]
+			leading, random = append(leading, &scenes[i]), random || scenes[i].random
 		}
 	}
-	return nil
+	if random {
+		leading = append(leading, nil)
+	}
+	if len(leading) == 0 {
+		return nil
+	}
+	return leading[round%len(leading)]
 }
 
 // aroundEach are the boundaries before and after effects or steps.
@@ -47,7 +58,8 @@ const (
 type script struct {
 	s     *Sim
 	steps int
-	down  map[*host]bool // hosts that are not started again now
+	down  map[*host]bool    // hosts that are not started again now
+	holds func(*event) bool // what does not happen now; nil: nothing is held
 }
 
 // playScene plays the seed's scene, where it has one. It returns how many steps with faults follow.
@@ -66,7 +78,7 @@ func (s *Sim) playScene() (steps int) {
 
 // mend ends what the script did to hosts, pools and links.
 func (x *script) mend() {
-	x.down, x.s.handlersDie = map[*host]bool{}, false
+	x.down, x.holds, x.s.handlersDie = map[*host]bool{}, nil, false
 	x.s.faults.mendLinks()
 	x.s.faults.mendPools()
 }
@@ -105,7 +117,7 @@ func (x *script) step() {
 			s.faults.start(h)
 		}
 	}
-	ready := slices.DeleteFunc(s.readyEvents(), (*event).isWriter)
+	ready := slices.DeleteFunc(s.readyEvents(), func(e *event) bool { return e.isWriter() || x.holds != nil && x.holds(e) })
 	switch {
 	case len(ready) == 0:
 		s.sleep(time.Second)

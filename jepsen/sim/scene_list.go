@@ -21,7 +21,7 @@ var scenes = []scene{
 	},
 	{
 		name: "clone", claims: []string{"local", "local-clone"}, play: func(x *script) { x.up(x.made("local-clone")) },
-		leadsTo: aroundEach("agent.identity", "filesystem.change-uuid", "agent.create-from", "pool.create-from", "pool.create-from-begin"),
+		leadsTo: append(aroundEach("agent.identity", "filesystem.change-uuid", "agent.create-from", "pool.create-from-begin"), "pool.create-from.before"),
 	},
 	{
 		name: "restored", claims: []string{"pair", "pair-restored"}, prepare: keepsSnapshots, play: func(x *script) { x.up(x.made("pair-restored")) },
@@ -32,20 +32,36 @@ var scenes = []scene{
 		leadsTo: aroundEach("pool.copy"),
 	},
 	{
+		name: "copy-in-use", claims: []string{"local", "local-clone"}, prepare: func(o *options) { o.fullCopies = true }, play: copyInUse,
+		leadsTo: []string{"pool.create-from.after", "pool.remove.before"},
+	},
+	{
+		name: "snapshot-in-use", claims: []string{"local"}, prepare: func(o *options) { o.fullCopies = true }, play: snapshotInUse,
+		leadsTo: []string{"pool.take-snapshot.after"},
+	},
+	{
+		name: "group-in-use", claims: []string{"local", "pair"}, prepare: keepsSnapshots, play: groupInUse,
+		leadsTo: aroundEach("agent.thaw", "freeze.thaw"),
+	},
+	{
+		name: "alone-again", claims: []string{"local"}, play: aloneAgain, random: true,
+		leadsTo: slices.Concat(aroundEach("agent.drain", "agent.unbind"), []string{"agent.unbind.unmounted", "agent.unbind.removed", "agent.down.done"}),
+	},
+	{
 		name: "life", claims: []string{"pair"}, play: life,
 		leadsTo: slices.Concat(aroundEach("agent.set-primary", "agent.new-uuid", "drbd.new-uuid", "drbd.set-primary", "drbd.set-secondary", "agent.down", "drbd.down",
 			"agent.forget-resource", "drbd.remove-config", "agent.mount", "mount.mount", "mount.format-begin", "mount.format", "mount.remove-target", "agent.report-formatted"),
 			[]string{"agent.set-primary.granted", "agent.down.done"}),
 	},
 	{
-		name: "grow", claims: []string{"pair"}, play: grow,
+		name: "grow", claims: []string{"pair"}, prepare: func(o *options) { o.capacity = 1 << 36 }, play: grow,
 		leadsTo: aroundEach("agent.resize", "drbd.resize", "agent.grow", "pool.expand", "agent.grow-filesystem", "filesystem.expand"),
 	},
 	{name: "limits", claims: []string{"local"}, play: limits, leadsTo: aroundEach("agent.throttle", "throttle.apply")},
 	{
 		name: "snapshot", claims: []string{"local"}, prepare: keepsSnapshots, play: snapshot,
-		leadsTo: aroundEach("agent.freeze", "agent.thaw", "freeze.freeze", "freeze.thaw", "agent.cut", "agent.save-snapshot", "agent.remove-snapshot", "agent.forget-snapshot",
-			"pool.take-snapshot-begin", "pool.take-snapshot", "pool.remove-snapshot"),
+		leadsTo: append(aroundEach("agent.freeze", "agent.thaw", "freeze.freeze", "freeze.thaw", "agent.cut", "agent.save-snapshot", "agent.remove-snapshot", "agent.forget-snapshot",
+			"pool.take-snapshot-begin", "pool.remove-snapshot"), "pool.take-snapshot.before"),
 	},
 	{name: "new-peer", claims: []string{"pair"}, prepare: threeHosts, play: newPeer, leadsTo: aroundEach("agent.adjust", "drbd.adjust")},
 	{name: "interrupted-copy", claims: []string{"pair"}, play: interruptedCopy, leadsTo: aroundEach("drbd.invalidate")},

@@ -131,12 +131,15 @@ func life(x *script) {
 	}
 }
 
-// grow grows a volume in use, which is then staged again.
+// grow grows a volume in use, which is then staged again. To be as large as before, or larger than its pools, it is asked
+// for in vain.
 func grow(x *script) {
 	here, _, ok := x.pair("pair")
 	if !ok || !x.call(here.claim.expand) {
 		return
 	}
+	x.try(here.claim.expandTo(here.claim.size - 16<<20))
+	x.try(here.claim.expandTo(10 << 40))
 	x.try(here.expandNode())
 	if x.takeDown(here) {
 		x.up(here)
@@ -159,6 +162,7 @@ func snapshot(x *script) {
 	}
 	x.write(u)
 	if x.call(u.claim.takeSnapshot) {
+		x.thawed(u)
 		x.call(u.claim.deleteSnapshot)
 	}
 }

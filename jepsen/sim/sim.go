@@ -71,13 +71,14 @@ type options struct {
 	fullCopies     bool
 	twoPools       bool
 	verifyInterval time.Duration
+	capacity       int64 // of each pool
 }
 
 // pools are those of one host.
 func (o *options) pools(number int) []backendtest.PoolConfig {
-	all := []backendtest.PoolConfig{{ID: fsm.PoolID(fmt.Sprintf("hp-n%d-a", number)), Kind: "loopfile", Capacity: 1 << 40, FullCopies: o.fullCopies}}
+	all := []backendtest.PoolConfig{{ID: fsm.PoolID(fmt.Sprintf("hp-n%d-a", number)), Kind: "loopfile", Capacity: o.capacity, FullCopies: o.fullCopies}}
 	if o.twoPools {
-		all = append(all, backendtest.PoolConfig{ID: fsm.PoolID(fmt.Sprintf("hp-n%d-b", number)), Kind: "lvm", Capacity: 1 << 40})
+		all = append(all, backendtest.PoolConfig{ID: fsm.PoolID(fmt.Sprintf("hp-n%d-b", number)), Kind: "lvm", Capacity: o.capacity})
 	}
 	return all
 }
@@ -100,7 +101,7 @@ func newSim(t *tape, c Config) *Sim {
 		reseed: c.Reseed, counts: map[string]int{}, crashedAt: map[string]int{}, hits: map[string]int{},
 	}
 	s.options = chooseOptions(t, c.Steps)
-	if s.scene = sceneThatLeadsTo(c.Aims); s.scene != nil && s.scene.prepare != nil {
+	if s.scene = sceneThatLeadsTo(c.Aims, c.Round); s.scene != nil && s.scene.prepare != nil {
 		s.scene.prepare(&s.options)
 	}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -60,7 +60,7 @@ func (p *player) play(seed int, tape *tape, story bool) (r *Result) {
 	synctest.Test(p.t, func(t *testing.T) {
 		reseed := func(step int) { cryptotest.SetGlobalRandom(t, uint64(seed)<<32+uint64(step)) }
 		reseed(0)
-		r = play(tape, Config{Dir: dir, Steps: *simSteps, Aims: aimsOf(seed), Story: story, Reseed: reseed})
+		r = play(tape, Config{Dir: dir, Steps: *simSteps, Aims: aimsOf(seed), Round: roundOf(seed), Story: story, Reseed: reseed})
 		synctest.Wait()
 	})
 	return r
