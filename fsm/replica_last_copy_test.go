@@ -383,3 +383,12 @@ func (c *copyPlayer) check() {
 		require.Positive(c.t, sides, "a copy on %v is no side of %v", c.complete, v.Replication)
 	}
 }
+
+// S71: a disk from Outdated on has one consistent content; without one, in the kernel, a replica is no copy.
+func TestS71_WhichDisksAreUnusable(t *testing.T) {
+	for state, want := range map[fsmpb.DiskState]bool{diskless: true, inconsistent: true, fsmpb.DiskState_DISK_STATE_OUTDATED: false, consistent: false, upToDate: false} {
+		require.Equal(t, want, ReplicaObservation{Boot: "boot-1", Disk: state}.diskUnusable(), state)
+	}
+	require.False(t, ReplicaObservation{}.diskUnusable(), "nothing was observed yet")
+	require.False(t, ReplicaObservation{Boot: "boot-1", Disk: diskless, Unconfigured: true}.diskUnusable(), "the kernel does not have it")
+}

@@ -66,3 +66,15 @@ func TestClipCutsNoCharacter(t *testing.T) {
 		require.Equal(t, tc.want, clip(tc.text), name)
 	}
 }
+
+// A fork finds a volume by its name without the lookups of its origin.
+func TestAForkFindsNames(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	fork := w.s.Fork()
+	v, found := fork.VolumeByName("pvc-1")
+	require.True(t, found)
+	require.Equal(t, VolumeID(volumeID(1)), v.ID)
+	_, found = fork.VolumeByName("pvc-2")
+	require.False(t, found)
+}

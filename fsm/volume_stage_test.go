@@ -339,3 +339,17 @@ func TestS3_AReportCountsUnderItsEpochOnly(t *testing.T) {
 	w.report("n1", facts(epoch, 3)...)
 	require.Nil(t, w.volume(1).Publication("n1").Staging)
 }
+
+// S73: a host is told which of its reports the state does not want: not of one that is so, also when it is repeated.
+func TestS73_OnlyWhatIsNotWantedIsOvertaken(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	epoch := w.staged(1, "n1", 1).Epoch.Proto()
+	staged := func(path string) *fsmpb.Observation {
+		return &fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch, Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: path}}}
+	}
+	for range 2 {
+		require.Empty(t, w.report("n1", staged("/staging")).GetOvertaken())
+		require.Equal(t, []uint32{0}, w.report("n1", staged("/elsewhere")).GetOvertaken())
+	}
+}
