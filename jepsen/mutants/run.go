@@ -140,6 +140,9 @@ func (s *session) programs(sub *subject) []program {
 		all[0].args = append(all[0].args, "-test.skip="+sub.slow)
 		all = append(all, program{name: sub.dir, dir: sub.dir, args: []string{"-test.short", "-test.run=" + sub.slow}})
 	}
+	if sub.long {
+		all = append(all, program{name: sub.dir, dir: sub.dir})
+	}
 	if _, err := os.Stat("jepsen/sim"); err == nil && sub.simulated {
 		all = append(all, program{name: "sim", dir: "jepsen/sim", args: []string{"-test.run=^TestSeeds$", "-sim.seeds=150"}})
 	}
