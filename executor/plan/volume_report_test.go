@@ -143,4 +143,26 @@ func TestS3_APrimaryThatIsNotStagedYetStays(t *testing.T) {
 	}
 	require.False(t, BackgroundSpec(view(nil)).TakeDown)
 	require.True(t, BackgroundSpec(view(&fsm.Teardown{})).TakeDown)
+	for name, change := range map[string]func(*fsm.DesiredVolume){
+		"without a publication": func(d *fsm.DesiredVolume) { d.Publication = nil },
+		"not a primary":         func(d *fsm.DesiredVolume) { d.Replication.Primary = false },
+		"not replicated":        func(d *fsm.DesiredVolume) { d.Replication = nil },
+		"staged elsewhere":      func(d *fsm.DesiredVolume) { d.Publication.Staging = &fsm.Staging{Path: "/staging"} },
+	} {
+		v := view(nil)
+		change(v.Desired)
+		require.True(t, BackgroundSpec(v).TakeDown, name)
+	}
+}
+
+// Only a volume that is kept, and of which the log waits for something, may be expanding.
+func TestWhatIsExpanding(t *testing.T) {
+	for _, tc := range []struct {
+		goal      fsm.Goal
+		operation fsm.OperationID
+		want      bool
+	}{{fsm.GoalKeep, 7, true}, {fsm.GoalKeep, 0, false}, {fsm.GoalCreate, 7, false}, {fsm.GoalRemove, 7, false}} {
+		v := &VolumeView{Actionable: true, Record: &records.VolumeRecord{}, Desired: &fsm.DesiredVolume{Goal: tc.goal, Operation: tc.operation}}
+		require.Equal(t, tc.want, BackgroundSpec(v).Expanding)
+	}
 }
