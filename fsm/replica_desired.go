@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // DesiredReplica is the desired state of one host's replica of a replicated volume.
 type DesiredReplica struct {
@@ -132,16 +136,36 @@ func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 	return !own.Outdated || v.Teardown(own.Host) == nil
 }
 
-// neitherIsASource: each of the replicas is outdated or has a disk that failed, and nobody uses the volume.
-// A disk that is attached was made anew, and may have been copied already, but by a decision it is
-// attached as it failed.
+// neitherIsASource: each of the replicas lacks content, and nobody uses the volume.
 func (s *State) neitherIsASource(v *Volume, a, b *Replica) bool {
-	lacks := func(l *Replica) bool {
-		forced := v.Replication.Forced != nil && v.Replication.Forced.Host == l.Host
-		return l.Outdated || l.DiskFailed != 0 && !l.UpToDate && (forced || !l.Observed.hasDisk())
-	}
-	return lacks(a) && lacks(b) && s.PrimaryHost(v) == "" && !a.Observed.Primary && !b.Observed.Primary
+	return v.lacksContent(a, b) && v.lacksContent(b, a) && s.isUnused(v)
 }
+
+// isUnused: no host may be primary, and none said that it is.
+func (s *State) isUnused(v *Volume) bool {
+	used := func(l *Replica) bool { return l.Observed.Primary }
+	return s.PrimaryHost(v) == "" && !slices.ContainsFunc(v.ActiveReplicas(), used)
+}
+
+// lacksContent: the replica is outdated or its disk failed, and was not copied since. A disk that failed and is
+// attached was made anew, and was copied unless it is Inconsistent, beside a peer whose disk failed since; by a decision it
+// is attached as it failed. One that is to go on by a decision, and whose kernel does not know whether it is up to date, is no
+// source before that.
+func (v *Volume) lacksContent(l, peer *Replica) bool {
+	forced := v.Replication.Forced != nil && v.Replication.Forced.Host == l.Host
+	switch {
+	case l.Outdated:
+		return true
+	case l.DiskFailed != 0 && !l.UpToDate:
+		blank := l.Observed.Disk <= fsmpb.DiskState_DISK_STATE_INCONSISTENT && peer.diskGone()
+		return forced || !l.Observed.hasDisk() || blank
+	}
+	whole := l.Observed.Disk == fsmpb.DiskState_DISK_STATE_OUTDATED || l.Observed.Disk == fsmpb.DiskState_DISK_STATE_CONSISTENT
+	return forced && whole && peer.diskGone()
+}
+
+// diskGone: its disk failed, and is not attached.
+func (l *ReplicaSync) diskGone() bool { return l.DiskFailed != 0 && !l.Observed.hasDisk() }
 
 // hasDisk tells whether the kernel has the disk attached.
 func (r ReplicaObservation) hasDisk() bool {

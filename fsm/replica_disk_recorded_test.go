@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // recordedFailure is what a host reports after a loss of power, whose record says that the disk failed before.
@@ -90,8 +92,11 @@ func TestS67_TwoReplicasThatLackWritesDoNotConnect(t *testing.T) {
 		"both are outdated":                  func(own, peer *Replica) { own.markOutdated(); peer.markOutdated() },
 		"one failed, the other one is whole": func(own, _ *Replica) { own.DiskFailed = 1 },
 		"one was copied since":               func(own, peer *Replica) { own.DiskFailed, own.UpToDate = 1, true; peer.markOutdated() },
-		"one was made anew since": func(own, peer *Replica) {
+		"one was made anew, and not copied": func(own, peer *Replica) {
 			own.DiskFailed, own.Observed, peer.DiskFailed = 1, ReplicaObservation{Disk: inconsistent}, 1
+		},
+		"one was made anew, and its kernel copied it since": func(own, peer *Replica) {
+			own.DiskFailed, own.Observed, peer.DiskFailed = 1, ReplicaObservation{Disk: upToDate}, 1
 		},
 	} {
 		connects := strings.Contains(name, "whole") || strings.Contains(name, "since")
@@ -109,6 +114,29 @@ func TestS67_TwoReplicasThatLackWritesDoNotConnect(t *testing.T) {
 				require.Equal(t, connects, desired.Replication.Connect, node)
 			}
 		})
+	}
+}
+
+// S67, S8: a decision for a replica that its kernel does not call up to date is carried out without a peer whose disk failed, and
+// which could not make it so.
+func TestS67_AReplicaThatIsForcedLeavesAFailedPeer(t *testing.T) {
+	for disk, connects := range map[fsmpb.DiskState]bool{consistent: false, upToDate: true} {
+		w := newReplicated(t, protocolC)
+		w.changeVolume(func(v *Volume) {
+			*v = v.withReplication()
+			own, failed := v.ActiveReplica("host-n1"), v.ActiveReplica("host-n2")
+			own.UpToDate, own.Observed.Disk, own.Observed.PeerDisk = false, disk, diskless
+			failed.DiskFailed, failed.UpToDate, failed.Observed.Disk = failed.Attachment, false, diskless
+		})
+		requireConnects := func(want bool) {
+			for _, node := range []NodeID{"n1", "n2"} {
+				desired, _ := w.s.DesiredVolume(node, VolumeID(volumeID(1)))
+				require.Equal(t, want, desired.Replication.Connect, node)
+			}
+		}
+		requireConnects(true)
+		w.ok(admin, forcePrimary("n1", false))
+		requireConnects(connects)
 	}
 }
 

@@ -36,14 +36,40 @@ func (s *State) VolumePublication(id VolumeID, node NodeID, epoch Epoch) (done b
 // is needed. Its disk may lack writes, and nobody is left, or comes back by itself, who has them.
 func (s *State) decisionNeeded(v *Volume, host HostID) string {
 	own := v.ActiveReplica(host)
-	if own == nil || v.Teardown(host) != nil || own.Observed.Connected() {
+	if own == nil || v.Teardown(host) != nil || own.Observed.Connected() && !s.connectedInVain(v, own) {
 		return ""
+	}
+	if peer := v.PeerReplica(host); peer != nil && own.Observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT && peer.diskGone() {
+		return s.peersDecisionNeeded(v, peer)
 	}
 	why := s.whyNobodyElse(v, own)
 	if why == "" || v.Replication.Forced != nil && v.Replication.Forced.Host == host {
 		return ""
 	}
 	return fmt.Sprintf("; %s, `holdfast volumes force-primary %s %s` lets it go on with what it has", why, v.ID, own.Node)
+}
+
+// peersDecisionNeeded: the host's disk has a part of the content only, with which it cannot go on. Its peer's disk failed,
+// and has more: by a decision it is attached as it is, and copied from.
+func (s *State) peersDecisionNeeded(v *Volume, peer *Replica) string {
+	if f := v.Replication.Forced; f != nil && f.Host == peer.Host || peer.Outdated || !s.isUnused(v) {
+		return ""
+	}
+	return fmt.Sprintf("; its disk has a part of the content only, and that of the replica on node %s, which it waits for, was given up: if what that one has is enough, `holdfast volumes force-primary %s %s` lets this one be copied from it", peer.Node, v.ID, peer.Node)
+}
+
+// connectedInVain: the kernels are connected, and neither disk can be copied from the other: one failed and is
+// not attached, and the log does not know that the other has every write. One that its kernel calls UpToDate, and that
+// did not fail itself, is copied from (S67).
+func (s *State) connectedInVain(v *Volume, own *Replica) bool {
+	peer := v.PeerReplica(own.Host)
+	if peer == nil || !s.isUnused(v) {
+		return false
+	}
+	noSource := func(l *Replica) bool {
+		return !l.UpToDate && (l.DiskFailed != 0 || l.Observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE)
+	}
+	return own.diskGone() && noSource(peer) || peer.diskGone() && noSource(own)
 }
 
 // whyNobodyElse says why no other replica lets this one go on; empty where one may, or where it needs none.
@@ -65,6 +91,10 @@ func (s *State) whyNobodyElse(v *Volume, own *Replica) string {
 		return "no other replica is left: if what it has is enough"
 	case peer != nil && peer.Outdated && failed:
 		return fmt.Sprintf("its disk was given up, and the replica on node %s is outdated: if what it has is enough", peer.Node)
+	case peer != nil && own.Observed.Connected() && failed:
+		return fmt.Sprintf("its disk was given up, and it is not known whether the replica on node %s has every write: if what both have is enough", peer.Node)
+	case peer != nil && own.Observed.Connected() && peer.DiskFailed != 0:
+		return fmt.Sprintf("the disk of the replica on node %s, which it waits for, was given up: if what this one has is enough", peer.Node)
 	case peer != nil && attached && !s.replicaReachable(peer):
 		return fmt.Sprintf("node %s, whose replica it waits for, cannot be reached: if that is gone for good", peer.Node)
 	}

@@ -65,6 +65,26 @@ func TestVolumePublication(t *testing.T) {
 				}
 			})
 		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and that of the replica on node n2 too: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"both disks were given up, and the other one is blank": {given: func(w *world) {
+			published(w)
+			w.connectedInVain(ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}}, ReplicaSync{DiskFailed: 1, Attachment: 2, Observed: ReplicaObservation{Disk: inconsistent}})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and that of the replica on node n2 too: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"it is blank, and both disks were given up": {given: func(w *world) {
+			published(w)
+			w.connectedInVain(ReplicaSync{DiskFailed: 1, Attachment: 2, Observed: ReplicaObservation{Disk: inconsistent}}, ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk has a part of the content only, and that of the replica on node n2, which it waits for, was given up: if what that one has is enough, `holdfast volumes force-primary " + volumeID(1) + " n2` lets this one be copied from it"},
+		"its disk was given up, and its peer is consistent": {given: func(w *world) {
+			published(w)
+			w.connectedInVain(ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}}, ReplicaSync{Observed: ReplicaObservation{Disk: consistent}})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel: all of it is copied again; its disk was given up, and it is not known whether the replica on node n2 has every write: if what both have is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"it is consistent, and its peer's disk was given up": {given: func(w *world) {
+			published(w)
+			w.connectedInVain(ReplicaSync{Observed: ReplicaObservation{Disk: consistent}}, ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}})
+		}, waitsFor: "the disk of the replica on node n1 is consistent; the disk of the replica on node n2, which it waits for, was given up: if what this one has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"its disk was given up, and its peer's kernel calls its disk up to date": {given: func(w *world) {
+			published(w)
+			w.connectedInVain(ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}}, ReplicaSync{Observed: ReplicaObservation{Disk: upToDate}})
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel: all of it is copied again"},
 		"its disk was given up, and it is the only one": {given: func(w *world) {
 			onlyConsistent(w)
 			w.changeVolume(func(v *Volume) {
@@ -197,4 +217,16 @@ func TestUnpublishProgress(t *testing.T) {
 	revoked(w)
 	require.NotEmpty(t, w.volume(1).Teardowns)
 	require.False(t, w.s.UnpublishProgress(VolumeID(volumeID(1)), "").TearingDown, "its isolation is waited for")
+}
+
+// connectedInVain has the replicas of n1 and n2 connected, with what is given of them.
+func (w *world) connectedInVain(own, peer ReplicaSync) {
+	w.changeVolume(func(v *Volume) {
+		*v = v.withReplication()
+		for host, given := range map[HostID]ReplicaSync{"host-n1": own, "host-n2": peer} {
+			l := v.ActiveReplica(host)
+			l.DiskFailed, l.UpToDate, l.Attachment = given.DiskFailed, false, max(l.Attachment, given.Attachment)
+			l.Observed.Disk, l.Observed.Attachment, l.Observed.Connection = given.Observed.Disk, l.Attachment, connected
+		}
+	})
 }

@@ -6,11 +6,15 @@ import "strings"
 func (g *healing) decide() {
 	s := g.claim.s
 	v, exists := s.log.state.VolumeByName(g.claim.name)
-	if g.stage != stagePublish || !exists || !strings.Contains(g.lastErr, "holdfast volumes force-primary "+string(v.ID)+" "+g.use.host.name+"`") {
+	if g.stage != stagePublish || !exists {
 		return
 	}
-	s.counts["decisions while healing"]++
-	s.clients.begin(s.clients.forcePrimary(v, g.use.host))
+	for _, h := range s.hosts {
+		if strings.Contains(g.lastErr, "holdfast volumes force-primary "+string(v.ID)+" "+h.name+"`") {
+			s.counts["decisions while healing"]++
+			s.clients.begin(s.clients.forcePrimary(v, h))
+		}
+	}
 }
 
 // giveUp: what an operator gave up may have been all that a volume held, its filesystem too.
