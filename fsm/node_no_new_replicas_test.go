@@ -46,6 +46,23 @@ func TestAHostWithoutReplicationDoesNotDisableItsPeers(t *testing.T) {
 	require.Equal(t, "10.9.9.9", n.Replication.Address)
 }
 
+// What is kept is an address with its key: one without the other reaches nobody.
+func TestHalfOfAReplicationIsNotKept(t *testing.T) {
+	for name, change := range map[string]func(*fsmpb.Replication){
+		"an address": func(r *fsmpb.Replication) { r.PublicKey = nil },
+		"a key":      func(r *fsmpb.Replication) { r.Address = "" },
+	} {
+		old, n := Node{Replication: NodeReplication{Address: "10.0.0.1", PublicKey: "key"}}, Node{}
+		n.keepKnownReplication(&old)
+		require.True(t, n.NoNewReplicas)
+		half := replicating("n1").Replication
+		change(half)
+		old, n = Node{Replication: NodeReplication{Address: half.Address, PublicKey: string(half.PublicKey)}}, Node{}
+		n.keepKnownReplication(&old)
+		require.Equal(t, Node{}, n, name)
+	}
+}
+
 // Another host under the name has nothing of what its predecessor said.
 func TestAnotherHostUnderTheNameKeepsNoReplication(t *testing.T) {
 	w := newReplicated(t, protocolC)

@@ -54,6 +54,17 @@ func TestATopologyIsReadAsItWasGiven(t *testing.T) {
 	}
 }
 
+// Topologies are the same in whichever order they were asked for.
+func TestTopologiesAreOrdered(t *testing.T) {
+	var x interner
+	term := func(value string) *fsmpb.Topology {
+		return &fsmpb.Topology{Segments: []*fsmpb.Label{{Key: "zone", Value: value}}}
+	}
+	read, rej := x.requisite([]*fsmpb.Topology{term("b"), term("a")})
+	require.Nil(t, rej)
+	require.Equal(t, []Topology{{{Key: "zone", Value: "a"}}, {{Key: "zone", Value: "b"}}}, read)
+}
+
 // A text is cut at the border of a character, and one that fits stays.
 func TestClipCutsNoCharacter(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{

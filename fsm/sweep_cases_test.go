@@ -182,3 +182,23 @@ func TestASweepCostsAnEntryNoMoreThanABatch(t *testing.T) {
 		}
 	}
 }
+
+// S118: a sweep that has written what one entry may write goes on with the next entry, also where it could read more.
+func TestS118_ASweepThatMayWriteNoMoreIsNotDone(t *testing.T) {
+	lost := func(budget sweepBudget) *world {
+		w := newWorld(t)
+		for n := range 3 {
+			w.ready(n+1, create(n+1))
+		}
+		w.s.sweepBudget = budget
+		w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
+		return w
+	}
+	atOnce, inParts := lost(sweepBudget{reads: 1 << 30, writes: 1 << 30}), lost(sweepBudget{reads: 10, writes: 1})
+	require.Empty(t, atOnce.s.Cluster().Sweeps)
+	require.GreaterOrEqual(t, inParts.continueSweeps(), 2)
+	for n := range 3 {
+		require.Equal(t, atOnce.volume(n+1).replicaStates(), inParts.volume(n+1).replicaStates())
+		require.NotEqual(t, ReplicaPresent, inParts.volume(n + 1).Replicas[0].State)
+	}
+}
