@@ -90,16 +90,13 @@ func (s *Sim) deleteKeptCopy() *csiCall {
 	return nil
 }
 
-// noteForced: what an operator forced, or what replicates asynchronously, may lose acknowledged writes.
+// noteForced: what an operator forced may lose acknowledged writes. What replicates asynchronously loses none without that (S11).
 func (s *Sim) noteForced(cmd *fsmpb.Command, outcome *fsmpb.Outcome) {
 	if outcome.GetRejection() != nil {
 		return
 	}
 	if f := cmd.GetForcePrimary(); f != nil {
 		s.tolerateLoss(fsm.VolumeID(f.GetVolumeId()))
-	}
-	if create := cmd.GetCreateVolume(); create != nil && create.GetProtocol() == fsmpb.Protocol_PROTOCOL_A {
-		s.tolerateLoss(fsm.VolumeID(outcome.GetVolumeId()))
 	}
 }
 
