@@ -25,6 +25,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "only mutants whose name contains this; no page is written")
 	flag.BoolVar(&o.quick, "quick", false, "only the quick tests of the package; who survives them is run against the others without this")
 	flag.BoolVar(&o.again, "again", false, "run the survivors again: there are new tests")
+	flag.BoolVar(&o.page, "page", false, "run none, and write the page of what is known")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -23,6 +23,7 @@ type options struct {
 	fresh bool
 	only  string
 	again bool
+	page  bool
 	quick bool
 }
 
@@ -61,10 +62,13 @@ func run(ctx context.Context, o options) error {
 		if err != nil {
 			return err
 		}
+		chosen = append(chosen, mutants...)
+		if o.page {
+			continue
+		}
 		if err := s.subject(ctx, &subjects[i], mutants); err != nil {
 			return err
 		}
-		chosen = append(chosen, mutants...)
 	}
 	if o.only != "" {
 		return nil
