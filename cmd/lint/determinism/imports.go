@@ -2,6 +2,7 @@ package determinism
 
 import (
 	"go/ast"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,9 @@ var forbiddenPrefixes = map[string]string{
 	"weak":         "it reads the garbage collector",
 }
 
+// pureStandard are packages of the standard library below one that is forbidden, which only have values.
+var pureStandard = []string{"net/netip"}
+
 // pureModules are the packages from outside the standard library that may be used:
 // exactly these, or those below when the path ends in a slash.
 var pureModules = []string{"github.com/tidwall/btree", "google.golang.org/protobuf/"}
@@ -59,6 +63,9 @@ func checkImports(pass *analysis.Pass, file *ast.File) {
 
 // forbiddenImport says why a package may not be imported, empty when it may.
 func forbiddenImport(path string) string {
+	if slices.Contains(pureStandard, path) {
+		return ""
+	}
 	if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") {
 		return forbiddenModule(path)
 	}
