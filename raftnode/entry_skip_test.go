@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -270,4 +272,42 @@ func TestS70_WithoutAFaultNothingIsSkipped(t *testing.T) {
 	skipAll("is in the Raft snapshot")
 	_, err := OpenOffline(t.TempDir())
 	require.True(t, errors.Is(err, store.ErrRefused), "%v", err)
+}
+
+// S70: what is recorded to be skipped is compared with what the log holds of it, from the first entry to the last.
+func TestS70_ASkipIsComparedWithTheLog(t *testing.T) {
+	logs := raft.NewInmemStore()
+	for i := uint64(3); i <= 5; i++ {
+		require.NoError(t, logs.StoreLog(&raft.Log{Index: i, Term: 1, Data: []byte{byte(i)}}))
+	}
+	for index, held := range map[uint64]bool{2: false, 3: true, 4: true, 5: true, 6: false} {
+		name := entryNameOf(&raft.Log{Index: index, Term: 1, Data: []byte("another")})
+		s := &storage{logs: logs, skips: func() ([]store.Skip, error) { return []store.Skip{{EntryName: name}}, nil }}
+		set, err := loadSkips(s)
+		if held {
+			require.ErrorContains(t, err, "is recorded to be skipped", "entry %d", index)
+			continue
+		}
+		require.NoError(t, err, "entry %d", index)
+		require.Contains(t, set, index)
+	}
+}
+
+// The log says which entry faults and what an operator can do, also where that cannot be recorded.
+func TestAFaultedEntryIsLoggedWithItsRemedy(t *testing.T) {
+	for name, failed := range map[string]error{"recorded": nil, "not recorded": errors.New("no space left on device")} {
+		var log lockedBuffer
+		var recorded store.Fault
+		m := &Member{core: &core{
+			cfg: Config{Dir: "/the/folder", now: time.Now}, log: slog.New(slog.NewTextHandler(&log, nil)),
+			storage: &storage{recordFault: func(f store.Fault) error { recorded = f; return failed }},
+		}}
+		l := &raft.Log{Index: 5, Term: 2, Data: []byte("poison")}
+		m.recordEntryFault(l, "a planted bug")
+		require.Equal(t, entryNameOf(l), recorded.EntryName, name)
+		require.Equal(t, failed != nil, strings.Contains(log.String(), "cannot record"), name)
+		for _, part := range []string{"a committed entry faults", "holdfast log skip", "index=5", "term=2", entryNameOf(l).Hash, "/the/folder"} {
+			require.Contains(t, log.String(), part, name)
+		}
+	}
 }

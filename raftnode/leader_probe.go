@@ -25,21 +25,28 @@ func (d *leaderDuties) probeMembers(ctx context.Context) {
 	d.promoteCaughtUp(ctx, statuses)
 }
 
-// promoteCaughtUp promotes one non-voter that stayed within maxPromotionLag for
-// promotionProbes consecutive probes (S141).
+// promoteCaughtUp promotes one non-voter that has caught up (S141).
 func (d *leaderDuties) promoteCaughtUp(ctx context.Context, answers map[raft.ServerID]memberStatus) {
-	for _, s := range d.servers() {
+	if s, ok := d.nextVoter(d.servers(), answers, d.machine.index.Load()); ok {
+		d.membership.promoteToVoter(ctx, s)
+	}
+}
+
+// nextVoter is a non-voter that stayed within maxPromotionLag of an index for promotionProbes
+// consecutive probes.
+func (d *leaderDuties) nextVoter(servers []raft.Server, answers map[raft.ServerID]memberStatus, index uint64) (raft.Server, bool) {
+	for _, s := range servers {
 		if s.Suffrage == raft.Voter {
 			continue
 		}
 		a, ok := answers[s.ID]
-		if !ok || a.GetAppliedIndex()+maxPromotionLag < d.machine.index.Load() || a.GetMemberId() != string(s.ID) {
+		if !ok || a.GetAppliedIndex()+maxPromotionLag < index || a.GetMemberId() != string(s.ID) {
 			d.caughtUpProbes[string(s.ID)] = 0
 			continue
 		}
 		if d.caughtUpProbes[string(s.ID)]++; d.caughtUpProbes[string(s.ID)] >= promotionProbes {
-			d.membership.promoteToVoter(ctx, s)
-			return
+			return s, true
 		}
 	}
+	return raft.Server{}, false
 }
