@@ -5,8 +5,9 @@
 # AFTER begins when the command of that name, given before it, has ended, however it did.
 # Shows when a test begins and ends. The whole output of a command that fails comes at the
 # end, then what each took: the time it ran for, and the processors' time it used (of
-# guests too, once they have ended). Ends with 1 if any failed. An interruption is passed
-# on to all of them.
+# guests too, once they have ended), and last the tests that failed with what they said,
+# which is found there without reading the rest. Ends with 1 if any failed. An interruption
+# is passed on to all of them.
 set -uo pipefail
 set -m # each command is a process group of its own, so that all of it can be interrupted
 folder=$1
@@ -28,6 +29,16 @@ run() {
   { time bash -c "$2" 2>&1; } 2>"$folder/$1.took" | tee "$log" |
     grep --line-buffered -E '^(=== RUN +[^/]*$|--- |ok |FAIL|panic)' | sed -u "s/^/$1: /"
   return "${PIPESTATUS[0]}"
+}
+# failures LOG: the assertions that did not hold, panics, and the tests that failed, each with
+# the lines before it.
+failures() {
+  awk '/Error Trace:/ { quoted = 1 }
+       /^ *--- FAIL/ && !quoted { print before[3]; print before[2]; print before[1] }
+       quoted || rest > 0 || /^ *--- FAIL|^FAIL\t/ { print substr($0, 1, 600) }
+       { rest--; before[3] = before[2]; before[2] = before[1]; before[1] = substr($0, 1, 600) }
+       /Test: / { quoted = 0 }
+       /^panic: |DATA RACE|test timed out/ { print; rest = 30 }' "$1" | head -n 200
 }
 while [ $# -ge 2 ]; do
   name=${1%%:*} after=${1#"${1%%:*}"}
@@ -51,5 +62,9 @@ for name in "${names[@]}"; do
   printf '%-12s took %7s, used %7s and %7s in the kernel\n' "$name" "$real" "$user" "$sys"
 done
 [ ${#failed[@]} -gt 0 ] || exit 0
+for name in "${failed[@]}"; do
+  echo "==> what failed in $name:"
+  failures "$folder/$name.log"
+done
 echo "failed: ${failed[*]}"
 exit 1
