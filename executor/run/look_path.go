@@ -27,6 +27,8 @@ var packages = map[string]string{
 	"thin_dump":  "thin-provisioning-tools",
 	"thin_ls":    "thin-provisioning-tools",
 
+	"cryptsetup": "cryptsetup-bin",
+
 	"drbdadm":   "drbd-utils",
 	"drbdmeta":  "drbd-utils",
 	"drbdsetup": "drbd-utils",

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ type Command struct {
 	Tool    string        // a name without a path, such as "mkfs.ext4"
 	Args    []string      // without the tool's name; they hold no secret
 	Timeout time.Duration // zero: DefaultTimeout
+	// Stdin is what the command reads from its standard input, which is closed without it. It is the only way for a
+	// secret into a command: others see its arguments and its environment.
+	Stdin Secret
 	// Stdout receives the complete output, which Run then does not return. It is written to until
 	// Run returns, or, if that returns an Error, until its Stuck channel is closed.
 	Stdout io.Writer
@@ -104,7 +108,7 @@ func (r *Runner) kill(child *child, tool string, cause error) error {
 		<-child.done
 		r.stuck.Add(-1)
 	}()
-	return &Error{Tool: tool, Code: -1, Output: child.stderr.lastLine(), TimedOut: true, exited: child.done, cause: cause}
+	return &Error{Tool: tool, Code: -1, Output: child.message(), TimedOut: true, exited: child.done, cause: cause}
 }
 
 func timeoutOrDefault(d time.Duration) time.Duration {
@@ -118,6 +122,7 @@ func timeoutOrDefault(d time.Duration) time.Duration {
 type child struct {
 	cmd            *exec.Cmd
 	stdout, stderr tailBuffer
+	stdin          Secret
 	files          []outputFile // of a child that may outlive this process
 	started        chan error
 	done           chan struct{}
@@ -125,10 +130,13 @@ type child struct {
 }
 
 func newChild(path string, command Command) *child {
-	c := &child{started: make(chan error, 1), done: make(chan struct{})}
+	c := &child{started: make(chan error, 1), done: make(chan struct{}), stdin: command.Stdin}
 	c.cmd = exec.Command(path, command.Args...)
 	c.cmd.Env, c.cmd.Dir = environment, "/"
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
+	if len(command.Stdin) > 0 {
+		c.cmd.Stdin = bytes.NewReader(command.Stdin)
+	}
 	if command.Stdout != nil {
 		c.cmd.Stdout = command.Stdout
 	}
@@ -164,10 +172,14 @@ func (c *child) exitError(tool string, cause error) error {
 	if c.err == nil && cause == nil {
 		return nil
 	}
-	e := &Error{Tool: tool, Code: -1, Output: c.stderr.lastLine(), TimedOut: errors.Is(cause, context.DeadlineExceeded), cause: cause}
+	e := &Error{Tool: tool, Code: -1, Output: c.message(), TimedOut: errors.Is(cause, context.DeadlineExceeded), cause: cause}
 	var exit *exec.ExitError
 	if errors.As(c.err, &exit) {
 		e.Code = exit.ExitCode()
 	}
 	return e
 }
+
+// message is the end of stderr. Of a command that was given a secret it is only that when nothing
+// of it can be the secret.
+func (c *child) message() string { return c.stdin.hide(c.stderr.lastLine()) }
