@@ -402,6 +402,9 @@ type Command struct {
 	// schema_version is the least feature level whose members understand the command.
 	// The leader writes it; a member that understands less stops.
 	SchemaVersion uint32 `protobuf:"varint,5,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
+	// site of the endpoint that the call came in through; a member that forwards the command keeps it.
+	// Empty: the cluster runs at level 1, or the command is no orchestrator's.
+	Site string `protobuf:"bytes,6,opt,name=site,proto3" json:"site,omitempty"`
 	// Types that are valid to be assigned to Body:
 	//
 	//	*Command_Bootstrap
@@ -436,6 +439,16 @@ type Command struct {
 	//	*Command_ScheduleNode
 	//	*Command_KeepReplica
 	//	*Command_ContinueSweep
+	//	*Command_RegisterMember
+	//	*Command_CreateVolumeGroup
+	//	*Command_ModifyVolumeGroup
+	//	*Command_DeleteVolumeGroup
+	//	*Command_FenceNetwork
+	//	*Command_UnfenceNetwork
+	//	*Command_BeginReclaim
+	//	*Command_EndReclaim
+	//	*Command_BeginKeyRotation
+	//	*Command_RestoreHeader
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -504,6 +517,13 @@ func (x *Command) GetSchemaVersion() uint32 {
 		return x.SchemaVersion
 	}
 	return 0
+}
+
+func (x *Command) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
 }
 
 func (x *Command) GetBody() isCommand_Body {
@@ -801,6 +821,96 @@ func (x *Command) GetContinueSweep() *ContinueSweep {
 	return nil
 }
 
+func (x *Command) GetRegisterMember() *RegisterMember {
+	if x != nil {
+		if x, ok := x.Body.(*Command_RegisterMember); ok {
+			return x.RegisterMember
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetCreateVolumeGroup() *CreateVolumeGroup {
+	if x != nil {
+		if x, ok := x.Body.(*Command_CreateVolumeGroup); ok {
+			return x.CreateVolumeGroup
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetModifyVolumeGroup() *ModifyVolumeGroup {
+	if x != nil {
+		if x, ok := x.Body.(*Command_ModifyVolumeGroup); ok {
+			return x.ModifyVolumeGroup
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteVolumeGroup() *DeleteVolumeGroup {
+	if x != nil {
+		if x, ok := x.Body.(*Command_DeleteVolumeGroup); ok {
+			return x.DeleteVolumeGroup
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetFenceNetwork() *FenceNetwork {
+	if x != nil {
+		if x, ok := x.Body.(*Command_FenceNetwork); ok {
+			return x.FenceNetwork
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetUnfenceNetwork() *UnfenceNetwork {
+	if x != nil {
+		if x, ok := x.Body.(*Command_UnfenceNetwork); ok {
+			return x.UnfenceNetwork
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetBeginReclaim() *BeginReclaim {
+	if x != nil {
+		if x, ok := x.Body.(*Command_BeginReclaim); ok {
+			return x.BeginReclaim
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetEndReclaim() *EndReclaim {
+	if x != nil {
+		if x, ok := x.Body.(*Command_EndReclaim); ok {
+			return x.EndReclaim
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetBeginKeyRotation() *BeginKeyRotation {
+	if x != nil {
+		if x, ok := x.Body.(*Command_BeginKeyRotation); ok {
+			return x.BeginKeyRotation
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRestoreHeader() *RestoreHeader {
+	if x != nil {
+		if x, ok := x.Body.(*Command_RestoreHeader); ok {
+			return x.RestoreHeader
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -933,6 +1043,46 @@ type Command_ContinueSweep struct {
 	ContinueSweep *ContinueSweep `protobuf:"bytes,78,opt,name=continue_sweep,json=continueSweep,proto3,oneof"`
 }
 
+type Command_RegisterMember struct {
+	RegisterMember *RegisterMember `protobuf:"bytes,88,opt,name=register_member,json=registerMember,proto3,oneof"`
+}
+
+type Command_CreateVolumeGroup struct {
+	CreateVolumeGroup *CreateVolumeGroup `protobuf:"bytes,84,opt,name=create_volume_group,json=createVolumeGroup,proto3,oneof"`
+}
+
+type Command_ModifyVolumeGroup struct {
+	ModifyVolumeGroup *ModifyVolumeGroup `protobuf:"bytes,85,opt,name=modify_volume_group,json=modifyVolumeGroup,proto3,oneof"`
+}
+
+type Command_DeleteVolumeGroup struct {
+	DeleteVolumeGroup *DeleteVolumeGroup `protobuf:"bytes,86,opt,name=delete_volume_group,json=deleteVolumeGroup,proto3,oneof"`
+}
+
+type Command_FenceNetwork struct {
+	FenceNetwork *FenceNetwork `protobuf:"bytes,80,opt,name=fence_network,json=fenceNetwork,proto3,oneof"`
+}
+
+type Command_UnfenceNetwork struct {
+	UnfenceNetwork *UnfenceNetwork `protobuf:"bytes,81,opt,name=unfence_network,json=unfenceNetwork,proto3,oneof"`
+}
+
+type Command_BeginReclaim struct {
+	BeginReclaim *BeginReclaim `protobuf:"bytes,82,opt,name=begin_reclaim,json=beginReclaim,proto3,oneof"`
+}
+
+type Command_EndReclaim struct {
+	EndReclaim *EndReclaim `protobuf:"bytes,83,opt,name=end_reclaim,json=endReclaim,proto3,oneof"`
+}
+
+type Command_BeginKeyRotation struct {
+	BeginKeyRotation *BeginKeyRotation `protobuf:"bytes,87,opt,name=begin_key_rotation,json=beginKeyRotation,proto3,oneof"`
+}
+
+type Command_RestoreHeader struct {
+	RestoreHeader *RestoreHeader `protobuf:"bytes,96,opt,name=restore_header,json=restoreHeader,proto3,oneof"`
+}
+
 func (*Command_Bootstrap) isCommand_Body() {}
 
 func (*Command_RegisterNode) isCommand_Body() {}
@@ -996,6 +1146,26 @@ func (*Command_ScheduleNode) isCommand_Body() {}
 func (*Command_KeepReplica) isCommand_Body() {}
 
 func (*Command_ContinueSweep) isCommand_Body() {}
+
+func (*Command_RegisterMember) isCommand_Body() {}
+
+func (*Command_CreateVolumeGroup) isCommand_Body() {}
+
+func (*Command_ModifyVolumeGroup) isCommand_Body() {}
+
+func (*Command_DeleteVolumeGroup) isCommand_Body() {}
+
+func (*Command_FenceNetwork) isCommand_Body() {}
+
+func (*Command_UnfenceNetwork) isCommand_Body() {}
+
+func (*Command_BeginReclaim) isCommand_Body() {}
+
+func (*Command_EndReclaim) isCommand_Body() {}
+
+func (*Command_BeginKeyRotation) isCommand_Body() {}
+
+func (*Command_RestoreHeader) isCommand_Body() {}
 
 // Epoch orders grants, desired states and generations across restores (S1).
 type Epoch struct {
@@ -1256,8 +1426,10 @@ type RegisterNode struct {
 	FeatureLevel uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process understands
 	// incarnation is the one the host acts for, by its own record; 0: none yet. Other
 	// than the cluster's, it is in adoption mode. To register never ends that (S1).
-	Incarnation   uint64       `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Replication   *Replication `protobuf:"bytes,11,opt,name=replication,proto3" json:"replication,omitempty"` // unset: the host holds no replicas of replicated volumes
+	Incarnation uint64       `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Replication *Replication `protobuf:"bytes,11,opt,name=replication,proto3" json:"replication,omitempty"` // unset: the host holds no replicas of replicated volumes
+	// addresses are the host's own, by which a fence finds it, besides that of its replication.
+	Addresses     []string `protobuf:"bytes,12,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1369,6 +1541,13 @@ func (x *RegisterNode) GetReplication() *Replication {
 	return nil
 }
 
+func (x *RegisterNode) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 // Replication is what a host can do for replicated volumes.
 type Replication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1438,6 +1617,220 @@ func (x *Replication) GetMaxReplicas() uint32 {
 	return 0
 }
 
+// RegisterMember records the site that a controller's endpoint acts for. The same name is refused under
+// another site.
+type RegisterMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                         // the controller's, by its certificate
+	MemberId      string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"` // Raft's
+	Site          string                 `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterMember) Reset() {
+	*x = RegisterMember{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterMember) ProtoMessage() {}
+
+func (x *RegisterMember) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterMember.ProtoReflect.Descriptor instead.
+func (*RegisterMember) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RegisterMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RegisterMember) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *RegisterMember) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+// FenceNetwork fences the hosts that have an address in the CIDRs (S57). Its owner is the site of the
+// command; without one, the operator who proposed it.
+type FenceNetwork struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cidrs         []string               `protobuf:"bytes,1,rep,name=cidrs,proto3" json:"cidrs,omitempty"`
+	ExpectHosts   []*FencedHost          `protobuf:"bytes,2,rep,name=expect_hosts,json=expectHosts,proto3" json:"expect_hosts,omitempty"` // the only hosts that it may fence, all of which must be there; none: any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceNetwork) Reset() {
+	*x = FenceNetwork{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceNetwork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceNetwork) ProtoMessage() {}
+
+func (x *FenceNetwork) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceNetwork.ProtoReflect.Descriptor instead.
+func (*FenceNetwork) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FenceNetwork) GetCidrs() []string {
+	if x != nil {
+		return x.Cidrs
+	}
+	return nil
+}
+
+func (x *FenceNetwork) GetExpectHosts() []*FencedHost {
+	if x != nil {
+		return x.ExpectHosts
+	}
+	return nil
+}
+
+// FencedHost is a host that a fence binds, whatever its addresses become.
+type FencedHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FencedHost) Reset() {
+	*x = FencedHost{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FencedHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FencedHost) ProtoMessage() {}
+
+func (x *FencedHost) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FencedHost.ProtoReflect.Descriptor instead.
+func (*FencedHost) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *FencedHost) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *FencedHost) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+// UnfenceNetwork ends the owner's own fences of exactly these CIDRs (S59).
+type UnfenceNetwork struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cidrs         []string               `protobuf:"bytes,1,rep,name=cidrs,proto3" json:"cidrs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfenceNetwork) Reset() {
+	*x = UnfenceNetwork{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfenceNetwork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfenceNetwork) ProtoMessage() {}
+
+func (x *UnfenceNetwork) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfenceNetwork.ProtoReflect.Descriptor instead.
+func (*UnfenceNetwork) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnfenceNetwork) GetCidrs() []string {
+	if x != nil {
+		return x.Cidrs
+	}
+	return nil
+}
+
 // SetNodeReachable records a change of reachability: no member had the node's session
 // for the node timeout, or one has it again (S25).
 type SetNodeReachable struct {
@@ -1451,7 +1844,7 @@ type SetNodeReachable struct {
 
 func (x *SetNodeReachable) Reset() {
 	*x = SetNodeReachable{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1856,7 @@ func (x *SetNodeReachable) String() string {
 func (*SetNodeReachable) ProtoMessage() {}
 
 func (x *SetNodeReachable) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1869,7 @@ func (x *SetNodeReachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeReachable.ProtoReflect.Descriptor instead.
 func (*SetNodeReachable) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetNodeReachable) GetNodeId() string {
@@ -1513,7 +1906,7 @@ type LoseNode struct {
 
 func (x *LoseNode) Reset() {
 	*x = LoseNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1918,7 @@ func (x *LoseNode) String() string {
 func (*LoseNode) ProtoMessage() {}
 
 func (x *LoseNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1931,7 @@ func (x *LoseNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoseNode.ProtoReflect.Descriptor instead.
 func (*LoseNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LoseNode) GetNodeId() string {
@@ -1574,7 +1967,7 @@ type AdoptNode struct {
 
 func (x *AdoptNode) Reset() {
 	*x = AdoptNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1979,7 @@ func (x *AdoptNode) String() string {
 func (*AdoptNode) ProtoMessage() {}
 
 func (x *AdoptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1992,7 @@ func (x *AdoptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNode.ProtoReflect.Descriptor instead.
 func (*AdoptNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AdoptNode) GetNodeId() string {
@@ -1637,7 +2030,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2042,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2055,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -1703,7 +2096,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +2108,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +2121,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -1750,7 +2143,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +2155,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +2168,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -1800,28 +2193,33 @@ func (x *PoolFact) GetIndex() uint64 {
 }
 
 type CreateVolume struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // hf-<uuid>, made by the proposer; the existing one is answered when the name is known
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                           // of parameters and content source: equal requests have equal ones
-	RequiredBytes int64                  `protobuf:"varint,4,opt,name=required_bytes,json=requiredBytes,proto3" json:"required_bytes,omitempty"` // 0: the default size
-	LimitBytes    int64                  `protobuf:"varint,5,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`          // 0: none
-	Capabilities  []*Capability          `protobuf:"bytes,6,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
-	Replicas      uint32                 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	Requisite     []*Topology            `protobuf:"bytes,8,rep,name=requisite,proto3" json:"requisite,omitempty"`
-	Preferred     []*Topology            `protobuf:"bytes,9,rep,name=preferred,proto3" json:"preferred,omitempty"`
-	Facts         []*PoolFact            `protobuf:"bytes,10,rep,name=facts,proto3" json:"facts,omitempty"`                                      // attached by the leader
-	Source        *Source                `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`                                    // unset: an empty volume
-	Limits        *Limits                `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`                                    // mutable parameters
-	Protocol      Protocol               `protobuf:"varint,13,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"` // of a volume with more than one replica; unknown is C
-	Claim         *Claim                 `protobuf:"bytes,14,opt,name=claim,proto3" json:"claim,omitempty"`                                      // unset: the orchestrator did not say
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId           string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // hf-<uuid>, made by the proposer; the existing one is answered when the name is known
+	Name               string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint        []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                           // of parameters and content source: equal requests have equal ones
+	RequiredBytes      int64                  `protobuf:"varint,4,opt,name=required_bytes,json=requiredBytes,proto3" json:"required_bytes,omitempty"` // 0: the default size
+	LimitBytes         int64                  `protobuf:"varint,5,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`          // 0: none
+	Capabilities       []*Capability          `protobuf:"bytes,6,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Replicas           uint32                 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Requisite          []*Topology            `protobuf:"bytes,8,rep,name=requisite,proto3" json:"requisite,omitempty"`
+	Preferred          []*Topology            `protobuf:"bytes,9,rep,name=preferred,proto3" json:"preferred,omitempty"`
+	Facts              []*PoolFact            `protobuf:"bytes,10,rep,name=facts,proto3" json:"facts,omitempty"`                                                      // attached by the leader
+	Source             *Source                `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`                                                    // unset: an empty volume
+	Limits             *Limits                `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`                                                    // mutable parameters
+	Protocol           Protocol               `protobuf:"varint,13,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`                 // of a volume with more than one replica; unknown is C
+	Claim              *Claim                 `protobuf:"bytes,14,opt,name=claim,proto3" json:"claim,omitempty"`                                                      // unset: the orchestrator did not say
+	VolumeGroup        string                 `protobuf:"bytes,17,opt,name=volume_group,json=volumeGroup,proto3" json:"volume_group,omitempty"`                       // id or name of the group that it joins; empty: none
+	MaxVolumes         uint32                 `protobuf:"varint,18,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"`                         // that the group may have
+	Sites              []string               `protobuf:"bytes,16,rep,name=sites,proto3" json:"sites,omitempty"`                                                      // two: one replica at each; none: at the endpoint's
+	Encrypted          bool                   `protobuf:"varint,15,opt,name=encrypted,proto3" json:"encrypted,omitempty"`                                             // by LUKS2, above DRBD where it is replicated
+	EncryptionDiscards bool                   `protobuf:"varint,96,opt,name=encryption_discards,json=encryptionDiscards,proto3" json:"encryption_discards,omitempty"` // discards pass through the encryption
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +2231,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +2244,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -1947,6 +2345,41 @@ func (x *CreateVolume) GetClaim() *Claim {
 	return nil
 }
 
+func (x *CreateVolume) GetVolumeGroup() string {
+	if x != nil {
+		return x.VolumeGroup
+	}
+	return ""
+}
+
+func (x *CreateVolume) GetMaxVolumes() uint32 {
+	if x != nil {
+		return x.MaxVolumes
+	}
+	return 0
+}
+
+func (x *CreateVolume) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *CreateVolume) GetEncrypted() bool {
+	if x != nil {
+		return x.Encrypted
+	}
+	return false
+}
+
+func (x *CreateVolume) GetEncryptionDiscards() bool {
+	if x != nil {
+		return x.EncryptionDiscards
+	}
+	return false
+}
+
 // Claim is what an orchestrator calls a volume, for people. It decides nothing.
 type Claim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1959,7 +2392,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2404,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2417,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Claim) GetName() string {
@@ -2037,7 +2470,7 @@ type ReplicaSeen struct {
 
 func (x *ReplicaSeen) Reset() {
 	*x = ReplicaSeen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2482,7 @@ func (x *ReplicaSeen) String() string {
 func (*ReplicaSeen) ProtoMessage() {}
 
 func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2495,7 @@ func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
 func (*ReplicaSeen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReplicaSeen) GetBootId() string {
@@ -2187,7 +2620,7 @@ type AttachReplica struct {
 
 func (x *AttachReplica) Reset() {
 	*x = AttachReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2632,7 @@ func (x *AttachReplica) String() string {
 func (*AttachReplica) ProtoMessage() {}
 
 func (x *AttachReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2645,7 @@ func (x *AttachReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
 func (*AttachReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttachReplica) GetVolumeId() string {
@@ -2273,7 +2706,7 @@ type SetPrimary struct {
 
 func (x *SetPrimary) Reset() {
 	*x = SetPrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2718,7 @@ func (x *SetPrimary) String() string {
 func (*SetPrimary) ProtoMessage() {}
 
 func (x *SetPrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2731,7 @@ func (x *SetPrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
 func (*SetPrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetPrimary) GetVolumeId() string {
@@ -2359,7 +2792,7 @@ type Outdate struct {
 
 func (x *Outdate) Reset() {
 	*x = Outdate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2804,7 @@ func (x *Outdate) String() string {
 func (*Outdate) ProtoMessage() {}
 
 func (x *Outdate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2817,7 @@ func (x *Outdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
 func (*Outdate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Outdate) GetVolumeId() string {
@@ -2448,7 +2881,7 @@ type KeepReplica struct {
 
 func (x *KeepReplica) Reset() {
 	*x = KeepReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2893,7 @@ func (x *KeepReplica) String() string {
 func (*KeepReplica) ProtoMessage() {}
 
 func (x *KeepReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2906,7 @@ func (x *KeepReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepReplica.ProtoReflect.Descriptor instead.
 func (*KeepReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeepReplica) GetVolumeId() string {
@@ -2548,7 +2981,7 @@ type ForcePrimary struct {
 
 func (x *ForcePrimary) Reset() {
 	*x = ForcePrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2993,7 @@ func (x *ForcePrimary) String() string {
 func (*ForcePrimary) ProtoMessage() {}
 
 func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +3006,7 @@ func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
 func (*ForcePrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForcePrimary) GetVolumeId() string {
@@ -2617,7 +3050,7 @@ type AddReplica struct {
 
 func (x *AddReplica) Reset() {
 	*x = AddReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +3062,7 @@ func (x *AddReplica) String() string {
 func (*AddReplica) ProtoMessage() {}
 
 func (x *AddReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +3075,7 @@ func (x *AddReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
 func (*AddReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AddReplica) GetVolumeId() string {
@@ -2686,7 +3119,7 @@ type RemoveReplica struct {
 
 func (x *RemoveReplica) Reset() {
 	*x = RemoveReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +3131,7 @@ func (x *RemoveReplica) String() string {
 func (*RemoveReplica) ProtoMessage() {}
 
 func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +3144,7 @@ func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
 func (*RemoveReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveReplica) GetVolumeId() string {
@@ -2754,7 +3187,7 @@ type ScheduleNode struct {
 
 func (x *ScheduleNode) Reset() {
 	*x = ScheduleNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3199,7 @@ func (x *ScheduleNode) String() string {
 func (*ScheduleNode) ProtoMessage() {}
 
 func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3212,7 @@ func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
 func (*ScheduleNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ScheduleNode) GetNodeId() string {
@@ -2814,7 +3247,7 @@ type ContinueSweep struct {
 
 func (x *ContinueSweep) Reset() {
 	*x = ContinueSweep{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +3259,7 @@ func (x *ContinueSweep) String() string {
 func (*ContinueSweep) ProtoMessage() {}
 
 func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +3272,7 @@ func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueSweep.ProtoReflect.Descriptor instead.
 func (*ContinueSweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ContinueSweep) GetIndex() uint64 {
@@ -2861,7 +3294,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +3306,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +3319,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -2916,7 +3349,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3361,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3374,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -2987,7 +3420,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2999,7 +3432,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3012,7 +3445,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -3065,7 +3498,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3510,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3523,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -3134,7 +3567,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3579,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3592,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -3201,7 +3634,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3646,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3659,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -3250,14 +3683,15 @@ type CreateGroupSnapshot struct {
 	GroupSnapshotId string                 `protobuf:"bytes,1,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"` // hgs-<uuid>
 	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Fingerprint     []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	Members         []*GroupMember         `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // sorted by source
+	Members         []*GroupMember         `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`                                     // sorted by source
+	VolumeGroupId   string                 `protobuf:"bytes,60,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"` // whose members these are, all of them; empty: any volumes
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3703,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3716,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -3313,6 +3747,204 @@ func (x *CreateGroupSnapshot) GetMembers() []*GroupMember {
 	return nil
 }
 
+func (x *CreateGroupSnapshot) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+// CreateVolumeGroup makes a group of volumes, all or none; none are named for an empty one.
+type CreateVolumeGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeGroupId string                 `protobuf:"bytes,1,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"` // hg-<uuid>
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of the parameters
+	VolumeIds     []string               `protobuf:"bytes,4,rep,name=volume_ids,json=volumeIds,proto3" json:"volume_ids,omitempty"`
+	MaxVolumes    uint32                 `protobuf:"varint,5,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"` // that it may have
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateVolumeGroup) Reset() {
+	*x = CreateVolumeGroup{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateVolumeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateVolumeGroup) ProtoMessage() {}
+
+func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateVolumeGroup.ProtoReflect.Descriptor instead.
+func (*CreateVolumeGroup) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *CreateVolumeGroup) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *CreateVolumeGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateVolumeGroup) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *CreateVolumeGroup) GetVolumeIds() []string {
+	if x != nil {
+		return x.VolumeIds
+	}
+	return nil
+}
+
+func (x *CreateVolumeGroup) GetMaxVolumes() uint32 {
+	if x != nil {
+		return x.MaxVolumes
+	}
+	return 0
+}
+
+// ModifyVolumeGroup gives a group exactly these members.
+type ModifyVolumeGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeGroupId string                 `protobuf:"bytes,1,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	VolumeIds     []string               `protobuf:"bytes,2,rep,name=volume_ids,json=volumeIds,proto3" json:"volume_ids,omitempty"`
+	MaxVolumes    uint32                 `protobuf:"varint,3,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"` // that it may have, where it becomes larger
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModifyVolumeGroup) Reset() {
+	*x = ModifyVolumeGroup{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModifyVolumeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModifyVolumeGroup) ProtoMessage() {}
+
+func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModifyVolumeGroup.ProtoReflect.Descriptor instead.
+func (*ModifyVolumeGroup) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ModifyVolumeGroup) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *ModifyVolumeGroup) GetVolumeIds() []string {
+	if x != nil {
+		return x.VolumeIds
+	}
+	return nil
+}
+
+func (x *ModifyVolumeGroup) GetMaxVolumes() uint32 {
+	if x != nil {
+		return x.MaxVolumes
+	}
+	return 0
+}
+
+// DeleteVolumeGroup deletes a group with its members.
+type DeleteVolumeGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeGroupId string                 `protobuf:"bytes,1,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	KeepVolumes   bool                   `protobuf:"varint,2,opt,name=keep_volumes,json=keepVolumes,proto3" json:"keep_volumes,omitempty"` // only if it has none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteVolumeGroup) Reset() {
+	*x = DeleteVolumeGroup{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteVolumeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteVolumeGroup) ProtoMessage() {}
+
+func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteVolumeGroup.ProtoReflect.Descriptor instead.
+func (*DeleteVolumeGroup) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *DeleteVolumeGroup) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *DeleteVolumeGroup) GetKeepVolumes() bool {
+	if x != nil {
+		return x.KeepVolumes
+	}
+	return false
+}
+
 type GroupMember struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	SourceVolumeId string                 `protobuf:"bytes,1,opt,name=source_volume_id,json=sourceVolumeId,proto3" json:"source_volume_id,omitempty"`
@@ -3323,7 +3955,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3967,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3980,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -3374,7 +4006,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +4018,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +4031,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -3418,7 +4050,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +4062,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +4075,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -3465,7 +4097,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +4109,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +4122,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -3521,6 +4153,174 @@ func (x *PublishVolume) GetReadOnly() bool {
 	return false
 }
 
+// BeginReclaim gives an unpublished volume's host the right to discard what its filesystem does not use: an
+// internal publication with an epoch (S61). The outcome has no epoch where there is nothing to discard.
+type BeginReclaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginReclaim) Reset() {
+	*x = BeginReclaim{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginReclaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginReclaim) ProtoMessage() {}
+
+func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginReclaim.ProtoReflect.Descriptor instead.
+func (*BeginReclaim) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *BeginReclaim) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+// EndReclaim asks for the end of that publication, because something else is to be done to the volume.
+type EndReclaim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndReclaim) Reset() {
+	*x = EndReclaim{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndReclaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndReclaim) ProtoMessage() {}
+
+func (x *EndReclaim) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndReclaim.ProtoReflect.Descriptor instead.
+func (*EndReclaim) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *EndReclaim) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+// Reclaimed says what came of a reclaim, before its host ends it.
+type Reclaimed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"` // the pool can tell its usage
+	BeforeBytes   int64                  `protobuf:"varint,2,opt,name=before_bytes,json=beforeBytes,proto3" json:"before_bytes,omitempty"`
+	AfterBytes    int64                  `protobuf:"varint,3,opt,name=after_bytes,json=afterBytes,proto3" json:"after_bytes,omitempty"`
+	Reason        uint32                 `protobuf:"varint,4,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`    // why it was not done; empty: it was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reclaimed) Reset() {
+	*x = Reclaimed{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reclaimed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reclaimed) ProtoMessage() {}
+
+func (x *Reclaimed) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reclaimed.ProtoReflect.Descriptor instead.
+func (*Reclaimed) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Reclaimed) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *Reclaimed) GetBeforeBytes() int64 {
+	if x != nil {
+		return x.BeforeBytes
+	}
+	return 0
+}
+
+func (x *Reclaimed) GetAfterBytes() int64 {
+	if x != nil {
+		return x.AfterBytes
+	}
+	return 0
+}
+
+func (x *Reclaimed) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+func (x *Reclaimed) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // UnpublishVolume ends the publication on one node, or on all when node_id is empty.
 type UnpublishVolume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3533,7 +4333,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +4345,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +4358,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -3585,23 +4385,25 @@ func (x *UnpublishVolume) GetEpoch() *Epoch {
 // StageVolume records a host's intent to bring a volume up and grants it, and
 // decides the format (S2, S3, S15).
 type StageVolume struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	StagingPath   string                 `protobuf:"bytes,6,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
-	Capability    *Capability            `protobuf:"bytes,7,opt,name=capability,proto3" json:"capability,omitempty"`
-	FsUuid        string                 `protobuf:"bytes,8,opt,name=fs_uuid,json=fsUuid,proto3" json:"fs_uuid,omitempty"` // given to mkfs if this is the first stage
-	Sequence      uint64                 `protobuf:"varint,9,opt,name=sequence,proto3" json:"sequence,omitempty"`          // of the host's records of this volume; above the last (S16)
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId    string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId      string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId      string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId      string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Epoch       *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	StagingPath string                 `protobuf:"bytes,6,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
+	Capability  *Capability            `protobuf:"bytes,7,opt,name=capability,proto3" json:"capability,omitempty"`
+	FsUuid      string                 `protobuf:"bytes,8,opt,name=fs_uuid,json=fsUuid,proto3" json:"fs_uuid,omitempty"` // given to mkfs if this is the first stage
+	Sequence    uint64                 `protobuf:"varint,9,opt,name=sequence,proto3" json:"sequence,omitempty"`          // of the host's records of this volume; above the last (S16)
+	// luks_uuid is given to the header if this is the first stage of an encrypted volume.
+	LuksUuid      string `protobuf:"bytes,90,opt,name=luks_uuid,json=luksUuid,proto3" json:"luks_uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +4415,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +4428,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -3692,6 +4494,124 @@ func (x *StageVolume) GetSequence() uint64 {
 	return 0
 }
 
+func (x *StageVolume) GetLuksUuid() string {
+	if x != nil {
+		return x.LuksUuid
+	}
+	return ""
+}
+
+// BeginKeyRotation has the log name the slot of the LUKS header that a new key goes into, on the host where the
+// volume is staged (S64). It says what the host just read of the header; repeated, it goes on with a rotation
+// that is not done. The outcome's grant has the rotation; it has none when there is nothing to do.
+type BeginKeyRotation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Slots         []uint32               `protobuf:"varint,7,rep,packed,name=slots,proto3" json:"slots,omitempty"`   // that hold a key
+	Opened        []uint32               `protobuf:"varint,8,rep,packed,name=opened,proto3" json:"opened,omitempty"` // by the new key, out of those
+	Renew         bool                   `protobuf:"varint,9,opt,name=renew,proto3" json:"renew,omitempty"`          // the new key is the old one, and gets a slot of its own all the same
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginKeyRotation) Reset() {
+	*x = BeginKeyRotation{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginKeyRotation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginKeyRotation) ProtoMessage() {}
+
+func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginKeyRotation.ProtoReflect.Descriptor instead.
+func (*BeginKeyRotation) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *BeginKeyRotation) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *BeginKeyRotation) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *BeginKeyRotation) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *BeginKeyRotation) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *BeginKeyRotation) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *BeginKeyRotation) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *BeginKeyRotation) GetSlots() []uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *BeginKeyRotation) GetOpened() []uint32 {
+	if x != nil {
+		return x.Opened
+	}
+	return nil
+}
+
+func (x *BeginKeyRotation) GetRenew() bool {
+	if x != nil {
+		return x.Renew
+	}
+	return false
+}
+
 // PublishTarget records a host's intent to bind a staged volume to a target path.
 type PublishTarget struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3711,7 +4631,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +4643,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +4656,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -3822,7 +4742,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +4754,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +4767,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Report) GetNodeId() string {
@@ -3913,6 +4833,10 @@ type Observation struct {
 	//	*Observation_ReplicaSeen
 	//	*Observation_StagingInUse
 	//	*Observation_SnapshotKept
+	//	*Observation_Reclaimed
+	//	*Observation_HeaderMade
+	//	*Observation_KeyAdded
+	//	*Observation_KeyDropped
 	Fact          isObservation_Fact `protobuf_oneof:"fact"`
 	SnapshotId    string             `protobuf:"bytes,4,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3921,7 +4845,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4857,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4870,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -4175,6 +5099,42 @@ func (x *Observation) GetSnapshotKept() *SnapshotKept {
 	return nil
 }
 
+func (x *Observation) GetReclaimed() *Reclaimed {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_Reclaimed); ok {
+			return x.Reclaimed
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetHeaderMade() *HeaderMade {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_HeaderMade); ok {
+			return x.HeaderMade
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetKeyAdded() *KeyAdded {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_KeyAdded); ok {
+			return x.KeyAdded
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetKeyDropped() *KeyDropped {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_KeyDropped); ok {
+			return x.KeyDropped
+		}
+	}
+	return nil
+}
+
 func (x *Observation) GetSnapshotId() string {
 	if x != nil {
 		return x.SnapshotId
@@ -4281,6 +5241,25 @@ type Observation_SnapshotKept struct {
 	SnapshotKept *SnapshotKept `protobuf:"bytes,38,opt,name=snapshot_kept,json=snapshotKept,proto3,oneof"`
 }
 
+type Observation_Reclaimed struct {
+	Reclaimed *Reclaimed `protobuf:"bytes,80,opt,name=reclaimed,proto3,oneof"`
+}
+
+type Observation_HeaderMade struct {
+	// HeaderMade: the LUKS header was made, or a clone's has its own UUID.
+	HeaderMade *HeaderMade `protobuf:"bytes,90,opt,name=header_made,json=headerMade,proto3,oneof"`
+}
+
+type Observation_KeyAdded struct {
+	// KeyAdded: the new key opens the slot that the log named (S64).
+	KeyAdded *KeyAdded `protobuf:"bytes,91,opt,name=key_added,json=keyAdded,proto3,oneof"`
+}
+
+type Observation_KeyDropped struct {
+	// KeyDropped: that slot is the only one left.
+	KeyDropped *KeyDropped `protobuf:"bytes,92,opt,name=key_dropped,json=keyDropped,proto3,oneof"`
+}
+
 func (*Observation_DeviceCreated) isObservation_Fact() {}
 
 func (*Observation_DeviceGone) isObservation_Fact() {}
@@ -4325,6 +5304,14 @@ func (*Observation_StagingInUse) isObservation_Fact() {}
 
 func (*Observation_SnapshotKept) isObservation_Fact() {}
 
+func (*Observation_Reclaimed) isObservation_Fact() {}
+
+func (*Observation_HeaderMade) isObservation_Fact() {}
+
+func (*Observation_KeyAdded) isObservation_Fact() {}
+
+func (*Observation_KeyDropped) isObservation_Fact() {}
+
 type StagingInUse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Detail        string                 `protobuf:"bytes,1,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -4334,7 +5321,7 @@ type StagingInUse struct {
 
 func (x *StagingInUse) Reset() {
 	*x = StagingInUse{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +5333,7 @@ func (x *StagingInUse) String() string {
 func (*StagingInUse) ProtoMessage() {}
 
 func (x *StagingInUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +5346,7 @@ func (x *StagingInUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingInUse.ProtoReflect.Descriptor instead.
 func (*StagingInUse) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StagingInUse) GetDetail() string {
@@ -4367,6 +5354,138 @@ func (x *StagingInUse) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+type HeaderMade struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LuksUuid      string                 `protobuf:"bytes,1,opt,name=luks_uuid,json=luksUuid,proto3" json:"luks_uuid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeaderMade) Reset() {
+	*x = HeaderMade{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeaderMade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeaderMade) ProtoMessage() {}
+
+func (x *HeaderMade) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeaderMade.ProtoReflect.Descriptor instead.
+func (*HeaderMade) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *HeaderMade) GetLuksUuid() string {
+	if x != nil {
+		return x.LuksUuid
+	}
+	return ""
+}
+
+type KeyAdded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          uint32                 `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyAdded) Reset() {
+	*x = KeyAdded{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyAdded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyAdded) ProtoMessage() {}
+
+func (x *KeyAdded) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
+func (*KeyAdded) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *KeyAdded) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+type KeyDropped struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          uint32                 `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyDropped) Reset() {
+	*x = KeyDropped{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyDropped) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyDropped) ProtoMessage() {}
+
+func (x *KeyDropped) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyDropped.ProtoReflect.Descriptor instead.
+func (*KeyDropped) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *KeyDropped) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
 }
 
 // SnapshotKept makes a record of a kept copy that the log does not know.
@@ -4381,7 +5500,7 @@ type SnapshotKept struct {
 
 func (x *SnapshotKept) Reset() {
 	*x = SnapshotKept{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +5512,7 @@ func (x *SnapshotKept) String() string {
 func (*SnapshotKept) ProtoMessage() {}
 
 func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +5525,7 @@ func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotKept.ProtoReflect.Descriptor instead.
 func (*SnapshotKept) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SnapshotKept) GetAttach() uint64 {
@@ -4439,7 +5558,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +5570,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +5583,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -4483,7 +5602,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4495,7 +5614,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4508,7 +5627,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -4530,7 +5649,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +5661,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +5674,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -4591,7 +5710,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +5722,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +5735,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -4635,7 +5754,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4647,7 +5766,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4660,7 +5779,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -4680,7 +5799,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +5811,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +5824,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -4731,7 +5850,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +5862,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +5875,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -4776,7 +5895,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +5907,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +5920,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -4827,7 +5946,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +5958,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +5971,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -4871,7 +5990,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4883,7 +6002,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4896,7 +6015,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
 }
 
 type DeviceMissing struct {
@@ -4908,7 +6027,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4920,7 +6039,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4933,7 +6052,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -4952,7 +6071,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4964,7 +6083,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4977,7 +6096,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -4997,7 +6116,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +6128,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +6141,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -5049,7 +6168,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5061,7 +6180,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5074,7 +6193,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -5093,7 +6212,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +6224,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +6237,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
 }
 
 type TargetBound struct {
@@ -5130,7 +6249,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5142,7 +6261,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5155,7 +6274,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -5174,7 +6293,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5186,7 +6305,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5199,7 +6318,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -5227,7 +6346,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5239,7 +6358,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5252,7 +6371,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -5314,7 +6433,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +6445,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5339,7 +6458,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -5365,7 +6484,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +6496,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +6509,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -5409,7 +6528,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5421,7 +6540,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5434,7 +6553,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -5453,7 +6572,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5465,7 +6584,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5478,7 +6597,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -5499,7 +6618,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +6630,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +6643,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -5552,7 +6671,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5564,7 +6683,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5577,7 +6696,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -5611,14 +6730,16 @@ type Outcome struct {
 	Force           bool    `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`                                 // of SetPrimary: under a recorded decision to force
 	// overtaken are the observations of a Report, by their number in it, that report as staged
 	// or bound what the state does not desire so any more.
-	Overtaken     []uint32 `protobuf:"varint,12,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
+	Overtaken     []uint32      `protobuf:"varint,12,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
+	VolumeGroupId string        `protobuf:"bytes,60,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	KeyRotated    []*KeyRotated `protobuf:"bytes,90,rep,name=key_rotated,json=keyRotated,proto3" json:"key_rotated,omitempty"` // by the KeyDropped of a Report
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5630,7 +6751,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5643,7 +6764,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -5730,6 +6851,97 @@ func (x *Outcome) GetOvertaken() []uint32 {
 	return nil
 }
 
+func (x *Outcome) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *Outcome) GetKeyRotated() []*KeyRotated {
+	if x != nil {
+		return x.KeyRotated
+	}
+	return nil
+}
+
+// KeyRotated says what keys of before still open after a rotation: content that was copied before it was done (S65).
+type KeyRotated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	KeyGeneration uint64                 `protobuf:"varint,2,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"` // from now on
+	SnapshotIds   []string               `protobuf:"bytes,3,rep,name=snapshot_ids,json=snapshotIds,proto3" json:"snapshot_ids,omitempty"`        // and kept copies; the first 100
+	Snapshots     uint64                 `protobuf:"varint,4,opt,name=snapshots,proto3" json:"snapshots,omitempty"`                              // how many there are
+	NodeIds       []string               `protobuf:"bytes,5,rep,name=node_ids,json=nodeIds,proto3" json:"node_ids,omitempty"`                    // whose replicas are not known to have the new header
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRotated) Reset() {
+	*x = KeyRotated{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRotated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRotated) ProtoMessage() {}
+
+func (x *KeyRotated) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
+func (*KeyRotated) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *KeyRotated) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *KeyRotated) GetKeyGeneration() uint64 {
+	if x != nil {
+		return x.KeyGeneration
+	}
+	return 0
+}
+
+func (x *KeyRotated) GetSnapshotIds() []string {
+	if x != nil {
+		return x.SnapshotIds
+	}
+	return nil
+}
+
+func (x *KeyRotated) GetSnapshots() uint64 {
+	if x != nil {
+		return x.Snapshots
+	}
+	return 0
+}
+
+func (x *KeyRotated) GetNodeIds() []string {
+	if x != nil {
+		return x.NodeIds
+	}
+	return nil
+}
+
 // Rejection is a decision not to do something.
 type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5741,7 +6953,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +6965,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +6978,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -5789,13 +7001,15 @@ type Grant struct {
 	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	ReadOnly      bool                   `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Format        *Format                `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	Crypt         *Crypt                 `protobuf:"bytes,90,opt,name=crypt,proto3" json:"crypt,omitempty"`                                       // unset: the volume is in clear (level 2)
+	RestoreHeader bool                   `protobuf:"varint,96,opt,name=restore_header,json=restoreHeader,proto3" json:"restore_header,omitempty"` // the host may write its backup of a header that is missing (level 2)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5807,7 +7021,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5820,7 +7034,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -5844,6 +7058,176 @@ func (x *Grant) GetFormat() *Format {
 	return nil
 }
 
+func (x *Grant) GetCrypt() *Crypt {
+	if x != nil {
+		return x.Crypt
+	}
+	return nil
+}
+
+func (x *Grant) GetRestoreHeader() bool {
+	if x != nil {
+		return x.RestoreHeader
+	}
+	return false
+}
+
+// Crypt is the encryption of a volume: its header, and no key.
+type Crypt struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Phase    FormatPhase            `protobuf:"varint,1,opt,name=phase,proto3,enum=holdfast.fsm.v1.FormatPhase" json:"phase,omitempty"` // of the header
+	LuksUuid string                 `protobuf:"bytes,2,opt,name=luks_uuid,json=luksUuid,proto3" json:"luks_uuid,omitempty"`
+	Epoch    *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the stage that began to make it, or that chose a clone's uuid
+	// cloned: the header is a source's. The first stage chooses a uuid of its own, luks_uuid
+	// once epoch is set; the host gives it, then reports HeaderMade.
+	Cloned        bool         `protobuf:"varint,4,opt,name=cloned,proto3" json:"cloned,omitempty"`
+	KeyGeneration uint64       `protobuf:"varint,5,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"` // how often the key was replaced
+	Rotation      *KeyRotation `protobuf:"bytes,6,opt,name=rotation,proto3" json:"rotation,omitempty"`                                 // that was begun and is not done
+	Discards      bool         `protobuf:"varint,96,opt,name=discards,proto3" json:"discards,omitempty"`                               // pass through the encryption
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crypt) Reset() {
+	*x = Crypt{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crypt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crypt) ProtoMessage() {}
+
+func (x *Crypt) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crypt.ProtoReflect.Descriptor instead.
+func (*Crypt) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *Crypt) GetPhase() FormatPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return FormatPhase_FORMAT_PHASE_UNKNOWN
+}
+
+func (x *Crypt) GetLuksUuid() string {
+	if x != nil {
+		return x.LuksUuid
+	}
+	return ""
+}
+
+func (x *Crypt) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *Crypt) GetCloned() bool {
+	if x != nil {
+		return x.Cloned
+	}
+	return false
+}
+
+func (x *Crypt) GetKeyGeneration() uint64 {
+	if x != nil {
+		return x.KeyGeneration
+	}
+	return 0
+}
+
+func (x *Crypt) GetRotation() *KeyRotation {
+	if x != nil {
+		return x.Rotation
+	}
+	return nil
+}
+
+func (x *Crypt) GetDiscards() bool {
+	if x != nil {
+		return x.Discards
+	}
+	return false
+}
+
+// KeyRotation is the replacement of a volume's key (S64).
+type KeyRotation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          uint32                 `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`   // of the header, for the new key
+	Epoch         *Epoch                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`  // of the publication under which a host works on it
+	Added         bool                   `protobuf:"varint,3,opt,name=added,proto3" json:"added,omitempty"` // the slot is opened by the new key, and the other slots may be removed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRotation) Reset() {
+	*x = KeyRotation{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRotation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRotation) ProtoMessage() {}
+
+func (x *KeyRotation) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
+func (*KeyRotation) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *KeyRotation) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *KeyRotation) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *KeyRotation) GetAdded() bool {
+	if x != nil {
+		return x.Added
+	}
+	return false
+}
+
 type Format struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Phase  FormatPhase            `protobuf:"varint,1,opt,name=phase,proto3,enum=holdfast.fsm.v1.FormatPhase" json:"phase,omitempty"`
@@ -5859,7 +7243,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +7255,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +7268,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -5922,6 +7306,84 @@ func (x *Format) GetCloned() bool {
 	return false
 }
 
+// RestoreHeader is an operator's decision: where the LUKS header of a volume is missing, the next stage on this
+// host writes the host's backup of it onto the device.
+type RestoreHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	LuksUuid      string                 `protobuf:"bytes,4,opt,name=luks_uuid,json=luksUuid,proto3" json:"luks_uuid,omitempty"` // of the header, as the plan showed it
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreHeader) Reset() {
+	*x = RestoreHeader{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreHeader) ProtoMessage() {}
+
+func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreHeader.ProtoReflect.Descriptor instead.
+func (*RestoreHeader) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *RestoreHeader) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *RestoreHeader) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *RestoreHeader) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *RestoreHeader) GetLuksUuid() string {
+	if x != nil {
+		return x.LuksUuid
+	}
+	return ""
+}
+
+func (x *RestoreHeader) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var file_fsm_fsmpb_command_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
@@ -5943,7 +7405,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xae\x13\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\x86\x1a\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -5951,7 +7413,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\vproposed_at\x18\x03 \x01(\x03R\n" +
 	"proposedAt\x12%\n" +
 	"\x0eproposed_index\x18\x04 \x01(\x04R\rproposedIndex\x12%\n" +
-	"\x0eschema_version\x18\x05 \x01(\rR\rschemaVersion\x12:\n" +
+	"\x0eschema_version\x18\x05 \x01(\rR\rschemaVersion\x12\x18\n" +
+	"\x04site\x18\x06 \x01(\tB\x04\x88\xb5\x18\x02R\x04site\x12:\n" +
 	"\tbootstrap\x18\n" +
 	" \x01(\v2\x1a.holdfast.fsm.v1.BootstrapH\x00R\tbootstrap\x12D\n" +
 	"\rregister_node\x18\v \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeH\x00R\fregisterNode\x12Q\n" +
@@ -5989,7 +7452,18 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x0eremove_replica\x18K \x01(\v2\x1e.holdfast.fsm.v1.RemoveReplicaH\x00R\rremoveReplica\x12D\n" +
 	"\rschedule_node\x18L \x01(\v2\x1d.holdfast.fsm.v1.ScheduleNodeH\x00R\fscheduleNode\x12G\n" +
 	"\fkeep_replica\x18M \x01(\v2\x1c.holdfast.fsm.v1.KeepReplicaB\x04\x88\xb5\x18\x02H\x00R\vkeepReplica\x12M\n" +
-	"\x0econtinue_sweep\x18N \x01(\v2\x1e.holdfast.fsm.v1.ContinueSweepB\x04\x88\xb5\x18\x02H\x00R\rcontinueSweepB\x06\n" +
+	"\x0econtinue_sweep\x18N \x01(\v2\x1e.holdfast.fsm.v1.ContinueSweepB\x04\x88\xb5\x18\x02H\x00R\rcontinueSweep\x12P\n" +
+	"\x0fregister_member\x18X \x01(\v2\x1f.holdfast.fsm.v1.RegisterMemberB\x04\x88\xb5\x18\x02H\x00R\x0eregisterMember\x12Z\n" +
+	"\x13create_volume_group\x18T \x01(\v2\".holdfast.fsm.v1.CreateVolumeGroupB\x04\x88\xb5\x18\x02H\x00R\x11createVolumeGroup\x12Z\n" +
+	"\x13modify_volume_group\x18U \x01(\v2\".holdfast.fsm.v1.ModifyVolumeGroupB\x04\x88\xb5\x18\x02H\x00R\x11modifyVolumeGroup\x12Z\n" +
+	"\x13delete_volume_group\x18V \x01(\v2\".holdfast.fsm.v1.DeleteVolumeGroupB\x04\x88\xb5\x18\x02H\x00R\x11deleteVolumeGroup\x12J\n" +
+	"\rfence_network\x18P \x01(\v2\x1d.holdfast.fsm.v1.FenceNetworkB\x04\x88\xb5\x18\x02H\x00R\ffenceNetwork\x12P\n" +
+	"\x0funfence_network\x18Q \x01(\v2\x1f.holdfast.fsm.v1.UnfenceNetworkB\x04\x88\xb5\x18\x02H\x00R\x0eunfenceNetwork\x12J\n" +
+	"\rbegin_reclaim\x18R \x01(\v2\x1d.holdfast.fsm.v1.BeginReclaimB\x04\x88\xb5\x18\x02H\x00R\fbeginReclaim\x12D\n" +
+	"\vend_reclaim\x18S \x01(\v2\x1b.holdfast.fsm.v1.EndReclaimB\x04\x88\xb5\x18\x02H\x00R\n" +
+	"endReclaim\x12W\n" +
+	"\x12begin_key_rotation\x18W \x01(\v2!.holdfast.fsm.v1.BeginKeyRotationB\x04\x88\xb5\x18\x02H\x00R\x10beginKeyRotation\x12M\n" +
+	"\x0erestore_header\x18` \x01(\v2\x1e.holdfast.fsm.v1.RestoreHeaderB\x04\x88\xb5\x18\x02H\x00R\rrestoreHeaderB\x06\n" +
 	"\x04body\"?\n" +
 	"\x05Epoch\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x14\n" +
@@ -6007,7 +7481,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12%\n" +
 	"\x0ecapacity_bytes\x18\x03 \x01(\x03R\rcapacityBytes\x12-\n" +
 	"\x12overcommit_percent\x18\x04 \x01(\rR\x11overcommitPercent\x12$\n" +
-	"\x0emin_free_bytes\x18\x05 \x01(\x03R\fminFreeBytes\"\x8c\x03\n" +
+	"\x0emin_free_bytes\x18\x05 \x01(\x03R\fminFreeBytes\"\xb0\x03\n" +
 	"\fRegisterNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -6021,13 +7495,27 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\rfeature_level\x18\t \x01(\rR\ffeatureLevel\x12 \n" +
 	"\vincarnation\x18\n" +
 	" \x01(\x04R\vincarnation\x12>\n" +
-	"\vreplication\x18\v \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\"\x83\x01\n" +
+	"\vreplication\x18\v \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\x12\"\n" +
+	"\taddresses\x18\f \x03(\tB\x04\x88\xb5\x18\x02R\taddresses\"\x83\x01\n" +
 	"\vReplication\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1d\n" +
 	"\n" +
 	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12!\n" +
-	"\fmax_replicas\x18\x04 \x01(\rR\vmaxReplicas\"b\n" +
+	"\fmax_replicas\x18\x04 \x01(\rR\vmaxReplicas\"U\n" +
+	"\x0eRegisterMember\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
+	"\x04site\x18\x03 \x01(\tR\x04site\"d\n" +
+	"\fFenceNetwork\x12\x14\n" +
+	"\x05cidrs\x18\x01 \x03(\tR\x05cidrs\x12>\n" +
+	"\fexpect_hosts\x18\x02 \x03(\v2\x1b.holdfast.fsm.v1.FencedHostR\vexpectHosts\">\n" +
+	"\n" +
+	"FencedHost\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"&\n" +
+	"\x0eUnfenceNetwork\x12\x14\n" +
+	"\x05cidrs\x18\x01 \x03(\tR\x05cidrs\"b\n" +
 	"\x10SetNodeReachable\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1c\n" +
@@ -6052,7 +7540,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\apool_id\x18\x01 \x01(\tR\x06poolId\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x04R\x05index\"\xf6\x04\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\"\xbd\x06\n" +
 	"\fCreateVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -6069,7 +7557,13 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x06source\x18\v \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12/\n" +
 	"\x06limits\x18\f \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x125\n" +
 	"\bprotocol\x18\r \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x122\n" +
-	"\x05claim\x18\x0e \x01(\v2\x16.holdfast.fsm.v1.ClaimB\x04\x88\xb5\x18\x02R\x05claim\"Q\n" +
+	"\x05claim\x18\x0e \x01(\v2\x16.holdfast.fsm.v1.ClaimB\x04\x88\xb5\x18\x02R\x05claim\x12'\n" +
+	"\fvolume_group\x18\x11 \x01(\tB\x04\x88\xb5\x18\x02R\vvolumeGroup\x12%\n" +
+	"\vmax_volumes\x18\x12 \x01(\rB\x04\x88\xb5\x18\x02R\n" +
+	"maxVolumes\x12\x1a\n" +
+	"\x05sites\x18\x10 \x03(\tB\x04\x88\xb5\x18\x02R\x05sites\x12\"\n" +
+	"\tencrypted\x18\x0f \x01(\bB\x04\x88\xb5\x18\x02R\tencrypted\x125\n" +
+	"\x13encryption_discards\x18` \x01(\bB\x04\x88\xb5\x18\x02R\x12encryptionDiscards\"Q\n" +
 	"\x05Claim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -6187,12 +7681,30 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"snapshotId\x12$\n" +
 	"\n" +
 	"superseded\x18\x02 \x01(\bB\x04\x88\xb5\x18\x02R\n" +
-	"superseded\"\xaf\x01\n" +
+	"superseded\"\xdd\x01\n" +
 	"\x13CreateGroupSnapshot\x12*\n" +
 	"\x11group_snapshot_id\x18\x01 \x01(\tR\x0fgroupSnapshotId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
 	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x126\n" +
-	"\amembers\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.GroupMemberR\amembers\"X\n" +
+	"\amembers\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.GroupMemberR\amembers\x12,\n" +
+	"\x0fvolume_group_id\x18< \x01(\tB\x04\x88\xb5\x18\x02R\rvolumeGroupId\"\xb1\x01\n" +
+	"\x11CreateVolumeGroup\x12&\n" +
+	"\x0fvolume_group_id\x18\x01 \x01(\tR\rvolumeGroupId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x12\x1d\n" +
+	"\n" +
+	"volume_ids\x18\x04 \x03(\tR\tvolumeIds\x12\x1f\n" +
+	"\vmax_volumes\x18\x05 \x01(\rR\n" +
+	"maxVolumes\"{\n" +
+	"\x11ModifyVolumeGroup\x12&\n" +
+	"\x0fvolume_group_id\x18\x01 \x01(\tR\rvolumeGroupId\x12\x1d\n" +
+	"\n" +
+	"volume_ids\x18\x02 \x03(\tR\tvolumeIds\x12\x1f\n" +
+	"\vmax_volumes\x18\x03 \x01(\rR\n" +
+	"maxVolumes\"^\n" +
+	"\x11DeleteVolumeGroup\x12&\n" +
+	"\x0fvolume_group_id\x18\x01 \x01(\tR\rvolumeGroupId\x12!\n" +
+	"\fkeep_volumes\x18\x02 \x01(\bR\vkeepVolumes\"X\n" +
 	"\vGroupMember\x12(\n" +
 	"\x10source_volume_id\x18\x01 \x01(\tR\x0esourceVolumeId\x12\x1f\n" +
 	"\vsnapshot_id\x18\x02 \x01(\tR\n" +
@@ -6207,11 +7719,23 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12\x1b\n" +
-	"\tread_only\x18\x04 \x01(\bR\breadOnly\"u\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\"+\n" +
+	"\fBeginReclaim\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\")\n" +
+	"\n" +
+	"EndReclaim\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\"\x93\x01\n" +
+	"\tReclaimed\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12!\n" +
+	"\fbefore_bytes\x18\x02 \x01(\x03R\vbeforeBytes\x12\x1f\n" +
+	"\vafter_bytes\x18\x03 \x01(\x03R\n" +
+	"afterBytes\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\rR\x06reason\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"u\n" +
 	"\x0fUnpublishVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12,\n" +
-	"\x05epoch\x18\x03 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\"\xb8\x02\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\"\xdb\x02\n" +
 	"\vStageVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -6223,7 +7747,18 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"capability\x18\a \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12\x17\n" +
 	"\afs_uuid\x18\b \x01(\tR\x06fsUuid\x12\x1a\n" +
-	"\bsequence\x18\t \x01(\x04R\bsequence\"\xde\x02\n" +
+	"\bsequence\x18\t \x01(\x04R\bsequence\x12!\n" +
+	"\tluks_uuid\x18Z \x01(\tB\x04\x88\xb5\x18\x02R\bluksUuid\"\x88\x02\n" +
+	"\x10BeginKeyRotation\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x17\n" +
+	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12,\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1a\n" +
+	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x14\n" +
+	"\x05slots\x18\a \x03(\rR\x05slots\x12\x16\n" +
+	"\x06opened\x18\b \x03(\rR\x06opened\x12\x14\n" +
+	"\x05renew\x18\t \x01(\bR\x05renew\"\xde\x02\n" +
 	"\rPublishTarget\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -6243,7 +7778,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12@\n" +
-	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xbe\f\n" +
+	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xcc\x0e\n" +
 	"\vObservation\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12,\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1a\n" +
@@ -6273,12 +7808,26 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\bprogress\x18# \x01(\v2\x19.holdfast.fsm.v1.ProgressH\x00R\bprogress\x12A\n" +
 	"\freplica_seen\x18$ \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenH\x00R\vreplicaSeen\x12K\n" +
 	"\x0estaging_in_use\x18% \x01(\v2\x1d.holdfast.fsm.v1.StagingInUseB\x04\x88\xb5\x18\x02H\x00R\fstagingInUse\x12J\n" +
-	"\rsnapshot_kept\x18& \x01(\v2\x1d.holdfast.fsm.v1.SnapshotKeptB\x04\x88\xb5\x18\x02H\x00R\fsnapshotKept\x12\x1f\n" +
+	"\rsnapshot_kept\x18& \x01(\v2\x1d.holdfast.fsm.v1.SnapshotKeptB\x04\x88\xb5\x18\x02H\x00R\fsnapshotKept\x12@\n" +
+	"\treclaimed\x18P \x01(\v2\x1a.holdfast.fsm.v1.ReclaimedB\x04\x88\xb5\x18\x02H\x00R\treclaimed\x12D\n" +
+	"\vheader_made\x18Z \x01(\v2\x1b.holdfast.fsm.v1.HeaderMadeB\x04\x88\xb5\x18\x02H\x00R\n" +
+	"headerMade\x12>\n" +
+	"\tkey_added\x18[ \x01(\v2\x19.holdfast.fsm.v1.KeyAddedB\x04\x88\xb5\x18\x02H\x00R\bkeyAdded\x12D\n" +
+	"\vkey_dropped\x18\\ \x01(\v2\x1b.holdfast.fsm.v1.KeyDroppedB\x04\x88\xb5\x18\x02H\x00R\n" +
+	"keyDropped\x12\x1f\n" +
 	"\vsnapshot_id\x18\x04 \x01(\tR\n" +
 	"snapshotIdB\x06\n" +
 	"\x04fact\"&\n" +
 	"\fStagingInUse\x12\x16\n" +
-	"\x06detail\x18\x01 \x01(\tR\x06detail\"c\n" +
+	"\x06detail\x18\x01 \x01(\tR\x06detail\")\n" +
+	"\n" +
+	"HeaderMade\x12\x1b\n" +
+	"\tluks_uuid\x18\x01 \x01(\tR\bluksUuid\"\x1e\n" +
+	"\bKeyAdded\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\rR\x04slot\" \n" +
+	"\n" +
+	"KeyDropped\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\rR\x04slot\"c\n" +
 	"\fSnapshotKept\x12\x16\n" +
 	"\x06attach\x18\x01 \x01(\x04R\x06attach\x12\x17\n" +
 	"\apool_id\x18\x02 \x01(\tR\x06poolId\x12\"\n" +
@@ -6355,7 +7904,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"U\n" +
 	"\x12ReplaceIncarnation\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\x04R\acounter\x12%\n" +
-	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xca\x03\n" +
+	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xb0\x04\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.RejectionR\trejection\x12\x1b\n" +
@@ -6372,20 +7921,50 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	" \x01(\x04R\n" +
 	"generation\x12\x14\n" +
 	"\x05force\x18\v \x01(\bR\x05force\x12\x1c\n" +
-	"\tovertaken\x18\f \x03(\rR\tovertaken\"=\n" +
+	"\tovertaken\x18\f \x03(\rR\tovertaken\x12&\n" +
+	"\x0fvolume_group_id\x18< \x01(\tR\rvolumeGroupId\x12<\n" +
+	"\vkey_rotated\x18Z \x03(\v2\x1b.holdfast.fsm.v1.KeyRotatedR\n" +
+	"keyRotated\"\xac\x01\n" +
+	"\n" +
+	"KeyRotated\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12%\n" +
+	"\x0ekey_generation\x18\x02 \x01(\x04R\rkeyGeneration\x12!\n" +
+	"\fsnapshot_ids\x18\x03 \x03(\tR\vsnapshotIds\x12\x1c\n" +
+	"\tsnapshots\x18\x04 \x01(\x04R\tsnapshots\x12\x19\n" +
+	"\bnode_ids\x18\x05 \x03(\tR\anodeIds\"=\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\x83\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xd8\x01\n" +
 	"\x05Grant\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12/\n" +
-	"\x06format\x18\x03 \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\"\xb4\x01\n" +
+	"\x06format\x18\x03 \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\x12,\n" +
+	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\x12%\n" +
+	"\x0erestore_header\x18` \x01(\bR\rrestoreHeader\"\x9b\x02\n" +
+	"\x05Crypt\x122\n" +
+	"\x05phase\x18\x01 \x01(\x0e2\x1c.holdfast.fsm.v1.FormatPhaseR\x05phase\x12\x1b\n" +
+	"\tluks_uuid\x18\x02 \x01(\tR\bluksUuid\x12,\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06cloned\x18\x04 \x01(\bR\x06cloned\x12%\n" +
+	"\x0ekey_generation\x18\x05 \x01(\x04R\rkeyGeneration\x128\n" +
+	"\brotation\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.KeyRotationR\brotation\x12\x1a\n" +
+	"\bdiscards\x18` \x01(\bR\bdiscards\"e\n" +
+	"\vKeyRotation\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\rR\x04slot\x12,\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
+	"\x05added\x18\x03 \x01(\bR\x05added\"\xb4\x01\n" +
 	"\x06Format\x122\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x1c.holdfast.fsm.v1.FormatPhaseR\x05phase\x12\x17\n" +
 	"\afs_type\x18\x02 \x01(\tR\x06fsType\x12\x17\n" +
 	"\afs_uuid\x18\x03 \x01(\tR\x06fsUuid\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
-	"\x06cloned\x18\x05 \x01(\bR\x06cloned*\xc2\x02\n" +
+	"\x06cloned\x18\x05 \x01(\bR\x06cloned\"\x93\x01\n" +
+	"\rRestoreHeader\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x1b\n" +
+	"\tluks_uuid\x18\x04 \x01(\tR\bluksUuid\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason*\xc2\x02\n" +
 	"\n" +
 	"AccessMode\x12\x17\n" +
 	"\x13ACCESS_MODE_UNKNOWN\x10\x00\x12\"\n" +
@@ -6447,7 +8026,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -6462,176 +8041,216 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*Pool)(nil),                      // 10: holdfast.fsm.v1.Pool
 	(*RegisterNode)(nil),              // 11: holdfast.fsm.v1.RegisterNode
 	(*Replication)(nil),               // 12: holdfast.fsm.v1.Replication
-	(*SetNodeReachable)(nil),          // 13: holdfast.fsm.v1.SetNodeReachable
-	(*LoseNode)(nil),                  // 14: holdfast.fsm.v1.LoseNode
-	(*AdoptNode)(nil),                 // 15: holdfast.fsm.v1.AdoptNode
-	(*Capability)(nil),                // 16: holdfast.fsm.v1.Capability
-	(*Topology)(nil),                  // 17: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),                  // 18: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),              // 19: holdfast.fsm.v1.CreateVolume
-	(*Claim)(nil),                     // 20: holdfast.fsm.v1.Claim
-	(*ReplicaSeen)(nil),               // 21: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),             // 22: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),                // 23: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),                   // 24: holdfast.fsm.v1.Outdate
-	(*KeepReplica)(nil),               // 25: holdfast.fsm.v1.KeepReplica
-	(*ForcePrimary)(nil),              // 26: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),                // 27: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),             // 28: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),              // 29: holdfast.fsm.v1.ScheduleNode
-	(*ContinueSweep)(nil),             // 30: holdfast.fsm.v1.ContinueSweep
-	(*Source)(nil),                    // 31: holdfast.fsm.v1.Source
-	(*Limits)(nil),                    // 32: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),              // 33: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),              // 34: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),            // 35: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),            // 36: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil),       // 37: holdfast.fsm.v1.CreateGroupSnapshot
-	(*GroupMember)(nil),               // 38: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil),       // 39: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),              // 40: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),             // 41: holdfast.fsm.v1.PublishVolume
-	(*UnpublishVolume)(nil),           // 42: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),               // 43: holdfast.fsm.v1.StageVolume
-	(*PublishTarget)(nil),             // 44: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),                    // 45: holdfast.fsm.v1.Report
-	(*Observation)(nil),               // 46: holdfast.fsm.v1.Observation
-	(*StagingInUse)(nil),              // 47: holdfast.fsm.v1.StagingInUse
-	(*SnapshotKept)(nil),              // 48: holdfast.fsm.v1.SnapshotKept
-	(*DeviceGrown)(nil),               // 49: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),             // 50: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),               // 51: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),              // 52: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),           // 53: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),                    // 54: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),                    // 55: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),                  // 56: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),             // 57: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),                // 58: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),             // 59: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),             // 60: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),                 // 61: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),                    // 62: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),                  // 63: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),               // 64: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),                // 65: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),                // 66: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),                 // 67: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),           // 68: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),            // 69: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),           // 70: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),                // 71: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),        // 72: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),                   // 73: holdfast.fsm.v1.Outcome
-	(*Rejection)(nil),                 // 74: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                     // 75: holdfast.fsm.v1.Grant
-	(*Format)(nil),                    // 76: holdfast.fsm.v1.Format
-	(*descriptorpb.FieldOptions)(nil), // 77: google.protobuf.FieldOptions
+	(*RegisterMember)(nil),            // 13: holdfast.fsm.v1.RegisterMember
+	(*FenceNetwork)(nil),              // 14: holdfast.fsm.v1.FenceNetwork
+	(*FencedHost)(nil),                // 15: holdfast.fsm.v1.FencedHost
+	(*UnfenceNetwork)(nil),            // 16: holdfast.fsm.v1.UnfenceNetwork
+	(*SetNodeReachable)(nil),          // 17: holdfast.fsm.v1.SetNodeReachable
+	(*LoseNode)(nil),                  // 18: holdfast.fsm.v1.LoseNode
+	(*AdoptNode)(nil),                 // 19: holdfast.fsm.v1.AdoptNode
+	(*Capability)(nil),                // 20: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 21: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 22: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 23: holdfast.fsm.v1.CreateVolume
+	(*Claim)(nil),                     // 24: holdfast.fsm.v1.Claim
+	(*ReplicaSeen)(nil),               // 25: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 26: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 27: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 28: holdfast.fsm.v1.Outdate
+	(*KeepReplica)(nil),               // 29: holdfast.fsm.v1.KeepReplica
+	(*ForcePrimary)(nil),              // 30: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 31: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 32: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 33: holdfast.fsm.v1.ScheduleNode
+	(*ContinueSweep)(nil),             // 34: holdfast.fsm.v1.ContinueSweep
+	(*Source)(nil),                    // 35: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 36: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 37: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 38: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 39: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 40: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 41: holdfast.fsm.v1.CreateGroupSnapshot
+	(*CreateVolumeGroup)(nil),         // 42: holdfast.fsm.v1.CreateVolumeGroup
+	(*ModifyVolumeGroup)(nil),         // 43: holdfast.fsm.v1.ModifyVolumeGroup
+	(*DeleteVolumeGroup)(nil),         // 44: holdfast.fsm.v1.DeleteVolumeGroup
+	(*GroupMember)(nil),               // 45: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 46: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 47: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 48: holdfast.fsm.v1.PublishVolume
+	(*BeginReclaim)(nil),              // 49: holdfast.fsm.v1.BeginReclaim
+	(*EndReclaim)(nil),                // 50: holdfast.fsm.v1.EndReclaim
+	(*Reclaimed)(nil),                 // 51: holdfast.fsm.v1.Reclaimed
+	(*UnpublishVolume)(nil),           // 52: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 53: holdfast.fsm.v1.StageVolume
+	(*BeginKeyRotation)(nil),          // 54: holdfast.fsm.v1.BeginKeyRotation
+	(*PublishTarget)(nil),             // 55: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 56: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 57: holdfast.fsm.v1.Observation
+	(*StagingInUse)(nil),              // 58: holdfast.fsm.v1.StagingInUse
+	(*HeaderMade)(nil),                // 59: holdfast.fsm.v1.HeaderMade
+	(*KeyAdded)(nil),                  // 60: holdfast.fsm.v1.KeyAdded
+	(*KeyDropped)(nil),                // 61: holdfast.fsm.v1.KeyDropped
+	(*SnapshotKept)(nil),              // 62: holdfast.fsm.v1.SnapshotKept
+	(*DeviceGrown)(nil),               // 63: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 64: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 65: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 66: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 67: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 68: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 69: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 70: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 71: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 72: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 73: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 74: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 75: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 76: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 77: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 78: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 79: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 80: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 81: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 82: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 83: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 84: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 85: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 86: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 87: holdfast.fsm.v1.Outcome
+	(*KeyRotated)(nil),                // 88: holdfast.fsm.v1.KeyRotated
+	(*Rejection)(nil),                 // 89: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 90: holdfast.fsm.v1.Grant
+	(*Crypt)(nil),                     // 91: holdfast.fsm.v1.Crypt
+	(*KeyRotation)(nil),               // 92: holdfast.fsm.v1.KeyRotation
+	(*Format)(nil),                    // 93: holdfast.fsm.v1.Format
+	(*RestoreHeader)(nil),             // 94: holdfast.fsm.v1.RestoreHeader
+	(*descriptorpb.FieldOptions)(nil), // 95: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
-	8,  // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
-	11, // 1: holdfast.fsm.v1.Command.register_node:type_name -> holdfast.fsm.v1.RegisterNode
-	13, // 2: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
-	14, // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
-	15, // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	19, // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	40, // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	33, // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	34, // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	35, // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	36, // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	37, // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	39, // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	41, // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	42, // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	43, // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	44, // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	45, // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	68, // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	69, // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	70, // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	71, // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	72, // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	22, // 23: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
-	23, // 24: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
-	24, // 25: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
-	26, // 26: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
-	27, // 27: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
-	28, // 28: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
-	29, // 29: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
-	25, // 30: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
-	30, // 31: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
-	10, // 32: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	9,  // 33: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	12, // 34: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
-	0,  // 35: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	9,  // 36: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	16, // 37: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	17, // 38: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	17, // 39: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	18, // 40: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	31, // 41: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	32, // 42: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,  // 43: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	20, // 44: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,  // 45: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,  // 46: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,  // 47: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	7,  // 48: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	21, // 49: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	21, // 50: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	18, // 51: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	18, // 52: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	16, // 53: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	18, // 54: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	32, // 55: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	20, // 56: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	38, // 57: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	16, // 58: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,  // 59: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 60: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	16, // 61: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,  // 62: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	16, // 63: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	46, // 64: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	7,  // 65: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	57, // 66: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	58, // 67: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	59, // 68: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	60, // 69: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	61, // 70: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	62, // 71: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	63, // 72: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	64, // 73: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	65, // 74: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	66, // 75: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	67, // 76: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	49, // 77: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	50, // 78: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	51, // 79: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	52, // 80: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	53, // 81: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	54, // 82: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	55, // 83: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	56, // 84: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	21, // 85: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	47, // 86: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	48, // 87: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	32, // 88: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	74, // 89: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	7,  // 90: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	75, // 91: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,  // 92: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	7,  // 93: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	76, // 94: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	5,  // 95: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,  // 96: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	77, // 97: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	98, // [98:98] is the sub-list for method output_type
-	98, // [98:98] is the sub-list for method input_type
-	98, // [98:98] is the sub-list for extension type_name
-	97, // [97:98] is the sub-list for extension extendee
-	0,  // [0:97] is the sub-list for field type_name
+	8,   // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
+	11,  // 1: holdfast.fsm.v1.Command.register_node:type_name -> holdfast.fsm.v1.RegisterNode
+	17,  // 2: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
+	18,  // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
+	19,  // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
+	23,  // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	47,  // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	37,  // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	38,  // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	39,  // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	40,  // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	41,  // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	46,  // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	48,  // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	52,  // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	53,  // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	55,  // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	56,  // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	82,  // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	83,  // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	84,  // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	85,  // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	86,  // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	26,  // 23: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	27,  // 24: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	28,  // 25: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	30,  // 26: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	31,  // 27: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	32,  // 28: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	33,  // 29: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	29,  // 30: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
+	34,  // 31: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
+	13,  // 32: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
+	42,  // 33: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
+	43,  // 34: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
+	44,  // 35: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
+	14,  // 36: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
+	16,  // 37: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
+	49,  // 38: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
+	50,  // 39: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
+	54,  // 40: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
+	94,  // 41: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
+	10,  // 42: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	9,   // 43: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	12,  // 44: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	15,  // 45: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
+	0,   // 46: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	9,   // 47: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	20,  // 48: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	21,  // 49: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	21,  // 50: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	22,  // 51: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	35,  // 52: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	36,  // 53: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 54: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	24,  // 55: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 56: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 57: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 58: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	7,   // 59: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	25,  // 60: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	25,  // 61: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	22,  // 62: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	22,  // 63: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	20,  // 64: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 65: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	36,  // 66: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	24,  // 67: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	45,  // 68: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	20,  // 69: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,   // 70: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 71: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	20,  // 72: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,   // 73: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 74: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	20,  // 75: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	57,  // 76: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	7,   // 77: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	71,  // 78: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	72,  // 79: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	73,  // 80: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	74,  // 81: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	75,  // 82: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	76,  // 83: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	77,  // 84: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	78,  // 85: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	79,  // 86: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	80,  // 87: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	81,  // 88: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	63,  // 89: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	64,  // 90: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	65,  // 91: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	66,  // 92: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	67,  // 93: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	68,  // 94: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	69,  // 95: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	70,  // 96: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	25,  // 97: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	58,  // 98: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	62,  // 99: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	51,  // 100: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	59,  // 101: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	60,  // 102: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	61,  // 103: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	36,  // 104: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	89,  // 105: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	7,   // 106: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	90,  // 107: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 108: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	88,  // 109: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	7,   // 110: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	93,  // 111: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	91,  // 112: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 113: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,   // 114: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	92,  // 115: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	7,   // 116: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 117: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,   // 118: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	95,  // 119: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	119, // [119:120] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -6672,8 +8291,18 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_ScheduleNode)(nil),
 		(*Command_KeepReplica)(nil),
 		(*Command_ContinueSweep)(nil),
+		(*Command_RegisterMember)(nil),
+		(*Command_CreateVolumeGroup)(nil),
+		(*Command_ModifyVolumeGroup)(nil),
+		(*Command_DeleteVolumeGroup)(nil),
+		(*Command_FenceNetwork)(nil),
+		(*Command_UnfenceNetwork)(nil),
+		(*Command_BeginReclaim)(nil),
+		(*Command_EndReclaim)(nil),
+		(*Command_BeginKeyRotation)(nil),
+		(*Command_RestoreHeader)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[40].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[51].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -6696,6 +8325,10 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Observation_ReplicaSeen)(nil),
 		(*Observation_StagingInUse)(nil),
 		(*Observation_SnapshotKept)(nil),
+		(*Observation_Reclaimed)(nil),
+		(*Observation_HeaderMade)(nil),
+		(*Observation_KeyAdded)(nil),
+		(*Observation_KeyDropped)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6703,7 +8336,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   71,
+			NumMessages:   89,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

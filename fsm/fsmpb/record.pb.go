@@ -134,6 +134,8 @@ type Record struct {
 	//	*Record_Answer
 	//	*Record_Snapshot
 	//	*Record_Group
+	//	*Record_VolumeGroup
+	//	*Record_Fence
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -248,6 +250,24 @@ func (x *Record) GetGroup() *GroupRecord {
 	return nil
 }
 
+func (x *Record) GetVolumeGroup() *VolumeGroupRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_VolumeGroup); ok {
+			return x.VolumeGroup
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetFence() *FenceRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Fence); ok {
+			return x.Fence
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -284,6 +304,14 @@ type Record_Group struct {
 	Group *GroupRecord `protobuf:"bytes,8,opt,name=group,proto3,oneof"`
 }
 
+type Record_VolumeGroup struct {
+	VolumeGroup *VolumeGroupRecord `protobuf:"bytes,60,opt,name=volume_group,json=volumeGroup,proto3,oneof"`
+}
+
+type Record_Fence struct {
+	Fence *FenceRecord `protobuf:"bytes,70,opt,name=fence,proto3,oneof"`
+}
+
 func (*Record_Text) isRecord_Kind() {}
 
 func (*Record_Requisite) isRecord_Kind() {}
@@ -299,6 +327,10 @@ func (*Record_Answer) isRecord_Kind() {}
 func (*Record_Snapshot) isRecord_Kind() {}
 
 func (*Record_Group) isRecord_Kind() {}
+
+func (*Record_VolumeGroup) isRecord_Kind() {}
+
+func (*Record_Fence) isRecord_Kind() {}
 
 // Text is a value that many records have in common.
 type Text struct {
@@ -443,8 +475,9 @@ type ClusterRecord struct {
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	Time          int64                  `protobuf:"zigzag64,6,opt,name=time,proto3" json:"time,omitempty"` // Unix nanoseconds
 	Checkpoint    *Checkpoint            `protobuf:"bytes,7,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Skipped       []*SkippedRecord       `protobuf:"bytes,8,rep,name=skipped,proto3" json:"skipped,omitempty"` // in the order of their indexes
-	Sweeps        []*SweepRecord         `protobuf:"bytes,9,rep,name=sweeps,proto3" json:"sweeps,omitempty"`   // in the order of their indexes
+	Skipped       []*SkippedRecord       `protobuf:"bytes,8,rep,name=skipped,proto3" json:"skipped,omitempty"`  // in the order of their indexes
+	Sweeps        []*SweepRecord         `protobuf:"bytes,9,rep,name=sweeps,proto3" json:"sweeps,omitempty"`    // in the order of their indexes
+	Members       []*MemberRecord        `protobuf:"bytes,60,rep,name=members,proto3" json:"members,omitempty"` // by name (level 2)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -542,6 +575,74 @@ func (x *ClusterRecord) GetSweeps() []*SweepRecord {
 	return nil
 }
 
+func (x *ClusterRecord) GetMembers() []*MemberRecord {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// MemberRecord is a controller and the site that it acts for.
+type MemberRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	MemberId      string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Site          string                 `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"` // empty for the default one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberRecord) Reset() {
+	*x = MemberRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberRecord) ProtoMessage() {}
+
+func (x *MemberRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberRecord.ProtoReflect.Descriptor instead.
+func (*MemberRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MemberRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberRecord) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *MemberRecord) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
 // SweepRecord is what an entry changed of many volumes, of which some do not have it in
 // their records yet.
 type SweepRecord struct {
@@ -552,13 +653,14 @@ type SweepRecord struct {
 	HostId        string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Cursor        uint64                 `protobuf:"varint,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Began         int64                  `protobuf:"zigzag64,70,opt,name=began,proto3" json:"began,omitempty"` // of the operations that it begins; Unix nanoseconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SweepRecord) Reset() {
 	*x = SweepRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +672,7 @@ func (x *SweepRecord) String() string {
 func (*SweepRecord) ProtoMessage() {}
 
 func (x *SweepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +685,7 @@ func (x *SweepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRecord.ProtoReflect.Descriptor instead.
 func (*SweepRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{6}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SweepRecord) GetKind() uint32 {
@@ -628,6 +730,13 @@ func (x *SweepRecord) GetCursor() uint64 {
 	return 0
 }
 
+func (x *SweepRecord) GetBegan() int64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
 // SkippedRecord is an entry that operators had every member skip.
 type SkippedRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -639,7 +748,7 @@ type SkippedRecord struct {
 
 func (x *SkippedRecord) Reset() {
 	*x = SkippedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +760,7 @@ func (x *SkippedRecord) String() string {
 func (*SkippedRecord) ProtoMessage() {}
 
 func (x *SkippedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +773,7 @@ func (x *SkippedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedRecord.ProtoReflect.Descriptor instead.
 func (*SkippedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SkippedRecord) GetIndex() uint64 {
@@ -698,13 +807,17 @@ type NodeRecord struct {
 	Replication   *Replication           `protobuf:"bytes,13,opt,name=replication,proto3" json:"replication,omitempty"`
 	Cordoned      bool                   `protobuf:"varint,14,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	NoNewReplicas bool                   `protobuf:"varint,15,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`
+	Addresses     []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                            // level 2
+	FenceSince    uint64                 `protobuf:"varint,71,opt,name=fence_since,json=fenceSince,proto3" json:"fence_since,omitempty"`       // level 2
+	FenceLifted   uint64                 `protobuf:"varint,72,opt,name=fence_lifted,json=fenceLifted,proto3" json:"fence_lifted,omitempty"`    // level 2
+	FenceSession  uint64                 `protobuf:"varint,73,opt,name=fence_session,json=fenceSession,proto3" json:"fence_session,omitempty"` // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +829,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +842,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeRecord) GetNodeId() string {
@@ -837,6 +950,103 @@ func (x *NodeRecord) GetNoNewReplicas() bool {
 	return false
 }
 
+func (x *NodeRecord) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *NodeRecord) GetFenceSince() uint64 {
+	if x != nil {
+		return x.FenceSince
+	}
+	return 0
+}
+
+func (x *NodeRecord) GetFenceLifted() uint64 {
+	if x != nil {
+		return x.FenceLifted
+	}
+	return 0
+}
+
+func (x *NodeRecord) GetFenceSession() uint64 {
+	if x != nil {
+		return x.FenceSession
+	}
+	return 0
+}
+
+// FenceRecord is one owner's fence of one CIDR (level 2).
+type FenceRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cidr          string                 `protobuf:"bytes,1,opt,name=cidr,proto3" json:"cidr,omitempty"`
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	Bound         []*FencedHost          `protobuf:"bytes,4,rep,name=bound,proto3" json:"bound,omitempty"` // sorted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceRecord) Reset() {
+	*x = FenceRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceRecord) ProtoMessage() {}
+
+func (x *FenceRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceRecord.ProtoReflect.Descriptor instead.
+func (*FenceRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *FenceRecord) GetCidr() string {
+	if x != nil {
+		return x.Cidr
+	}
+	return ""
+}
+
+func (x *FenceRecord) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *FenceRecord) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *FenceRecord) GetBound() []*FencedHost {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
+}
+
 type VolumeRecord struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId           []byte                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // the 16 bytes of its UUID
@@ -864,13 +1074,20 @@ type VolumeRecord struct {
 	LimitsAsked        *Limits                `protobuf:"bytes,23,opt,name=limits_asked,json=limitsAsked,proto3" json:"limits_asked,omitempty"` // at creation, when they were replaced since (level 2)
 	Claim              *Claim                 `protobuf:"bytes,24,opt,name=claim,proto3" json:"claim,omitempty"`                                // level 2
 	Beside             []*OperationRecord     `protobuf:"bytes,25,rep,name=beside,proto3" json:"beside,omitempty"`                              // of other kinds (level 2)
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Sites by name, empty for the default one (level 2).
+	Origin        string               `protobuf:"bytes,60,opt,name=origin,proto3" json:"origin,omitempty"` // where it was made, and in whose world it has its name
+	Home          string               `protobuf:"bytes,61,opt,name=home,proto3" json:"home,omitempty"`
+	Sites         []string             `protobuf:"bytes,62,rep,name=sites,proto3" json:"sites,omitempty"`                                      // where its replicas are, two or none; each as an endpoint names it
+	Reclaimed     *ReclaimedRecord     `protobuf:"bytes,80,opt,name=reclaimed,proto3" json:"reclaimed,omitempty"`                              // level 2
+	Crypt         *Crypt               `protobuf:"bytes,90,opt,name=crypt,proto3" json:"crypt,omitempty"`                                      // level 2
+	HeaderRestore *HeaderRestoreRecord `protobuf:"bytes,96,opt,name=header_restore,json=headerRestore,proto3" json:"header_restore,omitempty"` // level 2
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VolumeRecord) Reset() {
 	*x = VolumeRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1099,7 @@ func (x *VolumeRecord) String() string {
 func (*VolumeRecord) ProtoMessage() {}
 
 func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1112,7 @@ func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
 func (*VolumeRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *VolumeRecord) GetVolumeId() []byte {
@@ -1073,6 +1290,117 @@ func (x *VolumeRecord) GetBeside() []*OperationRecord {
 	return nil
 }
 
+func (x *VolumeRecord) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *VolumeRecord) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *VolumeRecord) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetReclaimed() *ReclaimedRecord {
+	if x != nil {
+		return x.Reclaimed
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetCrypt() *Crypt {
+	if x != nil {
+		return x.Crypt
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetHeaderRestore() *HeaderRestoreRecord {
+	if x != nil {
+		return x.HeaderRestore
+	}
+	return nil
+}
+
+// HeaderRestoreRecord is the decision of a RestoreHeader that was not carried out yet.
+type HeaderRestoreRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	LuksUuid      string                 `protobuf:"bytes,3,opt,name=luks_uuid,json=luksUuid,proto3" json:"luks_uuid,omitempty"`
+	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeaderRestoreRecord) Reset() {
+	*x = HeaderRestoreRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeaderRestoreRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeaderRestoreRecord) ProtoMessage() {}
+
+func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeaderRestoreRecord.ProtoReflect.Descriptor instead.
+func (*HeaderRestoreRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *HeaderRestoreRecord) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *HeaderRestoreRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *HeaderRestoreRecord) GetLuksUuid() string {
+	if x != nil {
+		return x.LuksUuid
+	}
+	return ""
+}
+
+func (x *HeaderRestoreRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type ReplicationRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      Protocol               `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
@@ -1093,7 +1421,7 @@ type ReplicationRecord struct {
 
 func (x *ReplicationRecord) Reset() {
 	*x = ReplicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1433,7 @@ func (x *ReplicationRecord) String() string {
 func (*ReplicationRecord) ProtoMessage() {}
 
 func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1446,7 @@ func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
 func (*ReplicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReplicationRecord) GetProtocol() Protocol {
@@ -1219,7 +1547,7 @@ type PrimaryRecord struct {
 
 func (x *PrimaryRecord) Reset() {
 	*x = PrimaryRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1559,7 @@ func (x *PrimaryRecord) String() string {
 func (*PrimaryRecord) ProtoMessage() {}
 
 func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1572,7 @@ func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
 func (*PrimaryRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PrimaryRecord) GetNodeId() string {
@@ -1307,7 +1635,7 @@ type LegRecord struct {
 
 func (x *LegRecord) Reset() {
 	*x = LegRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1647,7 @@ func (x *LegRecord) String() string {
 func (*LegRecord) ProtoMessage() {}
 
 func (x *LegRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1660,7 @@ func (x *LegRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
 func (*LegRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LegRecord) GetHostId() string {
@@ -1415,7 +1743,7 @@ type KnownUUIDRecord struct {
 
 func (x *KnownUUIDRecord) Reset() {
 	*x = KnownUUIDRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1755,7 @@ func (x *KnownUUIDRecord) String() string {
 func (*KnownUUIDRecord) ProtoMessage() {}
 
 func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1768,7 @@ func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
 func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KnownUUIDRecord) GetUuid() uint64 {
@@ -1470,7 +1798,7 @@ type ForcedRecord struct {
 
 func (x *ForcedRecord) Reset() {
 	*x = ForcedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1810,7 @@ func (x *ForcedRecord) String() string {
 func (*ForcedRecord) ProtoMessage() {}
 
 func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1823,7 @@ func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
 func (*ForcedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ForcedRecord) GetHostId() string {
@@ -1544,7 +1872,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1884,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1897,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -1610,13 +1938,15 @@ type SnapshotRecord struct {
 	Created       *Epoch                 `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
 	ModifiedAfter uint64                 `protobuf:"varint,21,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
 	Kept          *KeptRecord            `protobuf:"bytes,22,opt,name=kept,proto3" json:"kept,omitempty"`                                         // level 2
+	Origin        string                 `protobuf:"bytes,60,opt,name=origin,proto3" json:"origin,omitempty"`                                     // the site in whose world it has its name (level 2)
+	Crypt         *Crypt                 `protobuf:"bytes,90,opt,name=crypt,proto3" json:"crypt,omitempty"`                                       // of its source when it was taken (level 2)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1958,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1971,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -1798,6 +2128,20 @@ func (x *SnapshotRecord) GetKept() *KeptRecord {
 	return nil
 }
 
+func (x *SnapshotRecord) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *SnapshotRecord) GetCrypt() *Crypt {
+	if x != nil {
+		return x.Crypt
+	}
+	return nil
+}
+
 // KeptRecord is what makes a snapshot a kept copy, of what an outdated replica had.
 type KeptRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1811,7 +2155,7 @@ type KeptRecord struct {
 
 func (x *KeptRecord) Reset() {
 	*x = KeptRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2167,7 @@ func (x *KeptRecord) String() string {
 func (*KeptRecord) ProtoMessage() {}
 
 func (x *KeptRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2180,7 @@ func (x *KeptRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
 func (*KeptRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KeptRecord) GetReason() string {
@@ -1880,13 +2224,14 @@ type GroupRecord struct {
 	Operation     *OperationRecord       `protobuf:"bytes,9,opt,name=operation,proto3" json:"operation,omitempty"`
 	Created       *Epoch                 `protobuf:"bytes,10,opt,name=created,proto3" json:"created,omitempty"`
 	ModifiedAfter uint64                 `protobuf:"varint,11,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
+	Origin        string                 `protobuf:"bytes,60,opt,name=origin,proto3" json:"origin,omitempty"`                                     // the site in whose world it has its name (level 2)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2243,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2256,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -1991,6 +2336,106 @@ func (x *GroupRecord) GetModifiedAfter() uint64 {
 	return 0
 }
 
+func (x *GroupRecord) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+// VolumeGroupRecord is a group of volumes (level 2).
+type VolumeGroupRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GroupId       []byte                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"` // the 16 bytes of its UUID
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`                  // empty for the default site
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Members       [][]byte               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"` // the 16 bytes of each volume's UUID
+	Created       *Epoch                 `protobuf:"bytes,6,opt,name=created,proto3" json:"created,omitempty"`
+	ModifiedAfter uint64                 `protobuf:"varint,7,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeGroupRecord) Reset() {
+	*x = VolumeGroupRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeGroupRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeGroupRecord) ProtoMessage() {}
+
+func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeGroupRecord.ProtoReflect.Descriptor instead.
+func (*VolumeGroupRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *VolumeGroupRecord) GetGroupId() []byte {
+	if x != nil {
+		return x.GroupId
+	}
+	return nil
+}
+
+func (x *VolumeGroupRecord) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *VolumeGroupRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeGroupRecord) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *VolumeGroupRecord) GetMembers() [][]byte {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *VolumeGroupRecord) GetCreated() *Epoch {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *VolumeGroupRecord) GetModifiedAfter() uint64 {
+	if x != nil {
+		return x.ModifiedAfter
+	}
+	return 0
+}
+
 type CapabilityRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          AccessMode             `protobuf:"varint,1,opt,name=mode,proto3,enum=holdfast.fsm.v1.AccessMode" json:"mode,omitempty"`
@@ -2003,7 +2448,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2460,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2473,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -2075,7 +2520,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2532,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2545,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -2173,7 +2618,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2630,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2643,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -2254,13 +2699,14 @@ type PublicationRecord struct {
 	Targets       []*TargetRecord        `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"`
 	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
 	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
+	Reclaim       bool                   `protobuf:"varint,80,opt,name=reclaim,proto3" json:"reclaim,omitempty"` // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2718,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2731,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -2351,6 +2797,65 @@ func (x *PublicationRecord) GetUsedBy() string {
 	return ""
 }
 
+func (x *PublicationRecord) GetReclaim() bool {
+	if x != nil {
+		return x.Reclaim
+	}
+	return false
+}
+
+type ReclaimedRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Result        *Reclaimed             `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReclaimedRecord) Reset() {
+	*x = ReclaimedRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReclaimedRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReclaimedRecord) ProtoMessage() {}
+
+func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReclaimedRecord.ProtoReflect.Descriptor instead.
+func (*ReclaimedRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ReclaimedRecord) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *ReclaimedRecord) GetResult() *Reclaimed {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
 type StagingRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -2363,7 +2868,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2880,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2893,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -2432,7 +2937,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2949,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2962,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -2506,7 +3011,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +3023,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +3036,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -2575,7 +3080,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2587,7 +3092,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2600,7 +3105,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -2704,13 +3209,15 @@ type AnswerRecord struct {
 	Force           bool                   `protobuf:"varint,13,opt,name=force,proto3" json:"force,omitempty"`
 	TextUnhashed    bool                   `protobuf:"varint,14,opt,name=text_unhashed,json=textUnhashed,proto3" json:"text_unhashed,omitempty"` // answered at level 2 or above: the rejection's text is not in the hash
 	Overtaken       []uint32               `protobuf:"varint,15,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
+	VolumeGroupId   string                 `protobuf:"bytes,60,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	KeyRotated      []*KeyRotated          `protobuf:"bytes,90,rep,name=key_rotated,json=keyRotated,proto3" json:"key_rotated,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2722,7 +3229,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2735,7 +3242,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -2843,6 +3350,20 @@ func (x *AnswerRecord) GetOvertaken() []uint32 {
 	return nil
 }
 
+func (x *AnswerRecord) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *AnswerRecord) GetKeyRotated() []*KeyRotated {
+	if x != nil {
+		return x.KeyRotated
+	}
+	return nil
+}
+
 var File_fsm_fsmpb_record_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_record_proto_rawDesc = "" +
@@ -2857,7 +3378,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\x12\x1d\n" +
 	"\n" +
 	"state_hash\x18\x06 \x01(\fR\tstateHash\x12\x18\n" +
-	"\arecords\x18\a \x01(\x04R\arecords\"\xd5\x03\n" +
+	"\arecords\x18\a \x01(\x04R\arecords\"\xd4\x04\n" +
 	"\x06Record\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.holdfast.fsm.v1.TextH\x00R\x04text\x12@\n" +
 	"\trequisite\x18\x02 \x01(\v2 .holdfast.fsm.v1.RequisiteRecordH\x00R\trequisite\x12:\n" +
@@ -2866,7 +3387,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x06volume\x18\x05 \x01(\v2\x1d.holdfast.fsm.v1.VolumeRecordH\x00R\x06volume\x127\n" +
 	"\x06answer\x18\x06 \x01(\v2\x1d.holdfast.fsm.v1.AnswerRecordH\x00R\x06answer\x12=\n" +
 	"\bsnapshot\x18\a \x01(\v2\x1f.holdfast.fsm.v1.SnapshotRecordH\x00R\bsnapshot\x124\n" +
-	"\x05group\x18\b \x01(\v2\x1c.holdfast.fsm.v1.GroupRecordH\x00R\x05groupB\x06\n" +
+	"\x05group\x18\b \x01(\v2\x1c.holdfast.fsm.v1.GroupRecordH\x00R\x05group\x12G\n" +
+	"\fvolume_group\x18< \x01(\v2\".holdfast.fsm.v1.VolumeGroupRecordH\x00R\vvolumeGroup\x124\n" +
+	"\x05fence\x18F \x01(\v2\x1c.holdfast.fsm.v1.FenceRecordH\x00R\x05fenceB\x06\n" +
 	"\x04kind\"\x1c\n" +
 	"\x04Text\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\"D\n" +
@@ -2874,7 +3397,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05terms\x18\x01 \x03(\v2\x1b.holdfast.fsm.v1.TermRecordR\x05terms\"$\n" +
 	"\n" +
 	"TermRecord\x12\x16\n" +
-	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xf3\x02\n" +
+	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xac\x03\n" +
 	"\rClusterRecord\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
@@ -2887,17 +3410,23 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"checkpoint\x18\a \x01(\v2\x1b.holdfast.fsm.v1.CheckpointR\n" +
 	"checkpoint\x128\n" +
 	"\askipped\x18\b \x03(\v2\x1e.holdfast.fsm.v1.SkippedRecordR\askipped\x124\n" +
-	"\x06sweeps\x18\t \x03(\v2\x1c.holdfast.fsm.v1.SweepRecordR\x06sweeps\"\xb1\x01\n" +
+	"\x06sweeps\x18\t \x03(\v2\x1c.holdfast.fsm.v1.SweepRecordR\x06sweeps\x127\n" +
+	"\amembers\x18< \x03(\v2\x1d.holdfast.fsm.v1.MemberRecordR\amembers\"S\n" +
+	"\fMemberRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
+	"\x04site\x18\x03 \x01(\tR\x04site\"\xc7\x01\n" +
 	"\vSweepRecord\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12,\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x17\n" +
 	"\anode_id\x18\x03 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x04 \x01(\tR\x06hostId\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06cursor\x18\x06 \x01(\x04R\x06cursor\"9\n" +
+	"\x06cursor\x18\x06 \x01(\x04R\x06cursor\x12\x14\n" +
+	"\x05began\x18F \x01(\x12R\x05began\"9\n" +
 	"\rSkippedRecord\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x9c\x04\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xa3\x05\n" +
 	"\n" +
 	"NodeRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -2918,7 +3447,17 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"registered\x12>\n" +
 	"\vreplication\x18\r \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\x12\x1a\n" +
 	"\bcordoned\x18\x0e \x01(\bR\bcordoned\x12&\n" +
-	"\x0fno_new_replicas\x18\x0f \x01(\bR\rnoNewReplicas\"\xcd\t\n" +
+	"\x0fno_new_replicas\x18\x0f \x01(\bR\rnoNewReplicas\x12\x1c\n" +
+	"\taddresses\x18F \x03(\tR\taddresses\x12\x1f\n" +
+	"\vfence_since\x18G \x01(\x04R\n" +
+	"fenceSince\x12!\n" +
+	"\ffence_lifted\x18H \x01(\x04R\vfenceLifted\x12#\n" +
+	"\rfence_session\x18I \x01(\x04R\ffenceSession\"\x80\x01\n" +
+	"\vFenceRecord\x12\x12\n" +
+	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x04R\x05since\x121\n" +
+	"\x05bound\x18\x04 \x03(\v2\x1b.holdfast.fsm.v1.FencedHostR\x05bound\"\xca\v\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -2945,7 +3484,18 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vreplication\x18\x16 \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vreplication\x12:\n" +
 	"\flimits_asked\x18\x17 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\vlimitsAsked\x12,\n" +
 	"\x05claim\x18\x18 \x01(\v2\x16.holdfast.fsm.v1.ClaimR\x05claim\x128\n" +
-	"\x06beside\x18\x19 \x03(\v2 .holdfast.fsm.v1.OperationRecordR\x06beside\"\xd1\x03\n" +
+	"\x06beside\x18\x19 \x03(\v2 .holdfast.fsm.v1.OperationRecordR\x06beside\x12\x16\n" +
+	"\x06origin\x18< \x01(\tR\x06origin\x12\x12\n" +
+	"\x04home\x18= \x01(\tR\x04home\x12\x14\n" +
+	"\x05sites\x18> \x03(\tR\x05sites\x12>\n" +
+	"\treclaimed\x18P \x01(\v2 .holdfast.fsm.v1.ReclaimedRecordR\treclaimed\x12,\n" +
+	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\x12K\n" +
+	"\x0eheader_restore\x18` \x01(\v2$.holdfast.fsm.v1.HeaderRestoreRecordR\rheaderRestore\"z\n" +
+	"\x13HeaderRestoreRecord\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1b\n" +
+	"\tluks_uuid\x18\x03 \x01(\tR\bluksUuid\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\"\xd1\x03\n" +
 	"\x11ReplicationRecord\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -2995,7 +3545,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\tpeer_dead\x18\x05 \x01(\bR\bpeerDead\":\n" +
 	"\fSourceRecord\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\bR\bsnapshot\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\fR\x02id\"\xdf\x05\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\"\xa5\x06\n" +
 	"\x0eSnapshotRecord\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\fR\n" +
 	"snapshotId\x12\x12\n" +
@@ -3020,7 +3570,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\toperation\x18\x13 \x01(\v2 .holdfast.fsm.v1.OperationRecordR\toperation\x120\n" +
 	"\acreated\x18\x14 \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
 	"\x0emodified_after\x18\x15 \x01(\x04R\rmodifiedAfter\x12/\n" +
-	"\x04kept\x18\x16 \x01(\v2\x1b.holdfast.fsm.v1.KeptRecordR\x04kept\"|\n" +
+	"\x04kept\x18\x16 \x01(\v2\x1b.holdfast.fsm.v1.KeptRecordR\x04kept\x12\x16\n" +
+	"\x06origin\x18< \x01(\tR\x06origin\x12,\n" +
+	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\"|\n" +
 	"\n" +
 	"KeptRecord\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
@@ -3030,7 +3582,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x06attach\x18\x03 \x01(\x04R\x06attach\x12\x1e\n" +
 	"\n" +
 	"superseded\x18\x04 \x01(\x12R\n" +
-	"superseded\"\xe9\x02\n" +
+	"superseded\"\x81\x03\n" +
 	"\vGroupRecord\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -3043,7 +3595,16 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\toperation\x18\t \x01(\v2 .holdfast.fsm.v1.OperationRecordR\toperation\x120\n" +
 	"\acreated\x18\n" +
 	" \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
-	"\x0emodified_after\x18\v \x01(\x04R\rmodifiedAfter\"\x96\x01\n" +
+	"\x0emodified_after\x18\v \x01(\x04R\rmodifiedAfter\x12\x16\n" +
+	"\x06origin\x18< \x01(\tR\x06origin\"\xef\x01\n" +
+	"\x11VolumeGroupRecord\x12\x19\n" +
+	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\x12\x18\n" +
+	"\amembers\x18\x05 \x03(\fR\amembers\x120\n" +
+	"\acreated\x18\x06 \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
+	"\x0emodified_after\x18\a \x01(\x04R\rmodifiedAfter\"\x96\x01\n" +
 	"\x10CapabilityRecord\x12/\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.holdfast.fsm.v1.AccessModeR\x04mode\x12\x14\n" +
 	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
@@ -3065,7 +3626,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\ffs_uuid_text\x18\x04 \x01(\tR\n" +
 	"fsUuidText\x12,\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
-	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\xfb\x02\n" +
+	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\x95\x03\n" +
 	"\x11PublicationRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12A\n" +
@@ -3077,7 +3638,11 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\astaging\x18\x06 \x01(\v2\x1e.holdfast.fsm.v1.StagingRecordR\astaging\x127\n" +
 	"\atargets\x18\a \x03(\v2\x1d.holdfast.fsm.v1.TargetRecordR\atargets\x12\x16\n" +
 	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
-	"\aused_by\x18\t \x01(\tR\x06usedBy\"\x95\x01\n" +
+	"\aused_by\x18\t \x01(\tR\x06usedBy\x12\x18\n" +
+	"\areclaim\x18P \x01(\bR\areclaim\"s\n" +
+	"\x0fReclaimedRecord\x12,\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x122\n" +
+	"\x06result\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.ReclaimedR\x06result\"\x95\x01\n" +
 	"\rStagingRecord\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\bboot_ref\x18\x02 \x01(\rR\abootRef\x12A\n" +
@@ -3111,7 +3676,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04done\x18\n" +
 	" \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\v \x01(\x03R\x05total\x12\x16\n" +
-	"\x06reason\x18\f \x01(\rR\x06reason\"\xb0\x04\n" +
+	"\x06reason\x18\f \x01(\rR\x06reason\"\x96\x05\n" +
 	"\fAnswerRecord\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x1b\n" +
@@ -3132,7 +3697,10 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"generation\x12\x14\n" +
 	"\x05force\x18\r \x01(\bR\x05force\x12#\n" +
 	"\rtext_unhashed\x18\x0e \x01(\bR\ftextUnhashed\x12\x1c\n" +
-	"\tovertaken\x18\x0f \x03(\rR\tovertakenB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	"\tovertaken\x18\x0f \x03(\rR\tovertaken\x12&\n" +
+	"\x0fvolume_group_id\x18< \x01(\tR\rvolumeGroupId\x12<\n" +
+	"\vkey_rotated\x18Z \x03(\v2\x1b.holdfast.fsm.v1.KeyRotatedR\n" +
+	"keyRotatedB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_record_proto_rawDescOnce sync.Once
@@ -3146,122 +3714,143 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
-	(*Header)(nil),            // 0: holdfast.fsm.v1.Header
-	(*Record)(nil),            // 1: holdfast.fsm.v1.Record
-	(*Text)(nil),              // 2: holdfast.fsm.v1.Text
-	(*RequisiteRecord)(nil),   // 3: holdfast.fsm.v1.RequisiteRecord
-	(*TermRecord)(nil),        // 4: holdfast.fsm.v1.TermRecord
-	(*ClusterRecord)(nil),     // 5: holdfast.fsm.v1.ClusterRecord
-	(*SweepRecord)(nil),       // 6: holdfast.fsm.v1.SweepRecord
-	(*SkippedRecord)(nil),     // 7: holdfast.fsm.v1.SkippedRecord
-	(*NodeRecord)(nil),        // 8: holdfast.fsm.v1.NodeRecord
-	(*VolumeRecord)(nil),      // 9: holdfast.fsm.v1.VolumeRecord
-	(*ReplicationRecord)(nil), // 10: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),     // 11: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),         // 12: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),   // 13: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),      // 14: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),      // 15: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),    // 16: holdfast.fsm.v1.SnapshotRecord
-	(*KeptRecord)(nil),        // 17: holdfast.fsm.v1.KeptRecord
-	(*GroupRecord)(nil),       // 18: holdfast.fsm.v1.GroupRecord
-	(*CapabilityRecord)(nil),  // 19: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),     // 20: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),      // 21: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil), // 22: holdfast.fsm.v1.PublicationRecord
-	(*StagingRecord)(nil),     // 23: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),      // 24: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),    // 25: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),   // 26: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),      // 27: holdfast.fsm.v1.AnswerRecord
-	(*Checkpoint)(nil),        // 28: holdfast.fsm.v1.Checkpoint
-	(*Epoch)(nil),             // 29: holdfast.fsm.v1.Epoch
-	(*Pool)(nil),              // 30: holdfast.fsm.v1.Pool
-	(*Label)(nil),             // 31: holdfast.fsm.v1.Label
-	(*Replication)(nil),       // 32: holdfast.fsm.v1.Replication
-	(*Condition)(nil),         // 33: holdfast.fsm.v1.Condition
-	(*Limits)(nil),            // 34: holdfast.fsm.v1.Limits
-	(*Claim)(nil),             // 35: holdfast.fsm.v1.Claim
-	(Protocol)(0),             // 36: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),       // 37: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),            // 38: holdfast.fsm.v1.Format
-	(*Capability)(nil),        // 39: holdfast.fsm.v1.Capability
-	(AccessMode)(0),           // 40: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),          // 41: holdfast.fsm.v1.FormatPhase
-	(*Rejection)(nil),         // 42: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),             // 43: holdfast.fsm.v1.Grant
-	(Verdict)(0),              // 44: holdfast.fsm.v1.Verdict
+	(*Header)(nil),              // 0: holdfast.fsm.v1.Header
+	(*Record)(nil),              // 1: holdfast.fsm.v1.Record
+	(*Text)(nil),                // 2: holdfast.fsm.v1.Text
+	(*RequisiteRecord)(nil),     // 3: holdfast.fsm.v1.RequisiteRecord
+	(*TermRecord)(nil),          // 4: holdfast.fsm.v1.TermRecord
+	(*ClusterRecord)(nil),       // 5: holdfast.fsm.v1.ClusterRecord
+	(*MemberRecord)(nil),        // 6: holdfast.fsm.v1.MemberRecord
+	(*SweepRecord)(nil),         // 7: holdfast.fsm.v1.SweepRecord
+	(*SkippedRecord)(nil),       // 8: holdfast.fsm.v1.SkippedRecord
+	(*NodeRecord)(nil),          // 9: holdfast.fsm.v1.NodeRecord
+	(*FenceRecord)(nil),         // 10: holdfast.fsm.v1.FenceRecord
+	(*VolumeRecord)(nil),        // 11: holdfast.fsm.v1.VolumeRecord
+	(*HeaderRestoreRecord)(nil), // 12: holdfast.fsm.v1.HeaderRestoreRecord
+	(*ReplicationRecord)(nil),   // 13: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),       // 14: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),           // 15: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),     // 16: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),        // 17: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),        // 18: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),      // 19: holdfast.fsm.v1.SnapshotRecord
+	(*KeptRecord)(nil),          // 20: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),         // 21: holdfast.fsm.v1.GroupRecord
+	(*VolumeGroupRecord)(nil),   // 22: holdfast.fsm.v1.VolumeGroupRecord
+	(*CapabilityRecord)(nil),    // 23: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),       // 24: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),        // 25: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil),   // 26: holdfast.fsm.v1.PublicationRecord
+	(*ReclaimedRecord)(nil),     // 27: holdfast.fsm.v1.ReclaimedRecord
+	(*StagingRecord)(nil),       // 28: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),        // 29: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),      // 30: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),     // 31: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),        // 32: holdfast.fsm.v1.AnswerRecord
+	(*Checkpoint)(nil),          // 33: holdfast.fsm.v1.Checkpoint
+	(*Epoch)(nil),               // 34: holdfast.fsm.v1.Epoch
+	(*Pool)(nil),                // 35: holdfast.fsm.v1.Pool
+	(*Label)(nil),               // 36: holdfast.fsm.v1.Label
+	(*Replication)(nil),         // 37: holdfast.fsm.v1.Replication
+	(*FencedHost)(nil),          // 38: holdfast.fsm.v1.FencedHost
+	(*Condition)(nil),           // 39: holdfast.fsm.v1.Condition
+	(*Limits)(nil),              // 40: holdfast.fsm.v1.Limits
+	(*Claim)(nil),               // 41: holdfast.fsm.v1.Claim
+	(*Crypt)(nil),               // 42: holdfast.fsm.v1.Crypt
+	(Protocol)(0),               // 43: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),         // 44: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),              // 45: holdfast.fsm.v1.Format
+	(*Capability)(nil),          // 46: holdfast.fsm.v1.Capability
+	(AccessMode)(0),             // 47: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),            // 48: holdfast.fsm.v1.FormatPhase
+	(*Reclaimed)(nil),           // 49: holdfast.fsm.v1.Reclaimed
+	(*Rejection)(nil),           // 50: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),               // 51: holdfast.fsm.v1.Grant
+	(Verdict)(0),                // 52: holdfast.fsm.v1.Verdict
+	(*KeyRotated)(nil),          // 53: holdfast.fsm.v1.KeyRotated
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
 	3,  // 1: holdfast.fsm.v1.Record.requisite:type_name -> holdfast.fsm.v1.RequisiteRecord
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
-	8,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
-	9,  // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	27, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	16, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	18, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
-	4,  // 8: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	28, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	7,  // 10: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
-	6,  // 11: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
-	29, // 12: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	30, // 13: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	31, // 14: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	29, // 15: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	32, // 16: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	19, // 17: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	20, // 18: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	21, // 19: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	22, // 20: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	29, // 21: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	25, // 22: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	26, // 23: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	33, // 24: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	15, // 25: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	34, // 26: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	10, // 27: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	34, // 28: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	35, // 29: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
-	26, // 30: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
-	36, // 31: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	11, // 32: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	12, // 33: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	14, // 34: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	12, // 35: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	29, // 36: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	37, // 37: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	13, // 38: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	13, // 39: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	38, // 40: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	39, // 41: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	26, // 42: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 43: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	17, // 44: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
-	26, // 45: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 46: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	40, // 47: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	34, // 48: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	41, // 49: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	29, // 50: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	19, // 51: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	29, // 52: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	23, // 53: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	24, // 54: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	19, // 55: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	19, // 56: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	29, // 57: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	42, // 58: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	29, // 59: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	43, // 60: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	44, // 61: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	9,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
+	11, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
+	32, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	19, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	21, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	22, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
+	10, // 9: holdfast.fsm.v1.Record.fence:type_name -> holdfast.fsm.v1.FenceRecord
+	4,  // 10: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
+	33, // 11: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	8,  // 12: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
+	7,  // 13: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
+	6,  // 14: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
+	34, // 15: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	35, // 16: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	36, // 17: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	34, // 18: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	37, // 19: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	38, // 20: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
+	23, // 21: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	24, // 22: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	25, // 23: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	26, // 24: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	34, // 25: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	30, // 26: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	31, // 27: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	39, // 28: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	18, // 29: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	40, // 30: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	13, // 31: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	40, // 32: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	41, // 33: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	31, // 34: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
+	27, // 35: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
+	42, // 36: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	12, // 37: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
+	43, // 38: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	14, // 39: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	15, // 40: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	17, // 41: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	15, // 42: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	34, // 43: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	44, // 44: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	16, // 45: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	16, // 46: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	45, // 47: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	46, // 48: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	31, // 49: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	34, // 50: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	20, // 51: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	42, // 52: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	31, // 53: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	34, // 54: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	34, // 55: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	47, // 56: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	40, // 57: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	48, // 58: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	34, // 59: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	23, // 60: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	34, // 61: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	28, // 62: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	29, // 63: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	34, // 64: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	49, // 65: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
+	23, // 66: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	23, // 67: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	34, // 68: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	50, // 69: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	34, // 70: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	51, // 71: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	52, // 72: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	53, // 73: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	74, // [74:74] is the sub-list for method output_type
+	74, // [74:74] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -3279,6 +3868,8 @@ func file_fsm_fsmpb_record_proto_init() {
 		(*Record_Answer)(nil),
 		(*Record_Snapshot)(nil),
 		(*Record_Group)(nil),
+		(*Record_VolumeGroup)(nil),
+		(*Record_Fence)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3286,7 +3877,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
