@@ -40,6 +40,10 @@ func hashAnswer(e *encoder, a *answer) sum256 {
 	for _, number := range o.GetOvertaken() {
 		e.u64(uint64(number))
 	}
+	if id := o.GetVolumeGroupId(); id != "" {
+		e.str(id)
+	}
+	hashKeyRotated(e, o.GetKeyRotated())
 	return e.sum()
 }
 
@@ -51,6 +55,10 @@ func hashGrant(e *encoder, g *fsmpb.Grant) {
 	e.epoch(EpochFrom(g.GetEpoch()))
 	e.bool(g.GetReadOnly())
 	hashFormat(e, FormatFrom(g.GetFormat()))
+	hashCrypt(e, fieldCrypt, CryptFrom(g.GetCrypt()))
+	if g.GetRestoreHeader() {
+		e.u64(fieldHeaderRestore)
+	}
 }
 
 func hashVerdict(e *encoder, o *fsmpb.Outcome) {
@@ -68,6 +76,7 @@ func (d *dictionary) answer(r *fsmpb.AnswerRecord, a *answer) {
 	r.Rejection, r.Epoch, r.Grant, r.OperationId = o.Rejection, o.Epoch, o.Grant, o.OperationId
 	r.SnapshotId, r.GroupSnapshotId = o.SnapshotId, o.GroupSnapshotId
 	r.Verdict, r.Generation, r.Force = o.Verdict, o.Generation, o.Force
+	r.VolumeGroupId, r.KeyRotated = o.VolumeGroupId, o.KeyRotated
 	r.TextUnhashed, r.Overtaken = a.textUnhashed, o.Overtaken
 	r.VolumeId = r.VolumeId[:0]
 	if id, ok := VolumeID(o.VolumeId).uuid(); ok {
@@ -92,6 +101,7 @@ func (x *dumpDecoder) answer(r *fsmpb.AnswerRecord) (err error) {
 		Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(),
 		SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId(),
 		Verdict: r.GetVerdict(), Generation: r.GetGeneration(), Force: r.GetForce(), Overtaken: r.GetOvertaken(),
+		VolumeGroupId: r.GetVolumeGroupId(), KeyRotated: r.GetKeyRotated(),
 	}
 	if len(r.GetVolumeId()) != 0 {
 		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))

@@ -17,6 +17,7 @@ type Cluster struct {
 	Checkpoint    Checkpoint
 	Skipped       []Skipped // in the order of their indexes
 	Sweeps        []Sweep   // in the order of their entries
+	Members       []Member  // by name
 }
 
 // Checkpoint is the last hash that a majority agreed on (S23).
@@ -43,6 +44,7 @@ func hashCluster(e *encoder, c *Cluster) sum256 {
 		e.bytes(k.Hash)
 	}
 	hashSweeps(e, c)
+	hashMembers(e, c)
 	return e.sum()
 }
 
@@ -59,6 +61,9 @@ func clusterRecord(c *Cluster) *fsmpb.ClusterRecord {
 	}
 	for i := range c.Sweeps {
 		r.Sweeps = append(r.Sweeps, c.Sweeps[i].record())
+	}
+	for i := range c.Members {
+		r.Members = append(r.Members, c.Members[i].record())
 	}
 	return r
 }
@@ -78,6 +83,9 @@ func (x *dumpDecoder) clusterRecord(r *fsmpb.ClusterRecord) error {
 	}
 	for _, k := range r.GetSweeps() {
 		x.s.cluster.Sweeps = append(x.s.cluster.Sweeps, sweepFrom(k))
+	}
+	for _, k := range r.GetMembers() {
+		x.s.cluster.Members = append(x.s.cluster.Members, memberFrom(k))
 	}
 	return x.s.checkSweeps()
 }

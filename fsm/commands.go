@@ -20,6 +20,8 @@ type Meta struct {
 	// Proposed is the index that its proposer had applied when it proposed the command first; 0: it
 	// is not known.
 	Proposed uint64
+	endpoint        // where the command came in
+	Actor    string // who proposed it
 }
 
 // commands is the whole write vocabulary of the cluster, one row per command.
@@ -56,6 +58,16 @@ var commands = table(
 	on(applyScheduleNode, byAdmin),
 	on(applyKeepReplica, byNodeItself),
 	on(applyContinueSweep, byController),
+	on(applyRegisterMember, byMemberItself),
+	on(applyCreateVolumeGroup, byController),
+	on(applyModifyVolumeGroup, byController),
+	on(applyDeleteVolumeGroup, byController),
+	on(applyFenceNetwork, byController),
+	on(applyUnfenceNetwork, byController),
+	on(applyBeginReclaim, byController),
+	on(applyEndReclaim, byController),
+	on(applyBeginKeyRotation, byNodeItself),
+	on(applyRestoreHeader, byAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.
@@ -133,6 +145,12 @@ func byAdmin(actor string, _ proto.Message) bool { return hasRole(actor, "admin/
 func byNodeItself(actor string, cmd proto.Message) bool {
 	about, ok := cmd.(interface{ GetNodeId() string })
 	return ok && hasRole(actor, "node/") && actor[len("node/"):] == about.GetNodeId()
+}
+
+// byMemberItself: a controller says only of itself for which site it acts.
+func byMemberItself(actor string, cmd proto.Message) bool {
+	about, ok := cmd.(*fsmpb.RegisterMember)
+	return ok && actor == "controller/"+about.GetName()
 }
 
 // hasRole tells whether the actor has that role.

@@ -22,38 +22,74 @@ func (s *State) AnswerExpired(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection) {
 // existingOutcome asks what the command's handler asks before it changes anything. Neither an
 // outcome nor a rejection: the handler would go on, and change the state.
 func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection) {
+	at := s.endpointOf(cmd)
 	switch c := cmd.GetBody().(type) {
 	case *fsmpb.Command_CreateVolume:
-		return s.createdVolume(c.CreateVolume)
+		return s.createdVolume(at, c.CreateVolume)
 	case *fsmpb.Command_DeleteVolume:
 		return s.deletedVolume(c.DeleteVolume), nil
 	case *fsmpb.Command_PublishVolume:
-		return s.publishedVolume(c.PublishVolume)
+		return s.publishedVolume(at, c.PublishVolume)
 	case *fsmpb.Command_UnpublishVolume:
-		return s.unpublishedVolume(c.UnpublishVolume), nil
+		return s.unpublishedVolume(at, c.UnpublishVolume), nil
 	case *fsmpb.Command_ExpandVolume:
-		return s.expandedVolume(c.ExpandVolume)
+		return s.expandedVolume(at, c.ExpandVolume)
 	case *fsmpb.Command_ModifyVolume:
-		return s.modifiedVolume(c.ModifyVolume)
+		return s.modifiedVolume(at, c.ModifyVolume)
 	case *fsmpb.Command_CreateSnapshot:
-		return s.createdSnapshot(c.CreateSnapshot)
+		return s.createdSnapshot(at, c.CreateSnapshot)
 	case *fsmpb.Command_DeleteSnapshot:
 		return s.deletedSnapshot(c.DeleteSnapshot), nil
 	case *fsmpb.Command_CreateGroupSnapshot:
-		return s.createdGroupSnapshot(c.CreateGroupSnapshot)
+		return s.createdGroupSnapshot(at, c.CreateGroupSnapshot)
 	case *fsmpb.Command_DeleteGroupSnapshot:
 		return s.deletedGroupSnapshot(c.DeleteGroupSnapshot), nil
+	case *fsmpb.Command_CreateVolumeGroup:
+		return s.createdVolumeGroup(at, c.CreateVolumeGroup)
+	case *fsmpb.Command_ModifyVolumeGroup:
+		return s.modifiedVolumeGroup(at, c.ModifyVolumeGroup)
+	case *fsmpb.Command_DeleteVolumeGroup:
+		if _, ok := s.VolumeGroup(VolumeGroupID(c.DeleteVolumeGroup.GetVolumeGroupId())); !ok {
+			return &fsmpb.Outcome{}, nil
+		}
+	case *fsmpb.Command_FenceNetwork:
+		return s.fencedNetwork(cmd.GetActor(), cmd.GetSite(), c.FenceNetwork)
+	case *fsmpb.Command_UnfenceNetwork:
+		return s.unfencedNetwork(FenceOwnerOf(cmd.GetActor(), cmd.GetSite()), c.UnfenceNetwork)
 	}
 	return nil, nil
 }
 
-// createdVolume is the outcome of joining the volume that has the name.
-func (s *State) createdVolume(c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
-	requested, rej := s.readCreateVolume(c)
+// fencedNetwork is the outcome for CIDRs that are all fenced already.
+func (s *State) fencedNetwork(actor, site string, c *fsmpb.FenceNetwork) (*fsmpb.Outcome, *Rejection) {
+	f, rej := s.readFencing(actor, site, c)
+	if rej != nil || len(f.added) > 0 {
+		return nil, rej
+	}
+	return &fsmpb.Outcome{}, nil
+}
+
+// unfencedNetwork is the outcome for CIDRs of which the owner fences none.
+func (s *State) unfencedNetwork(owner FenceOwner, c *fsmpb.UnfenceNetwork) (*fsmpb.Outcome, *Rejection) {
+	cidrs, rej := fencedPrefixes(c.GetCidrs())
 	if rej != nil {
 		return nil, rej
 	}
-	existing, exists := s.VolumeByName(requested.Name)
+	for _, p := range cidrs {
+		if _, fenced := s.Fence(p.String(), owner); fenced {
+			return nil, nil
+		}
+	}
+	return &fsmpb.Outcome{}, nil
+}
+
+// createdVolume is the outcome of joining the volume that has the name.
+func (s *State) createdVolume(at endpoint, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := s.readCreateVolume(at, c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.VolumeByName(requested.Origin, requested.Name)
 	if !exists || existing.isFailed() {
 		return nil, nil
 	}
@@ -62,8 +98,8 @@ func (s *State) createdVolume(c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection
 
 // publishedVolume is the outcome of joining the node's publication. One that is ending would
 // be revived.
-func (s *State) publishedVolume(c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
-	v, n, rej := s.volumeAndNode(c)
+func (s *State) publishedVolume(at endpoint, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
+	v, n, rej := s.volumeAndNode(at, c)
 	if rej != nil {
 		return nil, rej
 	}
@@ -79,8 +115,8 @@ func (s *State) publishedVolume(c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Reject
 }
 
 // expandedVolume is the outcome for a volume that is as large as requested.
-func (s *State) expandedVolume(c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
-	v, size, rej := s.requestedExpansion(c)
+func (s *State) expandedVolume(at endpoint, c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
+	v, size, rej := s.requestedExpansion(at, c)
 	if rej != nil || size != v.Size {
 		return nil, rej
 	}
@@ -88,8 +124,8 @@ func (s *State) expandedVolume(c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejectio
 }
 
 // modifiedVolume is the outcome for a volume that has the limits and the claim.
-func (s *State) modifiedVolume(c *fsmpb.ModifyVolume) (*fsmpb.Outcome, *Rejection) {
-	v, rej := s.readyVolume(c.GetVolumeId())
+func (s *State) modifiedVolume(at endpoint, c *fsmpb.ModifyVolume) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.homeVolume(at, "modify volume", c.GetVolumeId())
 	if rej != nil {
 		return nil, rej
 	}
@@ -102,12 +138,12 @@ func (s *State) modifiedVolume(c *fsmpb.ModifyVolume) (*fsmpb.Outcome, *Rejectio
 }
 
 // createdSnapshot is the outcome of joining the snapshot that has the name.
-func (s *State) createdSnapshot(c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
-	requested, rej := requestedSnapshot(c)
+func (s *State) createdSnapshot(at endpoint, c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := requestedSnapshot(at, c)
 	if rej != nil {
 		return nil, rej
 	}
-	existing, exists := s.SnapshotByName(requested.Name)
+	existing, exists := s.SnapshotByName(requested.Origin, requested.Name)
 	if !exists || existing.Phase == SnapshotFailed {
 		return nil, nil
 	}
@@ -116,16 +152,29 @@ func (s *State) createdSnapshot(c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejec
 
 // createdGroupSnapshot is the outcome of joining the group that has the name. One that is
 // being aborted is no group any more.
-func (s *State) createdGroupSnapshot(c *fsmpb.CreateGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
-	requested, members, rej := requestedGroup(c)
+func (s *State) createdGroupSnapshot(at endpoint, c *fsmpb.CreateGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
+	requested, members, rej := requestedGroup(at, c)
 	if rej != nil {
 		return nil, rej
 	}
-	existing, exists := s.GroupSnapshotByName(requested.Name)
+	existing, exists := s.GroupSnapshotByName(requested.Origin, requested.Name)
 	if !exists || existing.Phase == GroupAborting {
 		return nil, nil
 	}
 	return s.joinExistingGroup(existing, &requested, members)
+}
+
+// createdVolumeGroup is the outcome of joining the volume group that has the name.
+func (s *State) createdVolumeGroup(at endpoint, c *fsmpb.CreateVolumeGroup) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := requestedVolumeGroup(at, c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.VolumeGroupByName(requested.Origin, requested.Name)
+	if !exists {
+		return nil, nil
+	}
+	return existing.join(&requested)
 }
 
 // subjectOf names what the command does, and to what.
@@ -151,6 +200,14 @@ func subjectOf(cmd *fsmpb.Command) string {
 		return fmt.Sprintf("create group snapshot %q", clip(c.CreateGroupSnapshot.GetName()))
 	case *fsmpb.Command_DeleteGroupSnapshot:
 		return "delete group snapshot " + clip(c.DeleteGroupSnapshot.GetGroupSnapshotId())
+	case *fsmpb.Command_CreateVolumeGroup:
+		return fmt.Sprintf("create volume group %q", clip(c.CreateVolumeGroup.GetName()))
+	case *fsmpb.Command_ModifyVolumeGroup:
+		return "modify volume group " + clip(c.ModifyVolumeGroup.GetVolumeGroupId())
+	case *fsmpb.Command_DeleteVolumeGroup:
+		return "delete volume group " + clip(c.DeleteVolumeGroup.GetVolumeGroupId())
+	case *fsmpb.Command_FenceNetwork, *fsmpb.Command_UnfenceNetwork:
+		return "fence"
 	}
 	return "the command"
 }

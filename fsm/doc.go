@@ -12,6 +12,7 @@
 //	snapshot_   snapshots and kept copies; group_ snapshots of several volumes at one instant
 //	operation_  work that is pending on hosts, as records: begin, fail, cancel, retry
 //	node_       hosts: register, reachability, topology; cluster.go the cluster itself
+//	fence_      fences of hosts by their addresses, and the way back
 //	report.go   what hosts observed, handed to the entity that it is about
 //	placement_  which hosts and pools a volume gets
 //
@@ -40,7 +41,7 @@
 // to the caller, the state unchanged. A fault (a command that this build does not know, a
 // rejection that wrote) panics, before the states of two members diverge.
 //
-// Records (cluster, nodes, volumes, snapshots, group snapshots, answers) live in
+// Records (cluster, nodes, volumes, snapshots, group snapshots, fences, answers) live in
 // ordered copy-on-write maps. Values are immutable and replaced whole, by the one put
 // of their table in state_tables.go or snapshot_tables.go, which also moves the hash
 // (hash.go) and what is derived: ordered indexes that forks share (state_index.go,

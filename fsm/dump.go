@@ -43,7 +43,7 @@ func (s *State) WriteDump(w io.Writer, term uint64) error {
 	out.message(&fsmpb.Header{
 		Format: dumpFormat, ClusterId: s.cluster.ID, Index: s.cluster.Index, Term: term, FeatureLevel: s.cluster.FeatureLevel,
 		StateHash: stateHash[:],
-		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len() + s.snapshots.byID.Len() + s.snapshots.groups.Len()),
+		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len() + s.snapshots.byID.Len() + s.snapshots.groups.Len() + s.volumeGroups.byID.Len() + s.fences.Len()),
 	})
 	out.records(s, d)
 	out.raw(out.sum.Sum(nil))
@@ -129,6 +129,12 @@ func (o *dumpWriter) records(s *State, d *dictionary) {
 			break
 		}
 		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Group{Group: groupRecord(g)}})
+	}
+	for f := range s.Fences() {
+		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Fence{Fence: fenceRecord(f)}})
+	}
+	for g := range s.VolumeGroups("") {
+		o.message(&fsmpb.Record{Kind: &fsmpb.Record_VolumeGroup{VolumeGroup: volumeGroupRecord(g)}})
 	}
 }
 

@@ -47,6 +47,10 @@ func (x *dumpDecoder) add(rec *fsmpb.Record) error {
 		return x.section(7, "snapshot", x.snapshot(k.Snapshot))
 	case *fsmpb.Record_Group:
 		return x.section(8, "group", x.group(k.Group))
+	case *fsmpb.Record_VolumeGroup:
+		return x.section(volumeGroupSection, "volume group", x.volumeGroup(k.VolumeGroup))
+	case *fsmpb.Record_Fence:
+		return x.section(9, "fence", x.fence(k.Fence))
 	}
 	return errors.New("a record of a kind that this build does not know")
 }

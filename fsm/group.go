@@ -21,6 +21,7 @@ type GroupSnapshot struct {
 	Operation *Operation
 	Created   Epoch
 	Modified  uint64
+	Origin    Site // through which it was made: its name is unique there
 }
 
 // GroupPhase is a group snapshot's life.
@@ -57,6 +58,7 @@ func hashGroup(e *encoder, g *GroupSnapshot) sum256 {
 	hashOperation(e, g.Operation)
 	e.epoch(g.Created)
 	e.u64(g.Modified)
+	hashOrigin(e, g.Origin)
 	return e.sum()
 }
 
@@ -65,6 +67,7 @@ func groupRecord(g *GroupSnapshot) *fsmpb.GroupRecord {
 		GroupId: packedAfter(groupSnapshotPrefix, string(g.ID)), Name: g.Name, Fingerprint: g.Fingerprint, Phase: uint32(g.Phase),
 		Attempt: g.Attempt, Cut: nanosOf(g.TakenAt), Error: g.Error, Operation: operationRecord(g.Operation),
 		Created: g.Created.Proto(), ModifiedAfter: g.Modified - g.Created.Index,
+		Origin: string(g.Origin),
 	}
 	for _, id := range g.Members {
 		r.Members = append(r.Members, packedAfter(snapshotPrefix, string(id)))
@@ -77,6 +80,7 @@ func (x *dumpDecoder) group(r *fsmpb.GroupRecord) (err error) {
 		ID: GroupSnapshotID(idFrom(groupSnapshotPrefix, r.GetGroupId(), false, &err)), Name: r.GetName(), Fingerprint: r.GetFingerprint(),
 		Phase: GroupPhase(enumFrom(r.GetPhase(), uint32(GroupDeleting), &err)), Attempt: r.GetAttempt(), TakenAt: TimeOf(r.GetCut()), Error: r.GetError(),
 		Operation: operationFrom(r.GetOperation(), &err), Created: EpochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
+		Origin: Site(r.GetOrigin()),
 	}
 	for _, id := range r.GetMembers() {
 		g.Members = append(g.Members, SnapshotID(idFrom(snapshotPrefix, id, false, &err)))
@@ -96,7 +100,7 @@ func (x *dumpDecoder) group(r *fsmpb.GroupRecord) (err error) {
 
 // checkGroupUnique refuses a group whose place in an index another one has.
 func (x *dumpDecoder) checkGroupUnique(g *GroupSnapshot) error {
-	if _, twice := x.s.GroupSnapshotByName(g.Name); twice && g.Phase != GroupDeleting {
+	if _, twice := x.s.snapshots.index.groupNames.Get(g.liveName()); twice {
 		return errOrder
 	}
 	if g.Operation == nil {

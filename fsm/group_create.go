@@ -12,11 +12,11 @@ import (
 // group of that name (S113). An aborted one begins another attempt, once nothing is
 // left of the last.
 func applyCreateGroupSnapshot(s *State, m Meta, c *fsmpb.CreateGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
-	requested, members, rej := requestedGroup(c)
+	requested, members, rej := requestedGroup(m.endpoint, c)
 	if rej != nil {
 		return nil, rej
 	}
-	existing, exists := s.GroupSnapshotByName(requested.Name)
+	existing, exists := s.GroupSnapshotByName(requested.Origin, requested.Name)
 	if exists && existing.Phase != GroupAborting {
 		return s.joinExistingGroup(existing, &requested, members)
 	}
@@ -28,6 +28,9 @@ func applyCreateGroupSnapshot(s *State, m Meta, c *fsmpb.CreateGroupSnapshot) (*
 	if exists && s.sameGroup(existing, &requested, members) {
 		requested, members = *existing, s.memberRecords(existing)
 	} else if rej := s.checkGroupIDsFree(&requested, members); rej != nil {
+		return nil, rej
+	}
+	if rej := s.checkGroupMembers(m.endpoint, c.GetVolumeGroupId(), members); rej != nil {
 		return nil, rej
 	}
 	return s.beginGroup(m, existing, requested, members)
@@ -62,8 +65,8 @@ func (s *State) beginGroup(m Meta, existing *GroupSnapshot, g GroupSnapshot, mem
 }
 
 // requestedGroup reads and checks what is asked for; the members in order of their sources.
-func requestedGroup(c *fsmpb.CreateGroupSnapshot) (GroupSnapshot, []Snapshot, *Rejection) {
-	g := GroupSnapshot{ID: GroupSnapshotID(c.GetGroupSnapshotId()), Name: c.GetName(), Fingerprint: emptyAsNil(c.GetFingerprint())}
+func requestedGroup(at endpoint, c *fsmpb.CreateGroupSnapshot) (GroupSnapshot, []Snapshot, *Rejection) {
+	g := GroupSnapshot{ID: GroupSnapshotID(c.GetGroupSnapshotId()), Name: c.GetName(), Fingerprint: emptyAsNil(c.GetFingerprint()), Origin: at.site}
 	if !g.ID.Valid() {
 		return g, nil, Reject(Invalid, "create a group snapshot: %q is not a group snapshot id", clip(c.GetGroupSnapshotId()))
 	}
@@ -76,7 +79,7 @@ func requestedGroup(c *fsmpb.CreateGroupSnapshot) (GroupSnapshot, []Snapshot, *R
 	var members []Snapshot
 	ids := map[SnapshotID]bool{}
 	for _, a := range c.GetMembers() {
-		n := Snapshot{ID: SnapshotID(a.GetSnapshotId()), Source: VolumeID(a.GetSourceVolumeId()), Group: g.ID, Fingerprint: g.Fingerprint}
+		n := Snapshot{ID: SnapshotID(a.GetSnapshotId()), Source: VolumeID(a.GetSourceVolumeId()), Group: g.ID, Fingerprint: g.Fingerprint, Origin: g.Origin}
 		if !n.ID.Valid() || ids[n.ID] {
 			return g, nil, Reject(Invalid, "create group snapshot %q: %q is not a snapshot id, or is given twice", g.Name, clip(a.GetSnapshotId()))
 		}
@@ -143,6 +146,9 @@ func (s *State) planMembers(m Meta, members []Snapshot) *Rejection {
 	room := map[PoolID]int64{}
 	for i := range members {
 		n := &members[i]
+		if _, rej := s.homeVolume(m.endpoint, "create a group snapshot", string(n.Source)); rej != nil {
+			return rej
+		}
 		from, rej := s.volumeOrigin(string(n.Source))
 		if rej != nil {
 			return rej
@@ -157,7 +163,7 @@ func (s *State) planMembers(m Meta, members []Snapshot) *Rejection {
 		if _, rej := s.replicaInOriginPool(&from, room[from.pool], nil); rej != nil {
 			return rej
 		}
-		plan := Snapshot{ID: n.ID, Source: n.Source, Group: n.Group, Fingerprint: n.Fingerprint, Sequence: n.Sequence, Created: n.Created}
+		plan := Snapshot{ID: n.ID, Source: n.Source, Group: n.Group, Fingerprint: n.Fingerprint, Sequence: n.Sequence, Created: n.Created, Origin: n.Origin}
 		if plan.Created.IsZero() {
 			plan.Created = m.Epoch
 		}
@@ -197,6 +203,9 @@ func applyDeleteGroupSnapshot(s *State, m Meta, c *fsmpb.DeleteGroupSnapshot) (*
 		return out, nil
 	}
 	g, _ := s.GroupSnapshot(GroupSnapshotID(c.GetGroupSnapshotId()))
+	if rej := m.checkOwner("delete group snapshot "+string(g.ID), g.Origin); rej != nil {
+		return nil, rej
+	}
 	for _, n := range s.members(g) {
 		if rej := s.checkNotSource(InUse, "delete snapshot", string(n.ID)); rej != nil {
 			return nil, rej

@@ -18,6 +18,8 @@ const (
 	kindAnswer
 	kindSnapshot
 	kindGroup
+	kindFence
+	kindVolumeGroup byte = 60
 )
 
 func (e *encoder) begin(kind byte) { e.b = append(e.b[:0], kind) }

@@ -25,7 +25,23 @@ type Node struct {
 	NoNewReplicas bool
 	// Cordoned: an operator wants no new volumes or replicas here.
 	Cordoned bool
+	// Addresses are the host's own, sorted, besides that of its replication.
+	Addresses []string
+	Fence     NodeFence
 }
+
+// NodeFence says that the host is fenced (S57), and how far it is on its way back (S59). Zero: it is not.
+type NodeFence struct {
+	Since   uint64 // the entry that fenced it
+	Lifted  uint64 // the entry that ended the last of its fences; 0: one stands
+	Session uint64 // the registration after that; 0: none yet
+}
+
+// IsFenced tells whether the host gets no right to anything until it served its way back.
+func (n *Node) IsFenced() bool { return n.Fence.Since != 0 }
+
+// canBeAsked: a member has the host's session, and it is not fenced.
+func (n *Node) canBeAsked() bool { return n.State == NodeReachable && !n.IsFenced() }
 
 // NodeReplication is what a host can do for replicated volumes.
 type NodeReplication struct {
@@ -99,6 +115,7 @@ func nodeRecord(n *Node) *fsmpb.NodeRecord {
 		Version: n.Version, FeatureLevel: n.FeatureLevel, State: uint32(n.State), Incarnation: n.Incarnation, Registered: n.Registered.Proto(),
 		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
 		NoNewReplicas: n.NoNewReplicas,
+		Addresses:     n.Addresses, FenceSince: n.Fence.Since, FenceLifted: n.Fence.Lifted, FenceSession: n.Fence.Session,
 	}
 	for _, p := range n.Pools {
 		r.Pools = append(r.Pools, &fsmpb.Pool{
@@ -117,6 +134,7 @@ func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: EpochFrom(r.GetRegistered()),
 		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
 		NoNewReplicas: r.GetNoNewReplicas(),
+		Addresses:     r.GetAddresses(), Fence: NodeFence{Since: r.GetFenceSince(), Lifted: r.GetFenceLifted(), Session: r.GetFenceSession()},
 	}
 	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
 		return errForm
@@ -135,12 +153,15 @@ func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 	return x.checkOrder(4, string(n.ID))
 }
 
-// fieldNoNewReplicas precedes a field that came after feature level 1 in what is hashed, as
-// those of volumes do.
-const fieldNoNewReplicas = 1
+// These precede a field that came after feature level 1 in what is hashed, as those of volumes do.
+const (
+	fieldNoNewReplicas = iota + 1
+	fieldAddresses
+	fieldFence
+)
 
 func hashNodeReplication(e *encoder, n *Node) {
-	if n.Replication == (NodeReplication{}) && !n.Cordoned {
+	if n.Replication == (NodeReplication{}) && !n.Cordoned && len(n.Addresses) == 0 && n.Fence == (NodeFence{}) {
 		return
 	}
 	e.str(n.Replication.Address)
@@ -150,6 +171,19 @@ func hashNodeReplication(e *encoder, n *Node) {
 	e.bool(n.Cordoned)
 	if n.NoNewReplicas {
 		e.u64(fieldNoNewReplicas)
+	}
+	if len(n.Addresses) > 0 {
+		e.u64(fieldAddresses)
+		e.u64(uint64(len(n.Addresses)))
+		for _, a := range n.Addresses {
+			e.str(a)
+		}
+	}
+	if n.Fence != (NodeFence{}) {
+		e.u64(fieldFence)
+		e.u64(n.Fence.Since)
+		e.u64(n.Fence.Lifted)
+		e.u64(n.Fence.Session)
 	}
 }
 

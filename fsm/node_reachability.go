@@ -30,11 +30,11 @@ func (s *State) nodeOfBoot(node, host, boot string) (*Node, *Rejection) {
 	return n, rej
 }
 
-// HostReachable tells whether the node is still that host, and recorded as reachable, so that
-// it can be asked for something.
+// HostReachable tells whether the node is still that host, recorded as reachable and not fenced, so
+// that it can be asked for something.
 func (s *State) HostReachable(node NodeID, host HostID) bool {
 	n, ok := s.Node(node)
-	return ok && n.Host == host && n.State == NodeReachable
+	return ok && n.Host == host && n.canBeAsked()
 }
 
 // applySetNodeReachable records that a host's session was lost or came back (S25).
@@ -115,6 +115,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 		s.loseAbortedGroups(n, reason)
 		s.putNode(updated)
 		s.beginSweep(SweepLost, n, reason)
+		s.leaveGroupsAfterLoss()
 		s.wakeWaiters(n.ID) // callers that wait for one of its volumes are woken now, not batch by batch
 		s.runSweeps()
 		return &fsmpb.Outcome{}, nil
@@ -156,7 +157,7 @@ func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, r
 	}
 	if s.level2() {
 		updated = updated.withoutLeaving(host)
-		updated = updated.withLeavingRestored(at.Index)
+		updated = s.withLeavingRestored(&updated, at.Index)
 		updated.finishModify() // the host that was to put them in force is gone
 	}
 	s.finishOperations(&updated)

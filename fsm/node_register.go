@@ -23,6 +23,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 			return nil, rej
 		}
 	}
+	if rej := s.checkSameSite(old, &n); rej != nil {
+		return nil, rej
+	}
 	if at := s.cluster.FeatureLevel; n.FeatureLevel < at {
 		return nil, Reject(Unsupported, "register node %s: it understands feature level %d, the cluster runs at %d: upgrade it", n.ID, n.FeatureLevel, at)
 	}
@@ -35,6 +38,7 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	n.Registered = m.Epoch
 	n.Incarnation = s.incarnationOf(old, &n, c.GetIncarnation())
 	n.Cordoned = known && old.Host == n.Host && old.Cordoned
+	n.Fence = s.fenceAtRegistration(m, old, &n)
 	if known && old.Host == n.Host && old.Boot != n.Boot {
 		s.resetAfterBoot(&n)
 		s.abortGroupsOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")
@@ -45,6 +49,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	s.putNode(n)
 	if known && old.Host == n.Host && old.State == NodeUnreachable {
 		s.bumpGenerations(&n)
+	}
+	if known && old.IsFenced() && !n.IsFenced() {
+		s.announceServing(&n)
 	}
 	if !known || old.Replication != n.Replication {
 		s.announcePeers(&n)
@@ -96,6 +103,9 @@ func nodeFrom(c *fsmpb.RegisterNode) (Node, *Rejection) {
 	if n.Replication, rej = nodeReplicationOf(c.GetReplication()); rej != nil {
 		return Node{}, rej
 	}
+	if n.Addresses, rej = addressesFrom(c.GetAddresses()); rej != nil {
+		return Node{}, rej
+	}
 	n.Labels, rej = labelsFrom(c.GetLabels())
 	return n, rej
 }
@@ -138,6 +148,33 @@ func checkSameHost(old, n *Node) *Rejection {
 		if n.pool(old.Pools[i].ID) == nil {
 			return Reject(Precondition, "register node %s: its pool %s is missing; mount it, or record the host as lost first", n.ID, old.Pools[i].ID)
 		}
+	}
+	return nil
+}
+
+// checkSameSite refuses to move a host with anything of a volume to another site (S32): two replicas at
+// two sites would become two at one. At level 1 sites mean nothing.
+func (s *State) checkSameSite(old, n *Node) *Rejection {
+	if !s.level2() {
+		return nil
+	}
+	known := old != nil && old.Host == n.Host
+	if known && old.site() == n.site() {
+		return nil // also one from level 1 that is no name
+	}
+	if n.Site != "" {
+		if rej := CheckSite(n.Site); rej != nil {
+			return rej
+		}
+	}
+	if !known {
+		return nil
+	}
+	for v := range s.VolumesOn(n.ID) {
+		return Reject(Precondition, "register node %s: it is at site %s, and has a replica, a publication or an unfinished teardown of volume %s: it cannot be moved to site %s", n.ID, old.site(), v.ID, n.site())
+	}
+	for snap := range s.SnapshotsOn(n.ID) {
+		return Reject(Precondition, "register node %s: it is at site %s, and keeps snapshot %s: it cannot be moved to site %s", n.ID, old.site(), snap.ID, n.site())
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type placementRequest struct {
 	excluded   []NodeID // hosts that have a replica already
 	avoidZone  string   // to be avoided, empty: none
 	port       uint32   // to be free on the host; 0: any port will do
+	at         endpoint // hosts of its site only
 }
 
 // placeReplica chooses one pool, as a pure function of the state and the request (S25):
@@ -61,7 +62,7 @@ func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replic
 	highest := int64(-1)
 	s.nodes.Scan(func(_ NodeID, r *storedNode) bool {
 		n := &r.Node
-		if !s.schedulable(n) || !n.matchesAnyTerm(w.requisite) || !n.matchesSegments(term.GetSegments()) || w.replicated && !w.admits(n) || w.port != 0 && s.index.hasPort(hostPort{n.Host, w.port}) {
+		if !s.schedulable(n) || !w.at.serves(n.site()) || !n.matchesAnyTerm(w.requisite) || !n.matchesSegments(term.GetSegments()) || w.replicated && !w.admits(n) || w.port != 0 && s.index.hasPort(hostPort{n.Host, w.port}) {
 			return true
 		}
 		hosts++
@@ -80,7 +81,7 @@ func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replic
 // schedulable: new volumes go to hosts that are reachable, act for this incarnation (S1)
 // and are not cordoned.
 func (s *State) schedulable(n *Node) bool {
-	return n.State == NodeReachable && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned
+	return n.canBeAsked() && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned
 }
 
 // unreserved is what the state alone admits (S25): the capacity times the
@@ -169,8 +170,12 @@ func (s *State) placedSince(p *Pool, index uint64) int64 {
 // reserve at most in one pool, and in all pools together: GetCapacity's answer. Facts
 // are what was measured of the pools; without one the state alone says it.
 func (s *State) Available(terms []Topology, facts Facts) (largest, total int64) {
+	return s.availableAt(endpoint{}, terms, facts)
+}
+
+func (s *State) availableAt(at endpoint, terms []Topology, facts Facts) (largest, total int64) {
 	for n := range s.Nodes() {
-		if !s.schedulable(n) || !n.matchesAnyTerm(terms) {
+		if !s.schedulable(n) || !at.serves(n.site()) || !n.matchesAnyTerm(terms) {
 			continue
 		}
 		for i := range n.Pools {

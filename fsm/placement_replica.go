@@ -43,8 +43,12 @@ func (s *State) addSecondReplica(m Meta, v *Volume, c *fsmpb.CreateVolume, w *pl
 	if n, ok := s.Node(first.Node); !ok || !n.canHoldReplicas() {
 		return Reject(Precondition, "node %s, where the source is kept, holds no replicas of replicated volumes", first.Node)
 	}
-	w.size, w.excluded = v.Size, []NodeID{first.Node}
-	second, rej := s.placeSecondReplica(w, first.Node)
+	w.size, w.excluded, w.at = v.Size, []NodeID{first.Node}, s.siteOfOther(v, first.Node)
+	place := s.placeSecondReplica
+	if len(v.Sites) > 0 { // the topology that is required is of one site
+		place = s.placePeerReplica
+	}
+	second, rej := place(w, first.Node)
 	if rej != nil {
 		return rej
 	}

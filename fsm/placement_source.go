@@ -42,7 +42,7 @@ func (s *State) sameOnAllHosts(v *Volume) bool {
 // within the requisite topology, by the preferred terms in their order, then as the
 // origins come.
 func (s *State) placeWithSource(all []origin, w *placementRequest) (Replica, *Rejection) {
-	within := slices.DeleteFunc(slices.Clone(all), func(o origin) bool { return !o.node.matchesAnyTerm(w.requisite) })
+	within := slices.DeleteFunc(slices.Clone(all), func(o origin) bool { return !o.node.matchesAnyTerm(w.requisite) || !w.at.serves(o.node.site()) })
 	if len(within) == 0 {
 		return Replica{}, rejectElsewhere(all)
 	}

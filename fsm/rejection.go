@@ -34,6 +34,8 @@ const (
 	Unsupported
 	// Unreachable: no member has a session of the host concerned (UNAVAILABLE).
 	Unreachable
+	// Unauthenticated: a token or a passphrase is missing or wrong (UNAUTHENTICATED).
+	Unauthenticated
 )
 
 // Rejection is a decision, the same on every member; the state is unchanged.

@@ -89,12 +89,16 @@ func (s *State) placeAddedReplica(v *Volume, c *fsmpb.AddReplica) (Replica, *Rej
 			remaining = v.Replicas[i].Node
 		}
 	}
+	w.at = s.siteOfOther(v, remaining)
 	if c.GetNodeId() == "" {
 		return s.placePeerReplica(w, remaining)
 	}
 	n, ok := s.Node(NodeID(c.GetNodeId()))
 	if !ok {
 		return Replica{}, Reject(NotFound, "add a replica of volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	}
+	if !w.at.serves(n.site()) {
+		return Replica{}, Reject(Precondition, "add a replica of volume %s on node %s: its replica is to be at site %s, and the node is at site %s", v.ID, n.ID, w.at.site, n.site())
 	}
 	w.requisite = []Topology{{{Key: TopologyKey, Value: string(n.ID)}}}
 	r, rej := s.placeReplica(w)
@@ -131,13 +135,7 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 	if rej := s.checkRemovable(v, r); rej != nil {
 		return nil, rej
 	}
-	updated := v.withoutReplicaSync(r.Host, m.Index)
-	if s.level2() {
-		updated = updated.withLeaving(r)
-	}
-	leaving := *r
-	leaving.State = ReplicaLeaving
-	updated = updated.withReplica(leaving)
+	updated := s.withReplicaLeaving(v, r, m.Index)
 	s.beginReplicaChange(&updated, m)
 	s.putVolume(updated)
 	return s.operationOutcomeOf(&updated, OpReplicaChange), nil

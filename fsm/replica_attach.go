@@ -68,6 +68,8 @@ func (s *State) replicaForCommand(c replicaCommand, action string) (*Volume, *No
 	switch {
 	case v.ActiveReplica(n.Host) == nil:
 		return nil, nil, Reject(Precondition, "%s volume %s: node %s has no replica of it", action, v.ID, n.ID)
+	case n.IsFenced():
+		return nil, nil, Reject(Precondition, "%s volume %s: node %s is fenced", action, v.ID, n.ID)
 	case n.Incarnation != s.cluster.Incarnation:
 		return nil, nil, Reject(Precondition, "%s volume %s: node %s is in adoption mode until an operator adopts it", action, v.ID, n.ID)
 	}

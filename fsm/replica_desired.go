@@ -41,6 +41,7 @@ type DesiredReplica struct {
 	Observed        ReplicaObservation // the last that was recorded of this host
 	BackingCapacity int64              // bytes of volume that every replica's backing device has room for
 	InSyncUUID      uint64             // of the content that both had after the initial sync or at a clean demotion
+	Fenced          bool               // this host is: it attaches no disk (S58)
 }
 
 // ReplicaPeer is the other replica's host.
@@ -68,6 +69,7 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 		Protocol: r.Protocol, Minor: r.Minor, Port: r.Port, Address: n.Replication.Address,
 		Seed: r.Seed == n.Host && r.InitialSyncIndex == 0, SyncFromSeed: s.needsSyncFromSeed(v), InitialSyncDone: r.InitialSyncIndex != 0, Generation: r.Generation,
 		Force: r.Forced != nil && r.Forced.Host == n.Host, BackingCapacity: v.minBackingCapacity(),
+		Fenced: n.IsFenced(),
 	}
 	own, other := v.ActiveReplica(n.Host), v.PeerReplica(n.Host)
 	if other != nil {
@@ -82,7 +84,8 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	if d.Peer != nil {
 		d.Peer.DiskAttached = own.waitsForPeer() && !d.Peer.Incomplete && s.diskAttachedNow(v, other)
 	}
-	if p := v.Publication(n.ID); p != nil && p.Host == n.Host && n.Incarnation == s.cluster.Incarnation {
+	// For a reclaim the host becomes primary by itself when it begins, and not again when that was interrupted.
+	if p := v.Publication(n.ID); p != nil && p.Host == n.Host && n.Incarnation == s.cluster.Incarnation && !p.Reclaim {
 		d.Primary = !own.Outdated || d.Force
 		d.PromotionDone = r.Primary != nil && r.Primary.Host == n.Host && r.Primary.Epoch == p.Epoch && r.Primary.Done
 	}
@@ -117,7 +120,7 @@ func (l *ReplicaSync) waitsForPeer() bool {
 func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
 	n, ok := s.nodeOfReplica(l)
 	x := &l.Observed
-	return ok && n.State == NodeReachable && l.isOfAttachment(n, *x) && x.Generation == v.Replication.Generation && !x.Unconfigured &&
+	return ok && n.canBeAsked() && l.isOfAttachment(n, *x) && x.Generation == v.Replication.Generation && !x.Unconfigured &&
 		x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT
 }
 

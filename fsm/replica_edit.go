@@ -166,10 +166,10 @@ func (s *State) nodeOfReplica(r *Replica) (*Node, bool) {
 	return n, ok && n.Host == r.Host
 }
 
-// replicaReachable tells whether the replica's host is reachable now.
+// replicaReachable tells whether the replica's host can be asked now.
 func (s *State) replicaReachable(r *Replica) bool {
 	n, ok := s.nodeOfReplica(r)
-	return ok && n.State == NodeReachable
+	return ok && n.canBeAsked()
 }
 
 // endGrant revokes the grant, and begins a new generation: earlier observations count for no

@@ -13,8 +13,8 @@ func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome,
 	}
 	n, ok := s.Node(NodeID(c.GetNodeId()))
 	if ok && s.level2() && v.ActiveReplica(n.Host) == nil { // the last copy, whose removal began at level 1 without a record of its state (S71)
-		if restored := v.withLeavingRestored(m.Index); restored.ActiveReplica(n.Host) != nil {
-			v = &restored
+		if v, rej = s.withForcedRestored(v, n.Host, c.GetPeerDead(), m); rej != nil {
+			return nil, rej
 		}
 	}
 	switch {
@@ -39,17 +39,42 @@ func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome,
 	return out, nil
 }
 
+// withForcedRestored is the volume where a leaving replica that is to be forced takes part again: one whose
+// removal began at level 1 without a record of its state, or one whose place another has at its site, which
+// leaves then. That one must not be in use.
+func (s *State) withForcedRestored(v *Volume, host HostID, peerDead bool, m Meta) (*Volume, *Rejection) {
+	r, ok := v.restorable()
+	if !ok || r.Host != host {
+		return v, nil
+	}
+	rival := s.rivalAtSite(v, &r)
+	if rival != nil {
+		if rej := s.checkPeerStopped(v, rival, peerDead); rej != nil {
+			return nil, rej
+		}
+		if s.usesReplica(v, rival) {
+			return nil, Reject(Precondition, "force volume %s: unpublish it from node %s first, whose replica leaves for it", v.ID, rival.Node)
+		}
+	}
+	restored := s.restoreLeaving(v, &r, rival, m.Index)
+	if rival != nil {
+		s.beginReplicaChange(&restored, m)
+	}
+	return &restored, nil
+}
+
 // sameDecision tells whether the decision is recorded already.
 func (f *ForcedPrimary) sameDecision(requested *ForcedPrimary) bool {
 	return f != nil && f.Host == requested.Host && f.GivenUpGeneration == requested.GivenUpGeneration && f.Reason == requested.Reason && f.PeerDead == requested.PeerDead
 }
 
 // checkPeerStopped: the peer's host does not write. It ended its use of the volume, or it is
-// unreachable and somebody attested that it does not run (S8).
+// unreachable and somebody attested that it does not run (S8). One that it is published to and that was not granted
+// yet does not write, and gets no grant while its disk has a part of the content only.
 func (s *State) checkPeerStopped(v *Volume, peer *Replica, attested bool) *Rejection {
 	n, ok := s.nodeOfReplica(peer)
-	unreachable := !ok || n.State != NodeReachable
-	published := ok && v.Publication(n.ID) != nil
+	unreachable := !ok || !n.canBeAsked()
+	published := ok && v.Publication(n.ID) != nil && !(s.level2() && s.needsPeersDecision(v, peer))
 	switch {
 	case !published && v.Teardown(peer.Host) == nil && !s.mayBePrimary(v, peer.Host):
 		return nil

@@ -52,23 +52,66 @@ func (v *Volume) withoutLeaving(host HostID) Volume {
 
 // withLeavingRestored is the volume where a leaving replica takes part in the replication
 // again, as no active one has the content: its host was lost, or its device is missing (S71).
-// The replica may miss writes, so it is outdated, and is promoted only by a decision to force
-// it (S8). Its host does not remove it any more; one that just did reports the device
-// missing. If the volume was expanded meanwhile, the replica is expanded before it is used:
-// nobody gets less than the promised size (S117).
-func (v *Volume) withLeavingRestored(index uint64) Volume {
-	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasGoodCopy() || len(v.ActiveReplicas()) >= int(v.Replication.ReplicaCount) {
-		return *v
-	}
-	r, ok := v.lastLeaving()
+// One that is being added at its site makes room for it (S32).
+func (s *State) withLeavingRestored(v *Volume, index uint64) Volume {
+	r, ok := v.restorable()
 	if !ok {
 		return *v
 	}
-	sync := r.clone()
+	rival := s.rivalAtSite(v, &r)
+	if rival != nil && (rival.mayHaveContent() || s.usesReplica(v, rival)) {
+		return *v // an operator chooses between the two
+	}
+	return s.restoreLeaving(v, &r, rival, index)
+}
+
+// restorable is the leaving replica that is to take part again, if one is.
+func (v *Volume) restorable() (Replica, bool) {
+	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasGoodCopy() {
+		return Replica{}, false
+	}
+	return v.lastLeaving()
+}
+
+// rivalAtSite is the active replica at the site of one that is leaving, where a volume has one replica at
+// each of two sites.
+func (s *State) rivalAtSite(v *Volume, leaving *Replica) *Replica {
+	for _, active := range v.ActiveReplicas() {
+		if len(v.Sites) > 0 && s.siteOf(active.Node) == s.siteOf(leaving.Node) {
+			return active
+		}
+	}
+	return nil
+}
+
+// mayHaveContent tells whether a replica was ever, or may have been, a copy that an operator would go on with.
+func (r *Replica) mayHaveContent() bool {
+	return r.State != ReplicaPlanned && !r.Observed.diskUnusable()
+}
+
+// usesReplica tells whether a replica's host uses the volume, or has not ended its use of it.
+func (s *State) usesReplica(v *Volume, r *Replica) bool {
+	return v.Publication(r.Node) != nil || v.Teardown(r.Host) != nil || s.mayBePrimary(v, r.Host)
+}
+
+// restoreLeaving has a leaving replica take part again, in the place of the rival if there is one.
+// It may miss writes, so it is outdated, and is promoted only by a decision to force
+// it (S8). Its host does not remove it any more; one that just did reports the device
+// missing. If the volume was expanded meanwhile, the replica is expanded before it is used:
+// nobody gets less than the promised size (S117).
+func (s *State) restoreLeaving(v *Volume, r, rival *Replica, index uint64) Volume {
+	updated := *v
+	if rival != nil {
+		updated = s.withReplicaLeaving(v, rival, index)
+	}
+	if len(updated.ActiveReplicas()) >= int(v.Replication.ReplicaCount) {
+		return *v
+	}
+	restored, sync := *r, r.clone()
 	sync.Outdated = true
-	r.State, r.Undersized = ReplicaPresent, r.Size < v.Size
-	updated := v.withReplica(r)
-	if r.Undersized && v.running(OpExpand) == nil {
+	restored.State, restored.Undersized = ReplicaPresent, r.Size < v.Size
+	updated = updated.withReplica(restored)
+	if restored.Undersized && v.running(OpExpand) == nil {
 		updated.putOperation(v.regrowOperation())
 	}
 	updated = updated.withoutLeaving(r.Host)
@@ -76,6 +119,17 @@ func (v *Volume) withLeavingRestored(index uint64) Volume {
 	updated.replicaOn(r.Host).ReplicaSync = sync
 	updated.Replication.Generation = index
 	return updated
+}
+
+// withReplicaLeaving ends the part that a replica takes in the replication; its host has to remove it.
+func (s *State) withReplicaLeaving(v *Volume, r *Replica, index uint64) Volume {
+	updated := v.withoutReplicaSync(r.Host, index)
+	if s.level2() {
+		updated = updated.withLeaving(r)
+	}
+	leaving := *r
+	leaving.State = ReplicaLeaving
+	return updated.withReplica(leaving)
 }
 
 // regrowOperation is the operation that expands a restored replica to the volume's size. Its id

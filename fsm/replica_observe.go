@@ -66,8 +66,7 @@ func (r *Replication) grantedSince(n *Node, observed *ReplicaObservation) bool {
 // one that failed before and is being copied again this may be an old observation.
 func (v *Volume) notePeerDiskFailure(l *Replica) {
 	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
-	gone := x.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || x.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
-	if o == nil || o.DiskFailed != 0 || !gone || !x.Connected() || x.Generation != r.Generation || r.InitialSyncIndex == 0 {
+	if o == nil || o.DiskFailed != 0 || !x.seesPeersDiskGone() || !x.Connected() || x.Generation != r.Generation || r.InitialSyncIndex == 0 {
 		return
 	}
 	if p := &o.Observed; p.Boot == o.Boot && p.Attachment == o.Attachment && p.Disk > fsmpb.DiskState_DISK_STATE_FAILED {
@@ -75,19 +74,26 @@ func (v *Volume) notePeerDiskFailure(l *Replica) {
 	}
 }
 
+// seesPeersDiskGone: the peer's kernel detached its disk.
+func (r ReplicaObservation) seesPeersDiskGone() bool {
+	return r.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || r.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
+}
+
 // notePeerBehind: the replica's disk went on in a generation of its own, which the log permits only by
 // outdating its peer. Without that it did so because the peer's kernel detached its disk while they
 // were connected, and nobody reported that in time (S67). Where a host may write without asking, as
 // with protocol A, it proves nothing; nor after a restore, until somebody is granted, to which both
 // were seen together or one is outdated: the log that was lost may have outdated either of them, and the stale
-// one may be the first that is heard of (S1).
+// one may be the first that is heard of (S1). Nor while they are connected and both have a disk, if the
+// peer's own host said that its disk was copied: then this kernel is about to learn of the copy's end.
 func (v *Volume) notePeerBehind(l *Replica) {
 	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
 	proves := x.PeerBehind && !x.Unconfigured && x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT && x.Generation == r.Generation
 	if !proves || o == nil || o.Attachment == 0 || r.Protocol == fsmpb.Protocol_PROTOCOL_A || r.InitialSyncIndex == 0 || r.LastGrantIndex == 0 {
 		return
 	}
-	if l.Outdated || l.DiskFailed != 0 || o.Outdated {
+	copied := o.UpToDate && x.Connected() && !x.seesPeersDiskGone()
+	if l.Outdated || l.DiskFailed != 0 || o.Outdated || copied {
 		return
 	}
 	if o.DiskFailed == 0 {
@@ -142,7 +148,7 @@ func (s *State) updateReplicaStates(v *Volume) {
 	r, index := v.Replication, s.cluster.Index
 	primary := s.PrimaryHost(v)
 	s.clearDiskFailures(v, primary) // before a new generation begins
-	v.markUpToDate(primary, index)
+	s.markUpToDate(v, primary, index)
 	if l := v.ActiveReplica(primary); l != nil && l.Observed.Primary {
 		v.recordPromotion(l, index)
 	}
@@ -157,7 +163,7 @@ func (s *State) updateReplicaStates(v *Volume) {
 // markUpToDate marks replicas that were observed up to date. When that is the primary's peer
 // a new generation begins: an earlier request to outdate the peer is answered STALE, and an
 // earlier verdict has no effect (S7).
-func (v *Volume) markUpToDate(primary HostID, index uint64) {
+func (s *State) markUpToDate(v *Volume, primary HostID, index uint64) {
 	r, active := v.Replication, v.ActiveReplicas()
 	var caughtUp [MaxReplicas]bool
 	for i, l := range active {
@@ -169,12 +175,23 @@ func (v *Volume) markUpToDate(primary HostID, index uint64) {
 		}
 		l.UpToDate, l.Outdated, l.NotKeptReason = true, false, ""
 		if l.Host == primary {
+			s.askPeerAgain(v, l)
 			continue
 		}
 		r.Generation = index
 		for _, o := range active {
 			o.SoloPrimaryUUID = RecordedUUID{} // its peer is up to date again
 		}
+	}
+}
+
+// askPeerAgain: the primary reports that its disk was copied again, while its peer last observed that the primary has no disk. Either the
+// peer's observation is older, or the disk failed once more and the primary's report is late. A new generation makes the peer
+// report which, and until it did it does not connect (S67).
+func (s *State) askPeerAgain(v *Volume, primary *Replica) {
+	o := v.PeerReplica(primary.Host)
+	if s.level2() && o != nil && (o.Observed.PeerBehind || o.Observed.seesPeersDiskGone()) {
+		v.Replication.Generation = s.cluster.Index
 	}
 }
 

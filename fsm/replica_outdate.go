@@ -43,7 +43,8 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	return out, nil
 }
 
-// verdict is the answer of S6. A host in adoption mode is refused (S1).
+// verdict is the answer of S6. A host in adoption mode is refused (S1), and so is one that is fenced: it
+// ends as one that lost (S58).
 func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaObservation) fsmpb.Verdict {
 	own := v.ActiveReplica(n.Host)
 	switch {
@@ -51,7 +52,7 @@ func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaO
 		return fsmpb.Verdict_VERDICT_PEER_OUTDATED
 	case own == nil || own.Outdated:
 		return fsmpb.Verdict_VERDICT_SELF_OUTDATED
-	case s.PrimaryHost(v) != n.Host || n.Incarnation != s.cluster.Incarnation:
+	case s.PrimaryHost(v) != n.Host || n.IsFenced() || n.Incarnation != s.cluster.Incarnation:
 		return fsmpb.Verdict_VERDICT_REFUSED
 	case generation != v.Replication.Generation || !own.isOfAttachment(n, observed):
 		return fsmpb.Verdict_VERDICT_STALE

@@ -19,11 +19,14 @@ func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection)
 	}
 	out := &fsmpb.Outcome{}
 	for i, o := range c.GetObservations() {
-		s.applyObservation(n, o)
+		if rotated := s.applyObservation(n, o); rotated != nil {
+			out.KeyRotated = append(out.KeyRotated, rotated)
+		}
 		if s.level2() && s.isOvertaken(n, o) {
 			out.Overtaken = append(out.Overtaken, uint32(i))
 		}
 	}
+	s.serveAgain(n)
 	return out, nil
 }
 
@@ -37,12 +40,16 @@ func (s *State) isOvertaken(n *Node, o *fsmpb.Observation) bool {
 		path = f.Staged.GetStagingPath()
 	case *fsmpb.Observation_TargetBound:
 		path = f.TargetBound.GetTargetPath()
+	case *fsmpb.Observation_KeyAdded, *fsmpb.Observation_KeyDropped:
 	default:
 		return false
 	}
 	v, ok := s.Volume(VolumeID(o.GetVolumeId()))
 	if !ok {
 		return true
+	}
+	if o.GetKeyAdded() != nil || o.GetKeyDropped() != nil {
+		return isRotationOvertaken(v, o)
 	}
 	p := reportContext{host: n, epoch: EpochFrom(o.GetEpoch())}.publication(v)
 	if p == nil || p.Staging == nil {
@@ -54,33 +61,37 @@ func (s *State) isOvertaken(n *Node, o *fsmpb.Observation) bool {
 	return p.target(path) == nil || !p.target(path).Done
 }
 
-// applyObservation records one observation.
-func (s *State) applyObservation(n *Node, o *fsmpb.Observation) {
+// applyObservation records one observation. It returns what a rotation of a key that is done with it leaves.
+func (s *State) applyObservation(n *Node, o *fsmpb.Observation) *fsmpb.KeyRotated {
 	if o.GetSnapshotId() != "" {
 		s.applySnapshotObservation(n, o)
-		return
+		return nil
 	}
 	v, ok := s.Volume(VolumeID(o.GetVolumeId()))
 	if !ok {
-		return
+		return nil
 	}
 	replica := v.Replica(n.Host)
 	if replica == nil || o.GetSequence() != 0 && o.GetSequence() <= replica.Sequence {
-		return
+		return nil
 	}
 	ctx := reportContext{state: s, host: n, replica: *replica, epoch: EpochFrom(o.GetEpoch()), sequence: o.GetSequence()}
 	updated, changed := ctx.applyFact(v, o)
 	if !changed {
-		return
+		return nil
 	}
 	if updated.allGone() && !updated.isFailed() {
 		s.removeVolume(v.ID)
-		return
+		return nil
 	}
 	if ctx.sequence != 0 && updated.Replica(n.Host) != nil {
 		updated = updated.withSequence(n.Host, ctx.sequence)
 	}
 	s.putVolume(updated)
+	if o.GetKeyDropped() == nil {
+		return nil
+	}
+	return s.keyRotated(&updated)
 }
 
 // reportContext is one fact's context: which host observed it, of which replica, under which epoch.
@@ -105,6 +116,12 @@ func (x reportContext) applyFact(v *Volume, o *fsmpb.Observation) (Volume, bool)
 		return x.devicePresent(v)
 	case *fsmpb.Observation_Formatted:
 		return x.formatted(v, f.Formatted)
+	case *fsmpb.Observation_HeaderMade:
+		return x.headerMade(v, f.HeaderMade)
+	case *fsmpb.Observation_KeyAdded:
+		return x.keyAdded(v, f.KeyAdded)
+	case *fsmpb.Observation_KeyDropped:
+		return x.keyDropped(v, f.KeyDropped)
 	case *fsmpb.Observation_Staged:
 		return x.staged(v, f.Staged)
 	case *fsmpb.Observation_Unstaged:
@@ -125,6 +142,8 @@ func (x reportContext) applyFact(v *Volume, o *fsmpb.Observation) (Volume, bool)
 		return x.limitsApplied(v, f.LimitsApplied)
 	case *fsmpb.Observation_Progress:
 		return copyProgress(v, f.Progress)
+	case *fsmpb.Observation_Reclaimed:
+		return x.reclaimed(v, f.Reclaimed)
 	case *fsmpb.Observation_ReplicaSeen:
 		return x.replicaObserved(v, f.ReplicaSeen)
 	}
@@ -147,13 +166,14 @@ func (x reportContext) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
 	if p == nil || p.Staging == nil || p.Staging.Done || p.Staging.Path != f.GetStagingPath() || p.Staging.Boot != x.host.Boot {
 		return *v, false
 	}
-	if v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_RAW {
+	if v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_RAW || !v.Crypt.isMade() {
 		return *v, false
 	}
 	updated, staging := *p, *p.Staging
 	staging.Done = true
 	updated.Staging = &staging
-	return v.withPublication(updated), true
+	restored := v.withHeaderRestored(x.host.Host)
+	return restored.withPublication(updated), true
 }
 
 // unstaged: the host observed no mount and no open device. It has a sequence number of the
@@ -185,6 +205,9 @@ func (x reportContext) unstaged(v *Volume) (Volume, bool) {
 	if changed {
 		updated = updated.withoutLimits(x.host.Host)
 		updated.finishModify()
+	}
+	if p := x.publication(&updated); p != nil && p.Reclaim && changed {
+		updated = x.withReclaimEnded(&updated, p)
 	}
 	return updated, changed
 }

@@ -30,7 +30,9 @@ type Snapshot struct {
 	// it has this format and is never formatted (S15).
 	Format       Format
 	Capabilities []Capability
-	Phase        SnapshotPhase
+	// Crypt is the source's when the snapshot was taken; nil: it is in clear.
+	Crypt *Crypt
+	Phase SnapshotPhase
 	// TakenAt is when it was taken; constant from then on.
 	TakenAt time.Time
 	// Frozen and TakenAt of a group's member are of the group's current attempt; it is
@@ -48,6 +50,8 @@ type Snapshot struct {
 	Modified  uint64
 	// KeptCopy is set for a kept copy of an outdated replica. Such a snapshot has no name.
 	KeptCopy *KeptCopy
+	// Origin is the site through which it was made: its name is unique there, and it belongs to it.
+	Origin Site
 }
 
 // SnapshotPhase is a snapshot's life.
@@ -92,6 +96,8 @@ func hashSnapshot(e *encoder, n *Snapshot) sum256 {
 	e.epoch(n.Created)
 	e.u64(n.Modified)
 	hashKeptCopy(e, n.KeptCopy)
+	hashOrigin(e, n.Origin)
+	hashCrypt(e, fieldCrypt, n.Crypt)
 	return e.sum()
 }
 
@@ -102,7 +108,7 @@ func snapshotRecord(n *Snapshot) *fsmpb.SnapshotRecord {
 		NodeId: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), Size: n.Size, Format: n.Format.Proto(),
 		Phase: uint32(n.Phase), Cut: nanosOf(n.TakenAt), Frozen: n.Frozen, Missing: n.Missing, Gone: n.Gone, FailedReason: n.Error,
 		Sequence: n.Sequence, Operation: operationRecord(n.Operation), Created: n.Created.Proto(), ModifiedAfter: n.Modified - n.Created.Index,
-		Kept: n.KeptCopy.record(),
+		Kept: n.KeptCopy.record(), Origin: string(n.Origin), Crypt: n.Crypt.Proto(),
 	}
 	for i := range n.Capabilities {
 		c, _ := n.Capabilities[i].Proto() // its flags are what CapabilityFrom made of bytes
@@ -119,7 +125,7 @@ func (x *dumpDecoder) snapshot(r *fsmpb.SnapshotRecord) (err error) {
 		Phase: SnapshotPhase(enumFrom(r.GetPhase(), uint32(SnapshotFailed), &err)), TakenAt: TimeOf(r.GetCut()), Frozen: r.GetFrozen(),
 		Missing: r.GetMissing(), Gone: r.GetGone(), Error: r.GetFailedReason(), Sequence: r.GetSequence(),
 		Operation: operationFrom(r.GetOperation(), &err), Created: EpochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
-		KeptCopy: keptCopyFrom(r.GetKept()),
+		KeptCopy: keptCopyFrom(r.GetKept()), Origin: Site(r.GetOrigin()), Crypt: CryptFrom(r.GetCrypt()),
 	}
 	for _, c := range r.GetCapabilities() {
 		n.Capabilities = append(n.Capabilities, CapabilityFrom(c))
@@ -140,7 +146,7 @@ func (x *dumpDecoder) snapshot(r *fsmpb.SnapshotRecord) (err error) {
 
 // checkSnapshotUnique refuses a snapshot whose place in an index another one has.
 func (x *dumpDecoder) checkSnapshotUnique(n *Snapshot) error {
-	if _, twice := x.s.SnapshotByName(n.Name); twice && n.liveName() != "" {
+	if _, twice := x.s.snapshots.index.names.Get(n.liveName()); twice {
 		return errOrder
 	}
 	if n.Operation == nil {

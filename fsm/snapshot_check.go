@@ -8,10 +8,10 @@ import (
 // checkSnapshots verifies S113 to S117.
 func (s *State) checkSnapshots() error {
 	var err error
-	names, groupNames := map[string]bool{}, map[string]bool{}
+	names, groupNames := map[scopedName]bool{}, map[scopedName]bool{}
 	for n := range s.Snapshots("") {
-		if name := n.liveName(); name != "" && names[name] {
-			err = violated("S113", "two snapshots have the name %q", name)
+		if name := n.liveName(); !name.isZero() && names[name] {
+			err = violated("S113", "two snapshots of site %s have the name %q", name.site, name.name)
 		}
 		names[n.liveName()] = true
 		if err = cmp.Or(err, s.checkSnapshotForm(n), s.checkSnapshotHost(n), s.checkSnapshotPhase(n)); err != nil {
@@ -19,10 +19,10 @@ func (s *State) checkSnapshots() error {
 		}
 	}
 	for g := range s.GroupSnapshots("") {
-		if g.Phase != GroupDeleting && groupNames[g.Name] {
-			err = violated("S113", "two group snapshots have the name %q", g.Name)
+		if name := g.liveName(); !name.isZero() && groupNames[name] {
+			err = violated("S113", "two group snapshots of site %s have the name %q", name.site, name.name)
 		}
-		groupNames[g.Name] = groupNames[g.Name] || g.Phase != GroupDeleting
+		groupNames[g.liveName()] = true
 		if err = cmp.Or(err, s.checkGroup(g)); err != nil {
 			return err
 		}
@@ -183,8 +183,7 @@ func (s *State) checkSnapshotIndexes() error {
 		return true
 	})
 	x, y := &s.snapshots.index, &fresh
-	equal := slices.Equal(x.names.Keys(), y.names.Keys()) && slices.Equal(x.names.Values(), y.names.Values()) &&
-		slices.Equal(x.groupNames.Keys(), y.groupNames.Keys()) && slices.Equal(x.groupNames.Values(), y.groupNames.Values()) &&
+	equal := slices.Equal(x.names.Items(), y.names.Items()) && slices.Equal(x.groupNames.Items(), y.groupNames.Items()) &&
 		slices.Equal(x.bySource.Items(), y.bySource.Items()) && slices.Equal(x.byNode.Items(), y.byNode.Items()) &&
 		slices.Equal(x.operations.Keys(), y.operations.Keys()) && slices.Equal(x.operations.Values(), y.operations.Values()) &&
 		slices.Equal(x.groupOperations.Keys(), y.groupOperations.Keys()) && slices.Equal(x.groupOperations.Values(), y.groupOperations.Values()) &&

@@ -11,16 +11,19 @@ import (
 // knows whether a snapshot of a raw volume can be taken while it is written to; it reports
 // a failed step if not.
 func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
-	requested, rej := requestedSnapshot(c)
+	requested, rej := requestedSnapshot(m.endpoint, c)
 	if rej != nil {
 		return nil, rej
 	}
-	existing, exists := s.SnapshotByName(requested.Name)
+	existing, exists := s.SnapshotByName(requested.Origin, requested.Name)
 	if exists && existing.Phase != SnapshotFailed {
 		return joinExistingSnapshot(existing, &requested)
 	}
 	if _, taken := s.Snapshot(requested.ID); taken {
 		return nil, Reject(Incompatible, "create snapshot %q: id %s belongs to another one already", requested.Name, requested.ID)
+	}
+	if _, rej := s.homeVolume(m.endpoint, "create a snapshot", c.GetSourceVolumeId()); rej != nil {
+		return nil, rej
 	}
 	from, rej := s.volumeOrigin(c.GetSourceVolumeId())
 	if rej != nil {
@@ -41,8 +44,8 @@ func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outc
 }
 
 // requestedSnapshot reads and checks the request.
-func requestedSnapshot(c *fsmpb.CreateSnapshot) (Snapshot, *Rejection) {
-	n := Snapshot{ID: SnapshotID(c.GetSnapshotId()), Name: c.GetName(), Source: VolumeID(c.GetSourceVolumeId()), Fingerprint: emptyAsNil(c.GetFingerprint())}
+func requestedSnapshot(at endpoint, c *fsmpb.CreateSnapshot) (Snapshot, *Rejection) {
+	n := Snapshot{ID: SnapshotID(c.GetSnapshotId()), Name: c.GetName(), Source: VolumeID(c.GetSourceVolumeId()), Fingerprint: emptyAsNil(c.GetFingerprint()), Origin: at.site}
 	if !n.ID.Valid() {
 		return n, Reject(Invalid, "create a snapshot: %q is not a snapshot id", clip(c.GetSnapshotId()))
 	}
@@ -71,7 +74,7 @@ func emptyAsNil(b []byte) []byte {
 // ofOrigin is the snapshot, to be taken of the origin as it is now.
 func (n Snapshot) ofOrigin(o *origin) Snapshot {
 	n.Node, n.Host, n.Pool = o.node.ID, o.node.Host, o.pool
-	n.Size, n.Format, n.Capabilities = o.size, o.format.cloned(), o.capabilities
+	n.Size, n.Format, n.Capabilities, n.Crypt = o.size, o.format.cloned(), o.capabilities, o.crypt.cloned()
 	n.Phase = SnapshotTaking
 	return n
 }
@@ -103,6 +106,9 @@ func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outc
 		return out, nil
 	}
 	n, _ := s.Snapshot(SnapshotID(c.GetSnapshotId()))
+	if rej := m.checkOwner("delete snapshot "+string(n.ID), n.Origin); rej != nil {
+		return nil, rej
+	}
 	switch {
 	case n.Group != "":
 		return nil, Reject(Invalid, "delete snapshot %s: it is part of group snapshot %s; delete that", n.ID, n.Group)

@@ -17,6 +17,8 @@ type DesiredSnapshot struct {
 	// Operation is the snapshot's or its group's; Retry changes when an operator retries it.
 	Operation OperationID
 	Retry     uint32
+	// Encrypted: its source was, so that there is a LUKS header before Size bytes.
+	Encrypted bool
 }
 
 // SnapshotGoal is the one thing a host may do for a snapshot.
@@ -73,6 +75,7 @@ func (s *State) desiredSnapshot(host *Node, n *Snapshot) (DesiredSnapshot, bool)
 	d := DesiredSnapshot{
 		Snapshot: n.ID, Source: n.Source, Pool: n.Pool, Size: n.Size, Goal: s.snapshotGoal(host, n),
 		Group: n.Group, Sequence: n.Sequence, Frozen: n.Frozen,
+		Encrypted: n.Crypt != nil,
 	}
 	if g, ok := s.GroupSnapshot(n.Group); ok {
 		d.Attempt = g.Attempt

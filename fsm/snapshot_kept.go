@@ -78,15 +78,16 @@ func (s *State) checkKeepable(v *Volume, n *Node, c *fsmpb.KeepReplica) (*Snapsh
 	return nil, nil
 }
 
-// newKeptCopy is a copy of what a host has of a volume.
+// newKeptCopy is a copy of what a host has of a volume. It belongs to the host's site: only there can a
+// volume be made of it.
 func newKeptCopy(v *Volume, n *Node, id SnapshotID, pool PoolID) Snapshot {
 	size := v.Size
 	if r := v.Replica(n.Host); r != nil && r.Size > 0 {
 		size = r.Size
 	}
 	return Snapshot{
-		ID: id, Source: v.ID, Node: n.ID, Host: n.Host, Pool: pool, Size: size,
-		Format: v.Format.withoutFormatting().cloned(), Capabilities: v.Capabilities,
+		ID: id, Source: v.ID, Node: n.ID, Host: n.Host, Pool: pool, Size: size, Origin: n.site(),
+		Format: v.Format.withoutFormatting().cloned(), Capabilities: v.Capabilities, Crypt: v.Crypt.cloned(),
 	}
 }
 

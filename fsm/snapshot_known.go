@@ -53,6 +53,9 @@ func (s *State) SnapshotForMap(base, target SnapshotID) (*Snapshot, *Rejection) 
 
 func (s *State) snapshotWithContent(id SnapshotID) (*Snapshot, *Rejection) {
 	n, rej := s.KnownSnapshot(id)
+	if rej == nil && n.Crypt != nil {
+		rej = Reject(Precondition, "snapshot %s is of an encrypted volume: which blocks it has is not known without its key", n.ID)
+	}
 	if rej == nil && n.Missing {
 		rej = Reject(Precondition, "the file of snapshot %s is missing on node %s", n.ID, n.Node)
 	}

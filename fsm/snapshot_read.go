@@ -11,15 +11,15 @@ func (s *State) Snapshot(id SnapshotID) (*Snapshot, bool) {
 	return s.snapshotWithSweeps(&r.Snapshot)
 }
 
-// SnapshotByName is the live snapshot (not deleting) of that name. Members of a
+// SnapshotByName is the live snapshot (not deleting) of that name at a site (S33). Members of a
 // group have no name of their own.
-func (s *State) SnapshotByName(name string) (*Snapshot, bool) {
-	id, ok := s.snapshots.index.names.Get(name)
+func (s *State) SnapshotByName(site Site, name string) (*Snapshot, bool) {
+	id, ok := s.snapshots.index.names.Get(scopedName{site, name})
 	if !ok {
 		return nil, false
 	}
 	n, ok := s.Snapshot(id)
-	if !ok || n.liveName() != name {
+	if !ok || n.liveName() != (scopedName{site, name}) {
 		return nil, false
 	}
 	return n, true
@@ -79,9 +79,9 @@ func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
 	return &r.GroupSnapshot, true
 }
 
-// GroupSnapshotByName is the live group snapshot (not deleting) of that name.
-func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
-	id, ok := s.snapshots.index.groupNames.Get(name)
+// GroupSnapshotByName is the live group snapshot (not deleting) of that name at a site (S33).
+func (s *State) GroupSnapshotByName(site Site, name string) (*GroupSnapshot, bool) {
+	id, ok := s.snapshots.index.groupNames.Get(scopedName{site, name})
 	if !ok {
 		return nil, false
 	}

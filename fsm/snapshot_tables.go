@@ -28,10 +28,10 @@ type snapshotTables struct {
 // snapshotIndex is what can be derived from snapshots and groups, and which volumes are
 // being made from what. It is neither hashed nor dumped.
 type snapshotIndex struct {
-	names           *btree.Map[string, SnapshotID]      // live snapshots (S113)
-	groupNames      *btree.Map[string, GroupSnapshotID] // live groups (S113)
-	bySource        *btree.BTreeG[idPair]               // volume, snapshot
-	byNode          *btree.BTreeG[idPair]               // node, snapshot that it keeps or must remove
+	names           nameTable[SnapshotID]      // live snapshots (S113)
+	groupNames      nameTable[GroupSnapshotID] // live groups (S113)
+	bySource        *btree.BTreeG[idPair]      // volume, snapshot
+	byNode          *btree.BTreeG[idPair]      // node, snapshot that it keeps or must remove
 	operations      *btree.Map[uint64, SnapshotID]
 	groupOperations *btree.Map[uint64, GroupSnapshotID]
 	creatingFrom    *btree.BTreeG[idPair] // source, volume that is Creating from it (S116)
@@ -56,8 +56,8 @@ func newSnapshotTables() snapshotTables {
 
 func newSnapshotIndex() snapshotIndex {
 	return snapshotIndex{
-		names:           new(btree.Map[string, SnapshotID]),
-		groupNames:      new(btree.Map[string, GroupSnapshotID]),
+		names:           newNameTable[SnapshotID](),
+		groupNames:      newNameTable[GroupSnapshotID](),
 		bySource:        ordered(idPair.before),
 		byNode:          ordered(idPair.before),
 		operations:      new(btree.Map[uint64, SnapshotID]),
@@ -168,7 +168,7 @@ func (s *State) announceSnapshot(n *Snapshot) {
 }
 
 func (x *snapshotIndex) add(n *Snapshot) {
-	if name := n.liveName(); name != "" {
+	if name := n.liveName(); !name.isZero() {
 		x.names.Set(name, n.ID)
 	}
 	x.bySource.Set(idPair{string(n.Source), string(n.ID)})
@@ -187,7 +187,7 @@ func (x *snapshotIndex) add(n *Snapshot) {
 }
 
 func (x *snapshotIndex) remove(n *Snapshot) {
-	if name := n.liveName(); name != "" {
+	if name := n.liveName(); !name.isZero() {
 		x.names.Delete(name)
 	}
 	x.bySource.Delete(idPair{string(n.Source), string(n.ID)})
@@ -200,8 +200,8 @@ func (x *snapshotIndex) remove(n *Snapshot) {
 }
 
 func (x *snapshotIndex) addGroup(g *GroupSnapshot) {
-	if g.Phase != GroupDeleting {
-		x.groupNames.Set(g.Name, g.ID)
+	if name := g.liveName(); !name.isZero() {
+		x.groupNames.Set(name, g.ID)
 	}
 	if g.Operation != nil {
 		x.groupOperations.Set(uint64(g.Operation.ID), g.ID)
@@ -209,8 +209,8 @@ func (x *snapshotIndex) addGroup(g *GroupSnapshot) {
 }
 
 func (x *snapshotIndex) removeGroup(g *GroupSnapshot) {
-	if g.Phase != GroupDeleting {
-		x.groupNames.Delete(g.Name)
+	if name := g.liveName(); !name.isZero() {
+		x.groupNames.Delete(name)
 	}
 	if g.Operation != nil {
 		x.groupOperations.Delete(uint64(g.Operation.ID))
@@ -275,12 +275,20 @@ func (s *State) snapshotBeingTaken(volume string) string {
 	})
 }
 
-// liveName is the name the snapshot holds, empty when it holds none (S18).
-func (n *Snapshot) liveName() string {
-	if n.Phase == SnapshotDeleting {
-		return ""
+// liveName is the name the snapshot holds, zero when it holds none (S18).
+func (n *Snapshot) liveName() scopedName {
+	if n.Phase == SnapshotDeleting || n.Name == "" {
+		return scopedName{}
 	}
-	return n.Name
+	return scopedName{n.Origin, n.Name}
+}
+
+// liveName is the name the group holds, zero when it holds none.
+func (g *GroupSnapshot) liveName() scopedName {
+	if g.Phase == GroupDeleting {
+		return scopedName{}
+	}
+	return scopedName{g.Origin, g.Name}
 }
 
 // reserveSnapshot: a snapshot reserves room as a volume does, until it is Gone.

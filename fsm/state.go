@@ -17,6 +17,9 @@ type State struct {
 	volumes   *btree.BTreeG[volumeItem]
 	answers   *btree.Map[uint64, *answer] // by the index they were given at (S4)
 	snapshots snapshotTables              // snapshots, and groups of them
+	// volumeGroups are the groups of volumes.
+	volumeGroups volumeGroupTables
+	fences       *btree.BTreeG[*storedFence]
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
 	// index is derived from the records and rebuilt when a dump is read.
@@ -55,8 +58,11 @@ func New() *State {
 		volumes:   ordered(volumeItem.before),
 		answers:   new(btree.Map[uint64, *answer]),
 		snapshots: newSnapshotTables(),
-		index:     newIndex(),
-		lookups:   newLookups(0, 0),
+
+		volumeGroups: newVolumeGroupTables(),
+		fences:       ordered((*storedFence).before),
+		index:        newIndex(),
+		lookups:      newLookups(0, 0),
 	}
 }
 
@@ -97,6 +103,8 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 		Epoch:    Epoch{Incarnation: s.cluster.Incarnation, Index: index},
 		Level:    max(Level1, cmd.GetSchemaVersion()),
 		Proposed: cmd.GetProposedIndex(),
+		endpoint: s.endpointOf(cmd),
+		Actor:    cmd.GetActor(),
 	}
 }
 
@@ -109,15 +117,18 @@ func (s *State) epoch() Epoch {
 // Apply on it costs O(state), and until then VolumeByName does.
 func (s *State) Fork() *State {
 	return &State{
-		cluster:     s.cluster,
-		nodes:       s.nodes.Copy(),
-		volumes:     s.volumes.Copy(),
-		answers:     s.answers.Copy(),
-		snapshots:   s.snapshots.copy(),
-		sum:         s.sum,
-		index:       s.index.copy(),
-		intern:      s.intern,
-		sweepBudget: s.sweepBudget,
+		cluster:   s.cluster,
+		nodes:     s.nodes.Copy(),
+		volumes:   s.volumes.Copy(),
+		answers:   s.answers.Copy(),
+		snapshots: s.snapshots.copy(),
+
+		volumeGroups: s.volumeGroups.copy(),
+		fences:       s.fences.Copy(),
+		sum:          s.sum,
+		index:        s.index.copy(),
+		intern:       s.intern,
+		sweepBudget:  s.sweepBudget,
 	}
 }
 

@@ -23,7 +23,7 @@ func violated(invariant, format string, args ...any) error {
 }
 
 func (s *State) checkRecords() error {
-	if err := s.checkSweeps(); err != nil {
+	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkSites(), s.checkVolumeGroups(), s.checkFences()); err != nil {
 		return err
 	}
 	for n := range s.Nodes() {
@@ -93,6 +93,8 @@ func (s *State) checkPublications(v *Volume) error {
 			return violated("S103", "volume %s is published to node %s, which has no replica of it", v.ID, p.Node)
 		case p.Epoch.IsZero() || p.Epoch.Compare(Epoch{s.cluster.Incarnation, s.cluster.Index}) > 0:
 			return violated("S103", "volume %s is published at epoch %s in a state at %d.%d", v.ID, p.Epoch, s.cluster.Incarnation, s.cluster.Index)
+		case p.Reclaim && (!s.level2() || p.ReadOnly || len(p.Targets) > 0 || v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED || p.Staging != nil && p.Staging.Path != ReclaimPath):
+			return violated("S61", "volume %s is reclaimed on node %s, and used otherwise", v.ID, p.Node)
 		case p.Staging == nil && len(p.Targets) > 0:
 			return violated("S104", "volume %s is bound to %s and not staged", v.ID, p.Targets[0].Path)
 		case (p.Ending || p.UsedBy != "") && !s.level2(), p.UsedBy != "" && (!p.Ending || p.Staging == nil):
@@ -180,6 +182,9 @@ func checkFormat(v *Volume) error {
 		begun := v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED || v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_RAW
 		wrong = wrong || done && !begun || p.Staging != nil && v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED
 	}
+	if c := v.Crypt; c != nil {
+		wrong = wrong || c.violated(v.Publications())
+	}
 	if v.Format.Cloned && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED {
 		wrong = true
 	}
@@ -254,11 +259,17 @@ func (s *State) checkHash() error {
 		sum = sum.plus(hashAnswer(&e, a))
 		return true
 	})
+	for f := range s.Fences() {
+		sum = sum.plus(hashFence(&e, f))
+	}
 	for n := range s.storedSnapshots() {
 		sum = sum.plus(hashSnapshot(&e, n))
 	}
 	for g := range s.storedGroups() {
 		sum = sum.plus(hashGroup(&e, g))
+	}
+	for g := range s.VolumeGroups("") {
+		sum = sum.plus(hashVolumeGroup(&e, g))
 	}
 	if sum != s.sum {
 		return errors.New("invariant S111: the hash is not the sum over the records")

@@ -66,6 +66,9 @@ func (s *State) decide(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *f
 		return rejected(m, Reject(Forbidden, "%q may not propose %s", actor, r.command.Name()))
 	}
 	body, rej := s.atClusterLevel(m, cmd, body)
+	if rej == nil {
+		rej = s.checkEndpoint(cmd)
+	}
 	if rej != nil {
 		return rejected(m, rej)
 	}

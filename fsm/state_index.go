@@ -155,20 +155,24 @@ func (x *index) reserve(pool PoolID, size int64, counts poolUse) {
 
 func (x *index) replacePublications(old, updated *storedVolume) {
 	for _, p := range old.publications() {
-		x.countPublication(p.Node, -1)
+		x.countPublication(&p, -1)
 	}
 	for _, p := range updated.publications() {
-		x.countPublication(p.Node, 1)
+		x.countPublication(&p, 1)
 	}
 }
 
-func (x *index) countPublication(node NodeID, by int) {
-	n, _ := x.publications.Get(string(node))
-	if n+by == 0 {
-		x.publications.Delete(string(node))
+// countPublication counts what an orchestrator may count: a reclaim is not among it.
+func (x *index) countPublication(p *Publication, by int) {
+	if p.Reclaim {
 		return
 	}
-	x.publications.Set(string(node), n+by)
+	n, _ := x.publications.Get(string(p.Node))
+	if n+by == 0 {
+		x.publications.Delete(string(p.Node))
+		return
+	}
+	x.publications.Set(string(p.Node), n+by)
 }
 
 // replaceMinor: a replicated volume keeps its minor for life, so only its coming and

@@ -6,7 +6,7 @@ import "fmt"
 // looked up, never iterated over. It belongs to one state alone: a fork has none,
 // so that Fork is O(1), and builds its own when it applies something itself.
 type lookups struct {
-	names   map[string]uuid // of live volumes (S101); nil in a trial fork until one is asked for
+	names   map[scopedName]uuid // of live volumes (S101); nil in a trial fork until one is asked for
 	answers map[answerKey]*answer
 	trial   bool // a trial fork: it knows no answers but its own
 }
@@ -15,7 +15,7 @@ type lookups struct {
 func newTrialLookups() *lookups { return &lookups{answers: map[answerKey]*answer{}, trial: true} }
 
 func newLookups(volumes, answers int) *lookups {
-	return &lookups{names: make(map[string]uuid, volumes), answers: make(map[answerKey]*answer, answers)}
+	return &lookups{names: make(map[scopedName]uuid, volumes), answers: make(map[answerKey]*answer, answers)}
 }
 
 // ensureLookups builds the lookups of a fork.
@@ -33,28 +33,31 @@ func (s *State) ensureLookups() {
 
 // indexNames builds the names of all live volumes, in O(volumes).
 func (s *State) indexNames() {
-	s.lookups.names = make(map[string]uuid, s.volumes.Len())
+	s.lookups.names = make(map[scopedName]uuid, s.volumes.Len())
 	s.volumes.Scan(func(e volumeItem) bool {
-		s.lookups.rename("", e.stored.liveName(), e.key)
+		s.lookups.rename(scopedName{}, e.stored.liveName(), e.key)
 		return true
 	})
 }
 
 // rename moves a volume from the live name it had to the one it has; empty is none.
-func (l *lookups) rename(before, after string, key uuid) {
+func (l *lookups) rename(before, after scopedName, key uuid) {
 	if before == after || l.names == nil {
 		return
 	}
-	if before != "" && l.names[before] == key {
+	if !before.isZero() && l.names[before] == key {
 		delete(l.names, before)
 	}
-	if after != "" {
+	if !after.isZero() {
 		l.names[after] = key
 	}
 }
 
-// volumeKeyByName finds the live volume of a name. A fork without lookups scans all volumes.
-func (s *State) volumeKeyByName(name string) (key uuid, ok bool) {
+// volumeKeyByName finds the live volume of a name; the zero name is nobody's. A fork without lookups scans all volumes.
+func (s *State) volumeKeyByName(name scopedName) (key uuid, ok bool) {
+	if name.isZero() {
+		return key, false
+	}
 	if s.lookups != nil {
 		if s.lookups.names == nil {
 			s.indexNames()
@@ -80,12 +83,12 @@ func (l *lookups) check(s *State) error {
 	live := 0
 	s.volumes.Scan(func(e volumeItem) bool {
 		name := e.stored.liveName()
-		if name == "" {
+		if name.isZero() {
 			return true
 		}
 		live++
 		if l.names[name] != e.key {
-			err = violated("S101", "volumes %s and %s both have the name %q", volumeIDFromUUID(l.names[name]), e.stored.ID, name)
+			err = violated("S101", "volumes %s and %s of site %s both have the name %q", volumeIDFromUUID(l.names[name]), e.stored.ID, name.site, name.name)
 		}
 		return err == nil
 	})

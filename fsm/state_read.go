@@ -25,14 +25,14 @@ func (s *State) volume(key uuid) (*Volume, bool) {
 	return s.withSweeps(&e.stored.Volume)
 }
 
-// VolumeByName is the live volume (not Deleting) of that name.
-func (s *State) VolumeByName(name string) (*Volume, bool) {
-	key, ok := s.volumeKeyByName(name)
+// VolumeByName is the live volume (not Deleting) of that name at a site (S33).
+func (s *State) VolumeByName(site Site, name string) (*Volume, bool) {
+	key, ok := s.volumeKeyByName(scopedName{site, name})
 	if !ok {
 		return nil, false
 	}
 	v, ok := s.volume(key)
-	if !ok || v.liveName() != name {
+	if !ok || v.liveName() != (scopedName{site, name}) {
 		return nil, false
 	}
 	return v, true
@@ -67,7 +67,8 @@ func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 // volumesWithTeardownOn yields the volumes of which the host has a pending teardown, in order of id.
 func (s *State) volumesWithTeardownOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		s.yieldInOrder(volumesUnder(s.index.teardowns, node), func(v *Volume) bool {
+		keys := append(volumesUnder(s.index.teardowns, node), s.keysBeingFenced(node)...)
+		s.yieldInOrder(keys, func(v *Volume) bool {
 			has := slices.ContainsFunc(v.Teardowns, func(t Teardown) bool { return t.Node == node })
 			return !has || yield(v)
 		})
@@ -111,15 +112,17 @@ func (s *State) Nodes() iter.Seq[*Node] {
 func (s *State) Operations() iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
 		keys := s.index.byOperation.Values()
-		slices.SortFunc(keys, uuid.compare)
-		s.yieldInOrder(slices.Compact(keys), func(v *Volume) bool { return v.Operation == nil || yield(v) })
+		for i := range s.cluster.Sweeps {
+			keys = append(keys, s.keysBeingFenced(s.cluster.Sweeps[i].Node)...)
+		}
+		s.yieldInOrder(keys, func(v *Volume) bool { return v.Operation == nil || yield(v) })
 	}
 }
 
 // yieldInOrder yields the volumes of these keys in order of id.
 func (s *State) yieldInOrder(keys []uuid, yield func(*Volume) bool) {
 	slices.SortFunc(keys, uuid.compare)
-	for _, key := range keys {
+	for _, key := range slices.Compact(keys) {
 		if v, ok := s.volume(key); ok && !yield(v) {
 			return
 		}
@@ -128,10 +131,20 @@ func (s *State) yieldInOrder(keys []uuid, yield func(*Volume) bool) {
 
 // Operation finds the volume that has this operation.
 func (s *State) Operation(id OperationID) (*Volume, bool) {
-	key, ok := s.index.byOperation.Get(uint64(id))
-	if !ok {
-		return nil, false
+	if key, ok := s.index.byOperation.Get(uint64(id)); ok {
+		return s.volumeWithOperation(key, id)
 	}
+	for i := range s.cluster.Sweeps {
+		for _, key := range s.keysBeingFenced(s.cluster.Sweeps[i].Node) {
+			if v, ok := s.volumeWithOperation(key, id); ok {
+				return v, true
+			}
+		}
+	}
+	return nil, false
+}
+
+func (s *State) volumeWithOperation(key uuid, id OperationID) (*Volume, bool) {
 	v, ok := s.volume(key)
 	if !ok || v.findOperation(func(o *Operation) bool { return o.ID == id }) == nil {
 		return nil, false
@@ -148,6 +161,9 @@ func (s *State) PoolUse(id PoolID) (reserved int64, volumes int) {
 
 // PublicationCount is how many publications a node holds.
 func (s *State) PublicationCount(node NodeID) int {
+	if s.isBeingFenced(node) {
+		return 0
+	}
 	n, _ := s.index.publications.Get(string(node))
 	return n
 }

@@ -32,6 +32,9 @@ func (s *State) putVolume(v Volume) {
 	s.sweepPredecessors(&v)
 	v.Modified = s.cluster.Index
 	inSyncAgain := s.level2() && v.allInSync() && !s.wasAllInSync(v.ID)
+	if v.isDeleting() {
+		s.leaveGroup(v.ID) // as when its create failed
+	}
 	s.writeVolume(v)
 	if inSyncAgain {
 		s.supersedeKeptCopies(v.ID)
@@ -79,9 +82,10 @@ func (s *State) removeVolume(id VolumeID) {
 	if !ok {
 		return
 	}
+	s.leaveGroup(id)
 	c := volumeChange{key: key, before: old.stored, nodesBefore: old.stored.appendInvolvedNodes(nil)}
 	s.sum = s.sum.minus(c.before.hash)
-	s.lookups.rename(c.before.liveName(), "", key)
+	s.lookups.rename(c.before.liveName(), scopedName{}, key)
 	s.snapshots.index.replaceCreatingFrom(c.before, nil)
 	s.index.replace(&c)
 	s.announceVolume(&c)
@@ -152,19 +156,19 @@ func (c *volumeChange) id() VolumeID {
 	return c.before.ID
 }
 
-// liveName is the name the volume holds, empty when it holds none (S18).
-func (r *storedVolume) liveName() string {
+// liveName is the name the volume holds, zero when it holds none (S18).
+func (r *storedVolume) liveName() scopedName {
 	if r == nil {
-		return ""
+		return scopedName{}
 	}
 	return r.Volume.liveName()
 }
 
-func (v *Volume) liveName() string {
+func (v *Volume) liveName() scopedName {
 	if _, deleting := v.Phase.(Deleting); deleting {
-		return ""
+		return scopedName{}
 	}
-	return v.Name
+	return scopedName{v.Origin, v.Name}
 }
 
 func (r *storedVolume) publications() []Publication {

@@ -30,7 +30,10 @@ func (s *State) beginSweep(kind SweepKind, n *Node, reason string) {
 	if n != nil {
 		w.Node, w.Host = n.ID, n.Host
 	}
-	if !s.sweepHasWork(&w) {
+	if kind == SweepFenced {
+		w.Began = s.cluster.Time
+	}
+	if !s.sweepHasWork(&w) && !s.isBeingFenced(w.Node) {
 		return
 	}
 	s.cluster.Sweeps = append(slices.Clip(s.cluster.Sweeps), w)
@@ -174,6 +177,20 @@ func (s *State) writeSweepsIntoSnapshot(id SnapshotID) {
 	case updated != stored:
 		s.writeSnapshot(*updated)
 	}
+}
+
+// isBeingFenced tells whether what a fence ended of the node's host is not in all records, and in what is
+// derived from them, yet.
+func (s *State) isBeingFenced(node NodeID) bool {
+	return slices.ContainsFunc(s.cluster.Sweeps, func(w Sweep) bool { return w.Kind == SweepFenced && w.Node == node })
+}
+
+// keysBeingFenced are the volumes of the node's host, where that is so.
+func (s *State) keysBeingFenced(node NodeID) []uuid {
+	if !s.isBeingFenced(node) {
+		return nil
+	}
+	return volumesUnder(s.index.byNode, node)
 }
 
 // beingLost tells whether records still have, and count, what a lost host held.

@@ -47,6 +47,8 @@ func (s *State) withSweep(v *Volume, w *Sweep) (Volume, sweepEffect) {
 		updated, changed = v.withBootReset(w.Node, w.Host)
 	case SweepGenerations:
 		updated, changed = v.withBumpedGeneration(w.Host, w.Epoch.Index)
+	case SweepFenced:
+		updated, changed = v.withFencedHost(w)
 	case SweepRestore:
 		updated, changed = v.withRestoreReset(w.Epoch.Index)
 	case SweepLost:
@@ -101,10 +103,8 @@ func (s *State) sweepPredecessors(v *Volume) {
 			s.removeVolume(v.ID)
 		}
 	}
-	if name := v.liveName(); name != "" {
-		if other, taken := s.volumeKeyByName(name); taken && other != key {
-			s.writeSweepsInto(other)
-		}
+	if other, taken := s.volumeKeyByName(v.liveName()); taken && other != key {
+		s.writeSweepsInto(other)
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *State) sweepSnapshotPredecessors(n *Snapshot) {
 			s.writeSweepsIntoSnapshot(n.ID)
 		}
 	}
-	if name := n.liveName(); name != "" {
+	if name := n.liveName(); !name.isZero() {
 		if other, taken := s.snapshots.index.names.Get(name); taken && other != n.ID {
 			s.writeSweepsIntoSnapshot(other)
 		}

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // Sweep is what one entry changed of every volume and snapshot of a host, or of all
 // replicated volumes, from feature level 2 on. The change is in force from that entry on:
@@ -20,6 +24,8 @@ type Sweep struct {
 	Reason string
 	// Cursor is the creation index of the last volume that was visited.
 	Cursor uint64
+	// Began is when the operations began that it begins; zero where it begins none.
+	Began time.Time
 }
 
 // SweepKind is what happened.
@@ -39,8 +45,10 @@ const (
 	// SweepWaiting: the host became unreachable, or reachable again; the change is announced to
 	// replicas that wait for their peer on it (waitsForPeer).
 	SweepWaiting
+	// SweepFenced: the host was fenced.
+	SweepFenced
 
-	lastSweepKind = SweepWaiting
+	lastSweepKind = SweepFenced
 )
 
 // hashSweeps writes at the end of the cluster's record, and only where there are sweeps.
@@ -60,17 +68,20 @@ func hashSweeps(e *encoder, c *Cluster) {
 		e.str(string(w.Host))
 		e.str(w.Reason)
 		e.u64(w.Cursor)
+		if !w.Began.IsZero() {
+			e.i64(nanosOf(w.Began))
+		}
 	}
 }
 
 func (w *Sweep) record() *fsmpb.SweepRecord {
 	return &fsmpb.SweepRecord{
-		Kind: uint32(w.Kind), Epoch: w.Epoch.Proto(), NodeId: string(w.Node), HostId: string(w.Host), Reason: w.Reason, Cursor: w.Cursor,
+		Kind: uint32(w.Kind), Epoch: w.Epoch.Proto(), NodeId: string(w.Node), HostId: string(w.Host), Reason: w.Reason, Cursor: w.Cursor, Began: nanosOf(w.Began),
 	}
 }
 
 func sweepFrom(r *fsmpb.SweepRecord) Sweep {
-	w := Sweep{Epoch: EpochFrom(r.GetEpoch()), Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Reason: r.GetReason(), Cursor: r.GetCursor()}
+	w := Sweep{Epoch: EpochFrom(r.GetEpoch()), Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Reason: r.GetReason(), Cursor: r.GetCursor(), Began: TimeOf(r.GetBegan())}
 	if k := r.GetKind(); k <= uint32(lastSweepKind) {
 		w.Kind = SweepKind(k)
 	}

@@ -34,10 +34,23 @@ type Volume struct {
 	InitialLimits *Limits
 	// Claim is what the orchestrator calls it; nil: not known.
 	Claim *Claim
+	// Reclaimed is what came of the last reclaim; nil: there was none, or another began.
+	Reclaimed *Reclaimed
+	// Crypt is set for an encrypted volume.
+	Crypt *Crypt
+	// HeaderRestore is set while a host may restore the LUKS header.
+	HeaderRestore *HeaderRestore
 	// Replication is set for a volume that was created with more than one replica.
 	Replication *Replication
-	Created     Epoch // when it was created
-	Modified    uint64
+	// Origin is the site through which it was made: its name is unique there (S33).
+	Origin Site
+	// Home is the site that may publish, change and delete it: the one that it was made or last
+	// published through (S35).
+	Home Site
+	// Sites are the two sites at which it has one replica each, sorted; none: both are at one.
+	Sites    []Site
+	Created  Epoch // when it was created
+	Modified uint64
 }
 
 // Claim is what an orchestrator calls a volume: its claim, and its own record of the
@@ -101,6 +114,8 @@ const (
 	fieldEnding
 	fieldOtherOperations
 	fieldUndersized
+	fieldSites
+	fieldCrypt = 90
 )
 
 func hashVolumeLevel2(e *encoder, v *Volume) {
@@ -120,6 +135,23 @@ func hashVolumeLevel2(e *encoder, v *Volume) {
 		hashOperation(e, &v.OtherOperations[i])
 	}
 	hashUndersized(e, v.Replicas)
+	hashCrypt(e, fieldCrypt, v.Crypt)
+	v.HeaderRestore.hash(e)
+	hashReclaim(e, v)
+	hashVolumeSites(e, v)
+}
+
+func hashVolumeSites(e *encoder, v *Volume) {
+	if v.Origin == "" && v.Home == "" && len(v.Sites) == 0 {
+		return
+	}
+	e.u64(fieldSites)
+	e.str(string(v.Origin))
+	e.str(string(v.Home))
+	e.u64(uint64(len(v.Sites)))
+	for _, s := range v.Sites {
+		e.str(string(s))
+	}
 }
 
 // volumeRecordWriter fills one message again and again, so that writing a dump allocates
@@ -161,7 +193,9 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}
 	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.replicationRecord()
-	r.LimitsAsked, r.Claim = v.InitialLimits.setProto(), v.Claim.Proto()
+	r.LimitsAsked, r.Claim, r.Reclaimed = v.InitialLimits.setProto(), v.Claim.Proto(), v.Reclaimed.record()
+	r.Origin, r.Home, r.Sites = string(v.Origin), string(v.Home), siteNames(v.Sites)
+	r.Crypt, r.HeaderRestore = v.Crypt.Proto(), v.HeaderRestore.record()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -187,6 +221,9 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 		Modified:      r.GetCreatedIndex() + r.GetModifiedAfter(),
 		Replication:   replicationFromRecord(r.GetReplication(), &err),
 		InitialLimits: initialLimitsFrom(r.GetLimitsAsked()), Claim: ClaimFrom(r.GetClaim()),
+		Origin: Site(r.GetOrigin()), Home: Site(r.GetHome()), Sites: sitesFrom(r.GetSites()),
+		Reclaimed: reclaimedFrom(r.GetReclaimed()),
+		Crypt:     CryptFrom(r.GetCrypt()), HeaderRestore: headerRestoreFrom(r.GetHeaderRestore()),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))
@@ -221,7 +258,7 @@ func (x *dumpDecoder) checkVolumeUnique(v *Volume) error {
 	if _, twice := x.s.index.byCreation.Get(v.Created.Index); twice {
 		return errOrder
 	}
-	if _, twice := x.s.VolumeByName(v.Name); twice && v.liveName() != "" {
+	if _, twice := x.s.volumeKeyByName(v.liveName()); twice {
 		return errOrder
 	}
 	for _, op := range v.Operations() {

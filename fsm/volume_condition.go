@@ -3,13 +3,16 @@ package fsm
 import "fmt"
 
 // StoredCondition is what the log knows of the volume's health: what its host reported, or else
-// the condition of its replication. Whether hosts are reachable is not part of it.
+// the condition of its replication, or else that its key is being replaced. Whether hosts are reachable is not part of it.
 func (s *State) StoredCondition(v *Volume) (c Condition, ofReplication bool) {
 	if v.Condition.Abnormal {
 		return v.Condition, false
 	}
 	if replication := s.ReplicationCondition(v); replication.Abnormal {
 		return replication, true
+	}
+	if v.Crypt != nil && v.Crypt.Rotation != nil {
+		return Condition{Abnormal: true, Message: "a rotation of its key is not done: the key before and the new one may both open it; rotate it again if it was interrupted"}, false
 	}
 	return v.Condition, false
 }
@@ -18,7 +21,7 @@ func (s *State) StoredCondition(v *Volume) (c Condition, ofReplication bool) {
 // It never changes, so it can be read without the state's lock.
 type VolumeView struct {
 	nodes       map[NodeID]*Node
-	conditions  map[VolumeID]Condition // of those whose stored condition is not the volume's own
+	conditions  map[VolumeID]Condition // of those whose stored condition is not what their host reported
 	incarnation uint64
 }
 
@@ -26,7 +29,7 @@ type VolumeView struct {
 func (s *State) VolumeView(volumes ...*Volume) *VolumeView {
 	view := &VolumeView{nodes: map[NodeID]*Node{}, conditions: map[VolumeID]Condition{}, incarnation: s.cluster.Incarnation}
 	for _, v := range volumes {
-		if c, ofReplication := s.StoredCondition(v); ofReplication {
+		if c, _ := s.StoredCondition(v); c != v.Condition {
 			view.conditions[v.ID] = c
 		}
 		for i := range v.Replicas {
@@ -91,6 +94,8 @@ func (x *VolumeView) unavailability(r *Replica) string {
 		return fmt.Sprintf("node %s was recorded as lost", r.Node)
 	case n.State == NodeUnreachable:
 		return fmt.Sprintf("node %s cannot be reached", r.Node)
+	case n.IsFenced():
+		return fmt.Sprintf("node %s is fenced", r.Node)
 	case n.Incarnation != x.incarnation:
 		return fmt.Sprintf("node %s is in adoption mode", r.Node)
 	case r.State == ReplicaMissing:

@@ -10,11 +10,11 @@ import (
 // applyCreateVolume creates a volume of a name, or joins the one that exists (S101). It
 // is placed and reserved here; its host creates the device.
 func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
-	requested, rej := s.requestedVolume(c)
+	requested, rej := s.requestedVolume(m.endpoint, c)
 	if rej != nil {
 		return nil, rej
 	}
-	existing, exists := s.VolumeByName(requested.Name)
+	existing, exists := s.VolumeByName(requested.Origin, requested.Name)
 	if exists && !existing.isFailed() {
 		return s.joinExisting(existing, &requested, c)
 	}
@@ -24,19 +24,29 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	if rej := s.placeVolume(m, &requested, c); rej != nil {
 		return nil, rej
 	}
+	group, rej := s.groupToJoin(m.endpoint, existing, c)
+	if rej != nil {
+		return nil, rej
+	}
 	if exists {
-		s.beginDelete(m, existing, existing.Operation.idOrNew(m)) // the failed device becomes a pending removal
+		removal := m.operation(OpDelete)
+		removal.ID = existing.Operation.idOrNew(m)
+		s.beginDelete(m, existing, removal) // the failed device becomes a pending removal
 	}
 	requested.Phase, requested.Created = Creating{}, m.Epoch
 	requested.Operation = m.operation(OpCreate)
 	s.putVolume(requested)
+	s.joinGroup(group, requested.ID)
 	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil
 }
 
 // placeVolume decides where the volume will be: with its source, or where there is room;
 // the other replica of a replicated one on another host.
 func (s *State) placeVolume(m Meta, requested *Volume, c *fsmpb.CreateVolume) *Rejection {
-	w := &placementRequest{requisite: requested.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts(), replicated: c.GetReplicas() > 1}
+	w := &placementRequest{requisite: requested.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts(), replicated: c.GetReplicas() > 1, at: m.endpoint}
+	if rej := s.checkSourceSite(m.endpoint, requested); rej != nil {
+		return rej
+	}
 	first, rej := s.placeFirstReplica(requested, c, w)
 	if rej != nil {
 		return rej
@@ -57,15 +67,18 @@ func (s *State) placeFirstReplica(requested *Volume, c *fsmpb.CreateVolume, w *p
 }
 
 // requestedVolume reads and checks everything about the volume but where it will be.
-func (s *State) requestedVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
-	v, rej := s.readCreateVolume(c)
+func (s *State) requestedVolume(at endpoint, c *fsmpb.CreateVolume) (Volume, *Rejection) {
+	v, rej := s.readCreateVolume(at, c)
 	s.intern.volume(&v)
 	return v, rej
 }
 
 // readCreateVolume does what requestedVolume does, and only reads the state.
-func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
-	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: ClaimFrom(c.GetClaim())}
+func (s *State) readCreateVolume(at endpoint, c *fsmpb.CreateVolume) (Volume, *Rejection) {
+	v := Volume{
+		ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: ClaimFrom(c.GetClaim()),
+		Crypt: encrypted(c), Origin: at.site, Home: at.site,
+	}
 	if !v.ID.Valid() {
 		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
 	}
@@ -78,14 +91,20 @@ func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	if len(v.Fingerprint) > maxFingerprintBytes {
 		return v, Reject(Invalid, "create volume %q: the fingerprint has more than %d bytes", v.Name, maxFingerprintBytes)
 	}
+	if c.GetEncryptionDiscards() && !c.GetEncrypted() {
+		return v, Reject(Invalid, "create volume %q: it is not encrypted, so nothing keeps discards back", v.Name)
+	}
 	rej := requestedReplicas(c)
 	if rej != nil {
+		return v, rej
+	}
+	if v.Sites, rej = at.requestedSites(c); rej != nil {
 		return v, rej
 	}
 	if v.Source, rej = requestedSource(c.GetSource()); rej != nil {
 		return v, rej
 	}
-	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities(), s.defaultFSTypeFor(v.Name, v.Source)); rej != nil {
+	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities(), s.defaultFSTypeFor(v.Origin, v.Name, v.Source)); rej != nil {
 		return v, rej
 	}
 	if v.Requisite, rej = s.intern.requisite(c.GetRequisite()); rej != nil {
@@ -115,6 +134,12 @@ func (s *State) incompatibility(existing, requested *Volume, c *fsmpb.CreateVolu
 	switch limit := c.GetLimitBytes(); {
 	case !bytes.Equal(existing.Fingerprint, requested.Fingerprint) || existing.Source != requested.Source:
 		return Reject(Incompatible, "volume %q exists with other parameters or another source", existing.Name)
+	case !slices.Equal(existing.Sites, requested.Sites):
+		return Reject(Incompatible, "volume %q exists with replicas at other sites", existing.Name)
+	case (existing.Crypt == nil) != (requested.Crypt == nil):
+		return Reject(Incompatible, "volume %q exists, and one of the two is encrypted", existing.Name)
+	case existing.Crypt.discards() != requested.Crypt.discards():
+		return Reject(Incompatible, "volume %q exists, and discards pass through the encryption of one of the two only", existing.Name)
 	case !existing.hasReplicasOf(c):
 		return Reject(Incompatible, "volume %q exists with other replicas", existing.Name)
 	case existing.initialLimits() != requested.Limits:

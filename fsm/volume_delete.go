@@ -14,6 +14,25 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 		return out, nil
 	}
 	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
+	if g := s.GroupOf(v.ID); g != "" {
+		return nil, Reject(Precondition, "delete volume %s: it is in volume group %s: take it out, or delete the group", v.ID, g)
+	}
+	copies, rej := s.checkDelete(m.endpoint, v)
+	if rej != nil {
+		return nil, rej
+	}
+	s.removeKeptCopies(copies...)
+	return s.beginDelete(m, v, m.operation(OpDelete)), nil
+}
+
+// checkDelete checks what a deletion needs, and is the volume's kept copies, which go with it.
+func (s *State) checkDelete(at endpoint, v *Volume) ([]*Snapshot, *Rejection) {
+	if rej := at.checkHome("delete volume", v); rej != nil {
+		return nil, rej
+	}
+	if rej := v.reclaimFirst("delete"); rej != nil {
+		return nil, rej
+	}
 	if publications := v.Publications(); len(publications) > 0 {
 		return nil, Reject(InUse, "delete volume %s: it is published to node %s", v.ID, publications[0].Node)
 	}
@@ -26,8 +45,7 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 			return nil, rej
 		}
 	}
-	s.removeKeptCopies(copies...)
-	return s.beginDelete(m, v, OperationID(m.Index)), nil
+	return copies, nil
 }
 
 // deletedVolume is the outcome for a volume that is unknown or being deleted; nil for others.
@@ -45,15 +63,14 @@ func (s *State) deletedVolume(c *fsmpb.DeleteVolume) *fsmpb.Outcome {
 // beginDelete makes the volume a pending removal, or forgets it when no host has anything
 // of it. A publication that was revoked while its host was unreachable stays a pending
 // teardown, which comes before the removal of the device.
-func (s *State) beginDelete(m Meta, v *Volume, id OperationID) *fsmpb.Outcome {
+func (s *State) beginDelete(m Meta, v *Volume, op *Operation) *fsmpb.Outcome {
 	if v.allGone() || plantedbug.Is(plantedbug.DeleteBeforeGone) {
 		s.removeVolume(v.ID)
 		return &fsmpb.Outcome{VolumeId: string(v.ID)}
 	}
 	updated := *v
 	updated.Phase = Deleting{Since: m.Epoch}
-	updated.Operation, updated.OtherOperations = m.operation(OpDelete), nil
-	updated.Operation.ID = id
+	updated.Operation, updated.OtherOperations = op, nil
 	s.putVolume(updated)
-	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(id)}
+	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(op.ID)}
 }

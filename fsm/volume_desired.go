@@ -32,6 +32,10 @@ type DesiredVolume struct {
 	SourceSize int64
 	// Limits are in force while it is staged here.
 	Limits Limits
+	// Encrypted: there is a LUKS header on the device, and the volume is the mapping above it.
+	Encrypted bool
+	// EncryptionDiscards: what is discarded above the encryption may be discarded below it.
+	EncryptionDiscards bool
 	// Replication is set for a replicated volume.
 	Replication *DesiredReplica
 }
@@ -87,7 +91,7 @@ func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 	if r == nil && teardown == nil && p == nil {
 		return DesiredVolume{}, false
 	}
-	d := DesiredVolume{Volume: v.ID, Size: v.Size, Goal: s.goal(n, v, r), Format: v.Format, Publication: p, Teardown: teardown, Limits: v.Limits}
+	d := DesiredVolume{Volume: v.ID, Size: v.Size, Goal: s.goal(n, v, r), Format: v.Format, Publication: p, Teardown: teardown, Limits: v.Limits, Encrypted: v.Crypt != nil, EncryptionDiscards: v.Crypt.discards()}
 	if d.Goal == GoalCreate && v.isMadeFromSource(n.Host) {
 		d.Source = v.Source
 		d.SourceSize, _ = s.SourceSize(v.Source)

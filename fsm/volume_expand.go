@@ -10,7 +10,7 @@ import (
 // unchanged. While its content is being copied it keeps its size, as the sizes of the copies
 // are decided already.
 func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
-	v, size, rej := s.requestedExpansion(c)
+	v, size, rej := s.requestedExpansion(m.endpoint, c)
 	if rej != nil {
 		return nil, rej
 	}
@@ -28,8 +28,8 @@ func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome,
 }
 
 // requestedExpansion is the volume and the size in bytes that the command asks for.
-func (s *State) requestedExpansion(c *fsmpb.ExpandVolume) (*Volume, int64, *Rejection) {
-	v, rej := s.readyVolume(c.GetVolumeId())
+func (s *State) requestedExpansion(at endpoint, c *fsmpb.ExpandVolume) (*Volume, int64, *Rejection) {
+	v, rej := s.homeVolume(at, "expand volume", c.GetVolumeId())
 	if rej != nil {
 		return nil, 0, rej
 	}
@@ -67,6 +67,9 @@ func (v *Volume) expandedSize(required, limit int64) (int64, *Rejection) {
 // replica is not expanded: its host may be unreachable for long. It keeps the size that it
 // has, and is expanded if it takes part again.
 func (s *State) checkExpand(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejection {
+	if rej := v.reclaimFirst("expand"); rej != nil {
+		return rej
+	}
 	if op := s.operationBlockingExpand(v); op != nil {
 		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
 	}

@@ -5,7 +5,7 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // applyModifyVolume replaces limits. Where the volume is staged its host puts them in
 // force; elsewhere they hold from the next staging on.
 func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome, *Rejection) {
-	v, rej := s.readyVolume(c.GetVolumeId())
+	v, rej := s.homeVolume(m.endpoint, "modify volume", c.GetVolumeId())
 	if rej != nil {
 		return nil, rej
 	}

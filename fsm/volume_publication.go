@@ -18,6 +18,9 @@ type Publication struct {
 	// under it. UsedBy is what still uses it, as the host reported.
 	Ending bool
 	UsedBy string
+	// Reclaim: the host is to discard what the filesystem does not use, and no orchestrator knows of the
+	// publication (S61).
+	Reclaim bool
 }
 
 // Staging is a host's intent to stage, and whether it reported it done.
@@ -79,7 +82,7 @@ func hashTarget(e *encoder, t *Target) {
 func (d *dictionary) publication(p *Publication) *fsmpb.PublicationRecord {
 	r := &fsmpb.PublicationRecord{
 		NodeRef: d.ref(string(p.Node)), HostRef: d.ref(string(p.Host)), Capability: d.capability(&fsmpb.CapabilityRecord{}, &p.Capability),
-		ReadOnly: p.ReadOnly, Epoch: p.Epoch.Proto(), Ending: p.Ending, UsedBy: p.UsedBy,
+		ReadOnly: p.ReadOnly, Epoch: p.Epoch.Proto(), Ending: p.Ending, UsedBy: p.UsedBy, Reclaim: p.Reclaim,
 	}
 	if s := p.Staging; s != nil {
 		r.Staging = &fsmpb.StagingRecord{
@@ -100,7 +103,7 @@ func (x *dumpDecoder) publication(r *fsmpb.PublicationRecord, err *error) Public
 	p := Publication{
 		Node: NodeID(x.textAt(r.GetNodeRef(), err)), Host: HostID(x.textAt(r.GetHostRef(), err)),
 		Capability: x.capability(r.GetCapability(), err), ReadOnly: r.GetReadOnly(), Epoch: EpochFrom(r.GetEpoch()),
-		Ending: r.GetEnding(), UsedBy: r.GetUsedBy(),
+		Ending: r.GetEnding(), UsedBy: r.GetUsedBy(), Reclaim: r.GetReclaim(),
 	}
 	if s := r.GetStaging(); s != nil {
 		p.Staging = &Staging{Path: s.GetPath(), Boot: x.textAt(s.GetBootRef(), err), Capability: x.capability(s.GetCapability(), err), Done: s.GetDone()}

@@ -10,7 +10,7 @@ import (
 // applyPublishVolume makes one node the only one that may use the volume. The same
 // node gets the same epoch for a repeated command; another node waits for the unpublish (S3, S103).
 func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
-	v, n, rej := s.volumeAndNode(c)
+	v, n, rej := s.volumeAndNode(m.endpoint, c)
 	if rej != nil {
 		return nil, rej
 	}
@@ -28,12 +28,16 @@ func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcom
 	if rej := s.checkPublish(v, n, requested.Capability); rej != nil {
 		return nil, rej
 	}
-	s.putVolume(v.withPublication(requested))
+	updated := v.withPublication(requested)
+	if m.named {
+		updated.Home = m.site // S35: nobody else has it published
+	}
+	s.putVolume(updated)
 	return publishOutcome(v, requested), nil
 }
 
 // volumeAndNode are what the command is about.
-func (s *State) volumeAndNode(c *fsmpb.PublishVolume) (*Volume, *Node, *Rejection) {
+func (s *State) volumeAndNode(at endpoint, c *fsmpb.PublishVolume) (*Volume, *Node, *Rejection) {
 	v, rej := s.readyVolume(c.GetVolumeId())
 	if rej != nil {
 		return nil, nil, rej
@@ -41,6 +45,9 @@ func (s *State) volumeAndNode(c *fsmpb.PublishVolume) (*Volume, *Node, *Rejectio
 	n, ok := s.Node(NodeID(c.GetNodeId()))
 	if !ok {
 		return nil, nil, Reject(NotFound, "publish volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	}
+	if !at.serves(n.site()) {
+		return nil, nil, Reject(NotFound, "publish volume %s: node %s is not known at site %s", v.ID, n.ID, at.site)
 	}
 	return v, n, nil
 }
@@ -73,6 +80,8 @@ func (s *State) readyVolume(id string) (*Volume, *Rejection) {
 func rejoinPublication(v *Volume, publications []Publication, requested Publication) (*fsmpb.Outcome, *Rejection) {
 	i := slices.IndexFunc(publications, func(p Publication) bool { return p.Node == requested.Node })
 	switch {
+	case publications[0].Reclaim:
+		return nil, v.reclaimFirst("publish")
 	case i < 0:
 		return nil, Reject(InUse, "volume %s is published to node %s", v.ID, publications[0].Node)
 	case publications[i].ReadOnly != requested.ReadOnly:
@@ -98,6 +107,8 @@ func (s *State) checkPublish(v *Volume, n *Node, requested Capability) *Rejectio
 		return v.checkReplicaPublishable(n)
 	case n.Incarnation != s.cluster.Incarnation:
 		return Reject(Precondition, "publish volume %s: node %s is in adoption mode until an operator adopts it", v.ID, n.ID)
+	case n.IsFenced():
+		return Reject(Unreachable, "publish volume %s: node %s is fenced", v.ID, n.ID)
 	case n.State == NodeUnreachable:
 		return Reject(Unreachable, "publish volume %s: node %s cannot be reached now", v.ID, n.ID)
 	case n.MaxVolumes != 0 && s.PublicationCount(n.ID) >= int(n.MaxVolumes):

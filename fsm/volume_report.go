@@ -84,7 +84,7 @@ func (x reportContext) deviceMissing(v *Volume, f *fsmpb.DeviceMissing) (Volume,
 	updated := v.withReplica(x.replica)
 	updated.Condition = Condition{Abnormal: true, Message: clip("the device is missing on node " + string(x.host.ID) + ": " + f.GetDetail())}
 	if x.state.level2() {
-		updated = updated.withLeavingRestored(x.state.cluster.Index)
+		updated = x.state.withLeavingRestored(&updated, x.state.cluster.Index)
 	}
 	return updated, true
 }

@@ -13,6 +13,7 @@ type origin struct {
 	size         int64
 	format       Format
 	capabilities []Capability
+	crypt        *Crypt
 	node         *Node
 	pool         PoolID
 }
@@ -44,7 +45,7 @@ func (s *State) originOf(from Source) (origin, *Rejection) {
 		return origin{}, Reject(Precondition, "snapshot %s is missing on node %s", n.ID, n.Node)
 	}
 	host, rej := s.askableHost("snapshot "+string(n.ID), n.Node, n.Host)
-	return origin{description: "snapshot " + string(n.ID), size: n.Size, format: n.Format, capabilities: n.Capabilities, node: host, pool: n.Pool}, rej
+	return origin{description: "snapshot " + string(n.ID), size: n.Size, format: n.Format, capabilities: n.Capabilities, crypt: n.Crypt, node: host, pool: n.Pool}, rej
 }
 
 // volumeOrigin finds a volume of which a snapshot or clone can be made now: it is Ready, its
@@ -56,7 +57,9 @@ func (s *State) volumeOrigin(id string) (origin, *Rejection) {
 	}
 	r := s.sourceReplica(v)
 	switch {
-	case v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING:
+	case v.reclaim() != nil:
+		return origin{}, v.reclaimFirst("copy")
+	case v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING || v.Crypt.isBeingMade():
 		return origin{}, Reject(Busy, "volume %s is just being formatted", v.ID)
 	case v.isExpanding():
 		return origin{}, Reject(Busy, "volume %s is being expanded", v.ID)
@@ -66,7 +69,7 @@ func (s *State) volumeOrigin(id string) (origin, *Rejection) {
 		return origin{}, Reject(Precondition, "the device of volume %s is missing on node %s", v.ID, r.Node)
 	}
 	host, rej := s.askableHost("volume "+string(v.ID), r.Node, r.Host)
-	return origin{description: "volume " + string(v.ID), size: v.Size, format: v.Format, capabilities: v.Capabilities, node: host, pool: r.Pool}, rej
+	return origin{description: "volume " + string(v.ID), size: v.Size, format: v.Format, capabilities: v.Capabilities, crypt: v.Crypt, node: host, pool: r.Pool}, rej
 }
 
 // askableHost is the host that keeps something, when it is reachable.
@@ -77,6 +80,8 @@ func (s *State) askableHost(subject string, node NodeID, host HostID) (*Node, *R
 		return nil, Reject(Precondition, "%s is kept by host %s of node %s, which is gone", subject, host, node)
 	case n.Incarnation != s.cluster.Incarnation:
 		return nil, Reject(Precondition, "%s is kept by node %s, which is in adoption mode until an operator adopts it", subject, node)
+	case n.IsFenced():
+		return nil, Reject(Unreachable, "%s is kept by node %s, which is fenced", subject, node)
 	case n.State == NodeUnreachable:
 		return nil, Reject(Unreachable, "%s is kept by node %s, which cannot be reached now", subject, node)
 	}
@@ -93,6 +98,9 @@ func (s *State) placeFromSource(v *Volume, c *fsmpb.CreateVolume, w *placementRe
 	if rej := from.checkCapabilities(v.Capabilities); rej != nil {
 		return Replica{}, rej
 	}
+	if rej := from.sameEncryption(v); rej != nil {
+		return Replica{}, rej
+	}
 	switch required, limit := c.GetRequiredBytes(), c.GetLimitBytes(); {
 	case required != 0 && v.Size < from.size:
 		return Replica{}, Reject(OutOfRange, "%d bytes are required: %s has %d, and no volume of it is smaller", required, from.description, from.size)
@@ -103,7 +111,7 @@ func (s *State) placeFromSource(v *Volume, c *fsmpb.CreateVolume, w *placementRe
 			return Replica{}, rej
 		}
 	}
-	v.Format = from.format.cloned()
+	v.Format, v.Crypt = from.format.cloned(), from.crypt.cloned().withDiscards(v.Crypt.discards())
 	if s.level2() {
 		w.size = v.Size
 		return s.placeWithSource(s.originsOf(v.Source, &from), w)
@@ -160,11 +168,11 @@ func (f Format) withoutFormatting() Format {
 
 // defaultFSTypeFor is what a mount capability without a filesystem means for a volume
 // of this name and source: that of the volume that is there already, or of the source.
-func (s *State) defaultFSTypeFor(name string, from Source) string {
+func (s *State) defaultFSTypeFor(site Site, name string, from Source) string {
 	if from.IsZero() {
 		return DefaultFSType
 	}
-	if existing, ok := s.VolumeByName(name); ok && !existing.isFailed() {
+	if existing, ok := s.VolumeByName(site, name); ok && !existing.isFailed() {
 		return cmp.Or(existing.Format.FSType, fsTypeOf(existing.Capabilities), DefaultFSType)
 	}
 	if n, ok := s.Snapshot(from.Snapshot); ok {

@@ -25,14 +25,18 @@ func applyStageVolume(s *State, m Meta, c *fsmpb.StageVolume) (*fsmpb.Outcome, *
 	if rej != nil {
 		return nil, rej
 	}
-	if rej := s.checkMayFormat(v, format); rej != nil {
+	crypt, rej := v.Crypt.forStage(m, c.GetLuksUuid())
+	if rej != nil {
+		return nil, rej
+	}
+	if rej := s.checkMayFormat(v, format, crypt); rej != nil {
 		return nil, rej
 	}
 	updated := v.withPublication(p.withStaging(&requested))
 	updated = updated.withSequence(p.Host, c.GetSequence())
-	updated.Format = format
+	updated.Format, updated.Crypt = format, crypt
 	s.putVolume(updated)
-	return grantOutcome(v, p, format), nil
+	return grantOutcome(v, p, format, crypt), nil
 }
 
 // hostCommand is what StageVolume and PublishTarget have in common.
@@ -61,10 +65,14 @@ func (s *State) grantedPublication(c hostCommand) (*Volume, *Publication, *Rejec
 	switch epoch := EpochFrom(c.GetEpoch()); {
 	case n.Incarnation != s.cluster.Incarnation:
 		return nil, nil, Reject(Precondition, "volume %s: node %s is in adoption mode until an operator adopts it", v.ID, n.ID)
+	case n.IsFenced():
+		return nil, nil, Reject(Precondition, "volume %s: node %s is fenced", v.ID, n.ID)
 	case p == nil || p.Host != n.Host:
 		return nil, nil, Reject(StaleEpoch, "volume %s is not published to node %s", v.ID, n.ID)
 	case p.Epoch != epoch:
 		return nil, nil, Reject(StaleEpoch, "volume %s is published to node %s at epoch %s, not %s", v.ID, n.ID, p.Epoch, epoch)
+	case p.Reclaim != stagesForReclaim(c):
+		return nil, nil, Reject(Precondition, "volume %s: a publication that reclaims space is for nothing else", v.ID)
 	case p.Ending:
 		return nil, nil, Reject(Busy, "volume %s: its publication to node %s is being ended: unpublish it, or publish it again", v.ID, n.ID)
 	case replica == nil:
@@ -127,8 +135,9 @@ func (v *Volume) formatFor(m Meta, c Capability, uuid string) (Format, *Rejectio
 // checkMayFormat refuses to begin a format while a copy of the volume is being made: that has the
 // format which the volume had when it was asked for, and would have a filesystem that its own
 // record does not know, or a part of one.
-func (s *State) checkMayFormat(v *Volume, format Format) *Rejection {
+func (s *State) checkMayFormat(v *Volume, format Format, crypt *Crypt) *Rejection {
 	begins := format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING && v.Format.Phase != format.Phase
+	begins = begins || crypt.isBeingMade() && !v.Crypt.isBeingMade()
 	if !begins || !s.level2() {
 		return nil
 	}
@@ -172,11 +181,11 @@ func (v *Volume) withSequence(host HostID, sequence uint64) Volume {
 }
 
 // grantOutcome is the host's right, with what it needs to act on it.
-func grantOutcome(v *Volume, p *Publication, f Format) *fsmpb.Outcome {
+func grantOutcome(v *Volume, p *Publication, f Format, c *Crypt) *fsmpb.Outcome {
 	readOnly := p.ReadOnly || ReadOnlyMode(p.Capability.Mode)
 	return &fsmpb.Outcome{
 		VolumeId: string(v.ID),
 		Epoch:    p.Epoch.Proto(),
-		Grant:    &fsmpb.Grant{Epoch: p.Epoch.Proto(), ReadOnly: readOnly, Format: f.Proto()},
+		Grant:    &fsmpb.Grant{Epoch: p.Epoch.Proto(), ReadOnly: readOnly, Format: f.Proto(), Crypt: c.Proto(), RestoreHeader: v.restoresHeader(p.Host)},
 	}
 }

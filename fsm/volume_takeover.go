@@ -36,11 +36,12 @@ func (s *State) VolumePublication(id VolumeID, node NodeID, epoch Epoch) (done b
 // is needed. Its disk may lack writes, and nobody is left, or comes back by itself, who has them.
 func (s *State) decisionNeeded(v *Volume, host HostID) string {
 	own := v.ActiveReplica(host)
-	if own == nil || v.Teardown(host) != nil || own.Observed.Connected() && !s.connectedInVain(v, own) {
+	if own == nil || v.Teardown(host) != nil || own.Observed.Connected() && !s.waitInVain(v, own) {
 		return ""
 	}
-	if peer := v.PeerReplica(host); peer != nil && own.Observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT && peer.diskGone() {
-		return s.peersDecisionNeeded(v, peer)
+	if s.needsPeersDecision(v, own) {
+		peer := v.PeerReplica(host)
+		return fmt.Sprintf("; its disk has a part of the content only, and %s: if what that one has is enough, `holdfast volumes force-primary %s %s` lets this one be copied from it", whyPeerWaits(peer), v.ID, peer.Node)
 	}
 	why := s.whyNobodyElse(v, own)
 	if why == "" || v.Replication.Forced != nil && v.Replication.Forced.Host == host {
@@ -49,19 +50,37 @@ func (s *State) decisionNeeded(v *Volume, host HostID) string {
 	return fmt.Sprintf("; %s, `holdfast volumes force-primary %s %s` lets it go on with what it has", why, v.ID, own.Node)
 }
 
-// peersDecisionNeeded: the host's disk has a part of the content only, with which it cannot go on. Its peer's disk failed,
-// and has more: by a decision it is attached as it is, and copied from.
-func (s *State) peersDecisionNeeded(v *Volume, peer *Replica) string {
-	if f := v.Replication.Forced; f != nil && f.Host == peer.Host || peer.Outdated || !s.isUnused(v) {
-		return ""
+// needsPeersDecision: the replica's disk has a part of the content only, with which it cannot go on, and its peer has more, but its
+// disk failed, or this replica was chosen instead before it lost its content. By a decision the peer is attached as it is, and
+// copied from.
+func (s *State) needsPeersDecision(v *Volume, own *Replica) bool {
+	peer, forced := v.PeerReplica(own.Host), v.Replication.Forced
+	if peer == nil || own.Observed.Disk != fsmpb.DiskState_DISK_STATE_INCONSISTENT || !s.isUnused(v) {
+		return false
 	}
-	return fmt.Sprintf("; its disk has a part of the content only, and that of the replica on node %s, which it waits for, was given up: if what that one has is enough, `holdfast volumes force-primary %s %s` lets this one be copied from it", peer.Node, v.ID, peer.Node)
+	if forced != nil && forced.Host == own.Host {
+		return s.isSettled(peer) && peer.Observed.Disk > fsmpb.DiskState_DISK_STATE_INCONSISTENT
+	}
+	return peer.diskGone() && !peer.Outdated && (forced == nil || forced.Host != peer.Host)
 }
 
-// connectedInVain: the kernels are connected, and neither disk can be copied from the other: one failed and is
+func whyPeerWaits(peer *Replica) string {
+	if peer.diskGone() {
+		return fmt.Sprintf("that of the replica on node %s, which it waits for, was given up", peer.Node)
+	}
+	return fmt.Sprintf("an operator chose it to go on instead of the replica on node %s", peer.Node)
+}
+
+// isSettled: the replica's host is reachable, and its kernel has the disk in the attachment that is recorded.
+func (s *State) isSettled(l *Replica) bool {
+	n, ok := s.nodeOfReplica(l)
+	return ok && n.canBeAsked() && l.isOfAttachment(n, l.Observed) && l.Observed.hasDisk()
+}
+
+// waitInVain: neither of the disks can be copied from the other: one failed and is
 // not attached, and the log does not know that the other has every write. One that its kernel calls UpToDate, and that
 // did not fail itself, is copied from (S67).
-func (s *State) connectedInVain(v *Volume, own *Replica) bool {
+func (s *State) waitInVain(v *Volume, own *Replica) bool {
 	peer := v.PeerReplica(own.Host)
 	if peer == nil || !s.isUnused(v) {
 		return false
@@ -70,6 +89,13 @@ func (s *State) connectedInVain(v *Volume, own *Replica) bool {
 		return !l.UpToDate && (l.DiskFailed != 0 || l.Observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE)
 	}
 	return own.diskGone() && noSource(peer) || peer.diskGone() && noSource(own)
+}
+
+// apartInVain: they do so without being connected: a host that was booted again does not attach a failed disk
+// before its peer is known to have every write, and that one's kernel cannot tell.
+func (s *State) apartInVain(v *Volume, own, peer *Replica) bool {
+	settled := s.isSettled(own) && s.replicaReachable(peer) || s.isSettled(peer) && s.replicaReachable(own)
+	return settled && s.waitInVain(v, own)
 }
 
 // whyNobodyElse says why no other replica lets this one go on; empty where one may, or where it needs none.
@@ -82,6 +108,8 @@ func (s *State) whyNobodyElse(v *Volume, own *Replica) string {
 	a := &promotionCheck{s: s, v: v, n: n, r: v.Replication, own: own, peer: peer, observed: own.Observed}
 	attached := own.isOfAttachment(n, own.Observed) && own.Observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED && a.checkSolo() != nil
 	failed := own.DiskFailed != 0 && !own.Outdated
+	inVain := peer != nil && (own.Observed.Connected() || s.apartInVain(v, own, peer))
+	forced := v.Replication.Forced
 	switch {
 	case peer == nil && failed:
 		return "its disk was given up, and no other replica is left: if what it has is enough"
@@ -91,11 +119,13 @@ func (s *State) whyNobodyElse(v *Volume, own *Replica) string {
 		return "no other replica is left: if what it has is enough"
 	case peer != nil && peer.Outdated && failed:
 		return fmt.Sprintf("its disk was given up, and the replica on node %s is outdated: if what it has is enough", peer.Node)
-	case peer != nil && own.Observed.Connected() && failed:
+	case peer != nil && attached && forced != nil && forced.Host == peer.Host:
+		return fmt.Sprintf("an operator chose the replica on node %s to go on: publish the volume there, or if what this one has is enough", peer.Node)
+	case inVain && failed:
 		return fmt.Sprintf("its disk was given up, and it is not known whether the replica on node %s has every write: if what both have is enough", peer.Node)
-	case peer != nil && own.Observed.Connected() && peer.DiskFailed != 0:
+	case inVain && peer.DiskFailed != 0:
 		return fmt.Sprintf("the disk of the replica on node %s, which it waits for, was given up: if what this one has is enough", peer.Node)
-	case peer != nil && attached && !s.replicaReachable(peer):
+	case peer != nil && (attached || failed) && !s.replicaReachable(peer):
 		return fmt.Sprintf("node %s, whose replica it waits for, cannot be reached: if that is gone for good", peer.Node)
 	}
 	return ""
@@ -105,12 +135,16 @@ func (s *State) whyNobodyElse(v *Volume, own *Replica) string {
 // is isolated, so that the publications that ended have no effect any more; and what is waited
 // for while one is not. A reachable host ends its publication by itself.
 func (s *State) VolumeIsolation(id VolumeID, node NodeID) (done bool, waitsFor string) {
+	return s.volumeIsolation(endpoint{}, id, node)
+}
+
+func (s *State) volumeIsolation(at endpoint, id VolumeID, node NodeID) (done bool, waitsFor string) {
 	v, ok := s.Volume(id)
 	if !ok || v.Replication == nil || !v.isKnown() { // no node is published it again
 		return true, ""
 	}
 	for _, t := range v.Teardowns {
-		if node != "" && t.Node != node || s.HostReachable(t.Node, t.Host) {
+		if !s.concerns(at, node, t.Node) || s.HostReachable(t.Node, t.Host) {
 			continue
 		}
 		if !s.FormerPrimaryIsolated(v.ID) {
@@ -152,11 +186,15 @@ type UnpublishProgress struct {
 // UnpublishProgress is how far the end of the node's publication is, or of all when node is
 // empty.
 func (s *State) UnpublishProgress(id VolumeID, node NodeID) UnpublishProgress {
+	return s.unpublishProgress(endpoint{}, id, node)
+}
+
+func (s *State) unpublishProgress(at endpoint, id VolumeID, node NodeID) UnpublishProgress {
 	v, ok := s.Volume(id)
 	if !ok {
 		return UnpublishProgress{}
 	}
-	x := UnpublishProgress{Held: v.publicationsOn(node, Epoch{}), TearingDown: s.isTearingDown(v, node)}
+	x := UnpublishProgress{Held: s.publicationsOn(at, v, node, Epoch{}), TearingDown: s.isTearingDown(at, v, node)}
 	for i := range x.Held {
 		p := &x.Held[i]
 		working := p.Staging != nil && s.HostReachable(p.Node, p.Host)
@@ -166,12 +204,12 @@ func (s *State) UnpublishProgress(id VolumeID, node NodeID) UnpublishProgress {
 	return x
 }
 
-func (s *State) isTearingDown(v *Volume, node NodeID) bool {
+func (s *State) isTearingDown(at endpoint, v *Volume, node NodeID) bool {
 	if v.Replicated() || v.OperationOf(OpTeardown).stepFailed() {
 		return false
 	}
 	for _, t := range v.Teardowns {
-		if (node == "" || t.Node == node) && s.HostReachable(t.Node, t.Host) {
+		if s.concerns(at, node, t.Node) && s.HostReachable(t.Node, t.Host) {
 			return true
 		}
 	}

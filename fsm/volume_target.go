@@ -25,7 +25,7 @@ func applyPublishTarget(s *State, _ Meta, c *fsmpb.PublishTarget) (*fsmpb.Outcom
 	updated := v.withPublication(p.withTarget(requested))
 	updated = updated.withSequence(p.Host, c.GetSequence())
 	s.putVolume(updated)
-	return grantOutcome(v, p, v.Format), nil
+	return grantOutcome(v, p, v.Format, v.Crypt), nil
 }
 
 // checkTarget compares with what the node has staged and bound already.

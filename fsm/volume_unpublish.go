@@ -11,12 +11,12 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // its peer are refused. With protocol A that could lose writes, so it takes a recorded
 // decision first (S11).
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
-	if out := s.unpublishedVolume(c); out != nil {
+	if out := s.unpublishedVolume(m.endpoint, c); out != nil {
 		return out, nil
 	}
 	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
 	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
-	ending := v.publicationsToEnd(c)
+	ending := s.publicationsToEnd(m.endpoint, v, c)
 	for i := range ending {
 		if s.HostReachable(ending[i].Node, ending[i].Host) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
 			return s.requestEnd(v, &ending[i], out)
@@ -37,12 +37,12 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 }
 
 // unpublishedVolume is the outcome where no publication is left to end; nil where one is.
-func (s *State) unpublishedVolume(c *fsmpb.UnpublishVolume) *fsmpb.Outcome {
+func (s *State) unpublishedVolume(at endpoint, c *fsmpb.UnpublishVolume) *fsmpb.Outcome {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	switch {
 	case !ok:
 		return &fsmpb.Outcome{}
-	case len(v.publicationsToEnd(c)) == 0:
+	case len(s.publicationsToEnd(at, v, c)) == 0:
 		return &fsmpb.Outcome{VolumeId: string(v.ID)}
 	}
 	return nil
@@ -64,18 +64,18 @@ func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmp
 	return out, nil
 }
 
-// publicationsToEnd are the publications that are meant: the node's, or all when it is
-// empty, and only the one of the epoch when that is set (S4).
-func (v *Volume) publicationsToEnd(c *fsmpb.UnpublishVolume) []Publication {
-	return v.publicationsOn(NodeID(c.GetNodeId()), EpochFrom(c.GetEpoch()))
+// publicationsToEnd are the publications that are meant: the node's, or all of the endpoint's site when
+// it is empty, and only the one of the epoch when that is set (S4).
+func (s *State) publicationsToEnd(at endpoint, v *Volume, c *fsmpb.UnpublishVolume) []Publication {
+	return s.publicationsOn(at, v, NodeID(c.GetNodeId()), EpochFrom(c.GetEpoch()))
 }
 
-// publicationsOn are the node's, or all when it is empty, and only the one of the epoch when
-// that is not zero.
-func (v *Volume) publicationsOn(node NodeID, epoch Epoch) []Publication {
+// publicationsOn are the node's, or all of the endpoint's site when it is empty, and only the one of
+// the epoch when that is not zero.
+func (s *State) publicationsOn(at endpoint, v *Volume, node NodeID, epoch Epoch) []Publication {
 	var matching []Publication
 	for _, p := range v.Publications() {
-		if (node == "" || p.Node == node) && (epoch.IsZero() || p.Epoch == epoch) {
+		if !p.Reclaim && s.concerns(at, node, p.Node) && (epoch.IsZero() || p.Epoch == epoch) {
 			matching = append(matching, p)
 		}
 	}
