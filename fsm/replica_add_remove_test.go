@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -258,5 +259,40 @@ func TestWhichVolumesAreInRepair(t *testing.T) {
 		tc.change(w)
 		require.Len(t, slices.Collect(w.s.VolumesInRepair()), tc.want, name)
 		require.Len(t, slices.Collect(restored(t, w.s).VolumesInRepair()), tc.want, name)
+	}
+}
+
+// A replica that replaces another one is placed in another zone than the one that stays.
+func TestAReplacementIsPlacedInAnotherZone(t *testing.T) {
+	w := zoned(t, "a", "b", "b", "a")
+	c := createReplicated(1, protocolC)
+	c.Preferred = terms("n1", "n2")
+	w.readyReplicated(1, c)
+	w.ok(controller, removeReplica("n2"))
+	w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
+	require.NotNil(t, w.volume(1).ActiveReplica("host-n3"), "not on n4, whose pool is the emptiest")
+}
+
+// S71: an outdated replica takes part again only where no other one is leaving.
+func TestTheLastLeavingReplicaThatIsNotOutdatedIsRestored(t *testing.T) {
+	for _, tc := range []struct {
+		outdated []bool // in the order in which they left
+		want     HostID
+	}{
+		{outdated: []bool{false, true}, want: "host-0"},
+		{outdated: []bool{true, false}, want: "host-1"},
+		{outdated: []bool{false, false, true}, want: "host-1"},
+		{outdated: []bool{true, true}, want: "host-1"},
+		{},
+	} {
+		v := &Volume{Replication: &Replication{}}
+		for i, outdated := range tc.outdated {
+			host := HostID(fmt.Sprint("host-", i))
+			v.Replicas = append(v.Replicas, Replica{Host: host, State: ReplicaLeaving, ReplicaSync: &ReplicaSync{Outdated: outdated}})
+			v.Replication.Leaving = append(v.Replication.Leaving, host)
+		}
+		r, ok := v.lastLeaving()
+		require.Equal(t, tc.want, r.Host, "%v", tc.outdated)
+		require.Equal(t, len(tc.outdated) > 0, ok)
 	}
 }

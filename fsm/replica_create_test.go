@@ -228,3 +228,19 @@ func TestAVolumeFromASourceIsReadyOnlyAfterItsInitialSync(t *testing.T) {
 	w.reportCurrent(2, "n2", inSyncObservation(9))
 	require.Equal(t, Ready{}, w.volume(2).Phase)
 }
+
+// Only the observations of a volume with a source begin to count anew when the copying begins.
+func TestASyncOfAVolumeWithoutASourceKeepsItsGeneration(t *testing.T) {
+	w := newPair(t)
+	w.ok(controller, createReplicated(1, protocolC))
+	v := w.volume(1)
+	for _, node := range []string{"n1", "n2"} {
+		w.attach(1, node, 1)
+		w.report(node, volumeObservation(1, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: v.Size}}))
+	}
+	w.reportCurrent(1, "n1", inSyncObservation(7))
+	w.reportCurrent(1, "n2", ReplicaObservation{Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, UUID: 7})
+	require.Equal(t, v.Created.Index, w.volume(1).Replication.Generation)
+	w.reportCurrent(1, "n2", inSyncObservation(7))
+	require.Equal(t, Ready{}, w.volume(1).Phase)
+}

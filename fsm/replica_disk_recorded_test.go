@@ -153,3 +153,21 @@ func TestS67_AUserOfTwoFailedDisksKeepsItsConnection(t *testing.T) {
 	desired, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
 	require.True(t, desired.Replication.Connect)
 }
+
+// S67: a primary's report that its disk was copied again may be late, as that disk failed once more since. Its peer, which last observed
+// that the primary has no disk, reports again in a new generation.
+func TestS67_ALateWordOfAPrimaryDoesNotHideThatItsDiskFailedAgain(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.reportCurrent(1, "n1", ReplicaObservation{Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected, UUID: 7})
+	w.reportCurrent(1, "n2", withoutPeersDisk(9, true))
+	w.ok("node/n1", attachBlank("n1", w.bootOf("n1"), 2))
+	before := w.volume(1).Replication.Generation
+	late := inSyncObservation(7)
+	late.Primary = true
+	w.reportCurrent(1, "n1", late)
+	require.True(t, w.replicaSync(1, "n1").UpToDate)
+	require.Greater(t, w.volume(1).Replication.Generation, before)
+	w.reportCurrent(1, "n2", withoutPeersDisk(9, true))
+	require.EqualValues(t, 2, w.replicaSync(1, "n1").DiskFailed)
+}

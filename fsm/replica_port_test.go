@@ -303,3 +303,17 @@ func BenchmarkFreePort(b *testing.B) {
 	}
 	b.ReportMetric(float64(time.Since(begin).Microseconds())/float64(b.N), "µs/port")
 }
+
+// S152: which ports a host has in use follows the volume's record.
+func TestS152_APortThatAVolumeHasNoMoreIsFree(t *testing.T) {
+	w := newHosts(t, Level2, 2)
+	w.ok(controller, createBetween(1, "n1", "n2"))
+	updated := *w.volume(1)
+	replication := *updated.Replication
+	before := replication.Port
+	replication.Port++
+	updated.Replication = &replication
+	w.s.putVolume(updated)
+	require.False(t, w.s.index.hasPort(hostPort{"host-n1", before}))
+	require.True(t, w.s.index.hasPort(hostPort{"host-n1", before + 1}))
+}

@@ -63,6 +63,23 @@ func TestS5_OnlyAReplicaWithEveryWriteIsPromotedWithoutItsPeer(t *testing.T) {
 	}
 }
 
+// S5: that a host was granted by its content does not make it primary with a disk that was seen worse since.
+func TestS5_AGrantIsNotRepeatedForAWorseDisk(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.reboot("n1")
+	w.attach(1, "n1", 2)
+	w.ok(controller, publish(1, "n1"))
+	c := w.setPrimary(1, "n1", ReplicaObservation{Disk: consistent, UUID: 7, Connection: connecting})
+	c.Seen.Generation = w.ok("node/n1", c).GetGeneration()
+	require.Equal(t, HostID("host-n1"), w.s.PrimaryHost(w.volume(1)))
+	for _, disk := range []fsmpb.DiskState{inconsistent, fsmpb.DiskState_DISK_STATE_OUTDATED} {
+		fork := *w
+		fork.s = w.s.Fork()
+		c.Seen.Disk = disk
+		fork.rejected(Precondition, "node/n1", c)
+	}
+}
+
 // release ends the use of volume n on the node, which then has another content.
 func (w *world) release(n int, node string, uuid uint64) {
 	w.t.Helper()
