@@ -188,7 +188,7 @@ func TestDeleteGroupSnapshot(t *testing.T) {
 
 	op := w.twice(controller, &fsmpb.DeleteGroupSnapshot{GroupSnapshotId: groupID(1)}).GetOperationId()
 	require.Equal(t, SnapshotGoalRemove, w.snapshotGoal(100))
-	_, named := w.s.GroupSnapshotByName("group-1")
+	_, named := w.s.GroupSnapshotByName("", "group-1")
 	require.False(t, named)
 	w.rejected(Precondition, "admin/ann", &fsmpb.CancelOperation{OperationId: op})
 	w.report("n1", goneReport(100, 0), snapshotObservation(101, &fsmpb.StepFailed{Error: "I/O error", Final: true}))
