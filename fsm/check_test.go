@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,7 @@ import (
 // TestCheckFindsWhatIsPlanted: an invariant that cannot fail proves nothing.
 func TestCheckFindsWhatIsPlanted(t *testing.T) {
 	for invariant, plant := range map[string]func(*world){
-		"S101": func(w *world) { w.s.lookups.names["pvc-1"] = uuid{} },
+		"S101": func(w *world) { w.s.lookups.names[scopedName{name: "pvc-1"}] = uuid{} },
 		"S102": func(w *world) {
 			for key := range w.s.lookups.answers {
 				w.s.lookups.answers[key] = &answer{}
@@ -37,7 +38,7 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 		},
 		"S111": func(w *world) { w.s.sum[0]++ },
 		"S112": withVolume(func(v *Volume) { v.Size++ }),
-		"S113": func(w *world) { w.s.snapshots.index.names.Delete("snap-1") },
+		"S113": func(w *world) { w.s.snapshots.index.names.Delete(scopedName{name: "snap-1"}) },
 		"S114": func(w *world) {
 			n := *w.snapshot(100)
 			n.Operation = &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
@@ -108,7 +109,7 @@ func withVolume(plant func(*Volume)) func(*world) {
 // S101, S102: an entry of a lookup that leads to nothing is found too.
 func TestCheckFindsALookupOfNothing(t *testing.T) {
 	for name, plant := range map[string]func(*lookups){
-		"a name":    func(l *lookups) { l.names["pvc-9"] = uuid{hi: 9} },
+		"a name":    func(l *lookups) { l.names[scopedName{name: "pvc-9"}] = uuid{hi: 9} },
 		"a request": func(l *lookups) { l.answers[answerKey{}] = &answer{} },
 	} {
 		w := twoHosts(t)
@@ -148,5 +149,51 @@ func TestCheckFindsAGroupWithoutMembers(t *testing.T) {
 		g.Phase = phase
 		w.s.storeGroup(g)
 		require.ErrorContains(t, w.s.checkGroup(&g), want)
+	}
+}
+
+// S112: a volume has a phase, an id and a name.
+func TestCheckFindsAVolumeThatLacksOne(t *testing.T) {
+	for name, plant := range map[string]func(*Volume){
+		"a phase": func(v *Volume) { v.Phase = nil },
+		"an id":   func(v *Volume) { v.ID = "another" },
+		"a name":  func(v *Volume) { v.Name = "" },
+	} {
+		w := twoHosts(t)
+		v := *w.volume(1)
+		require.NoError(t, w.s.checkForm(&v))
+		plant(&v)
+		require.ErrorContains(t, w.s.checkForm(&v), "has no phase, id or name", name)
+	}
+}
+
+// S110: a volume has at most one operation of a kind, and they are in order of their kinds.
+func TestCheckFindsTwoOperationsOfOneKind(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	v := *w.volume(1)
+	v.Operation = &Operation{ID: 3, Kind: OpExpand, State: OpRunning}
+	for kind, says := range map[OperationKind]string{OpTeardown: "a malformed operation op-4", OpExpand: "a malformed operation op-4", OpModify: ""} {
+		v.OtherOperations = []Operation{{ID: 4, Kind: kind, State: OpRunning}}
+		if err := w.s.checkOperation(&v); says != "" {
+			require.ErrorContains(t, err, says, "kind %d", kind)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+// S110: a snapshot is being taken only while its operation runs.
+func TestCheckFindsASnapshotThatNoOperationTakes(t *testing.T) {
+	for name, op := range map[string]*Operation{
+		"no operation":        nil,
+		"one that failed":     {ID: 3, Kind: OpSnapshot, State: OpFailed},
+		"one of another kind": {ID: 3, Kind: OpDelete, State: OpRunning},
+	} {
+		w := twoHosts(t)
+		n := *w.takeSnapshot(1, 1)
+		n.Phase, n.TakenAt, n.Operation = SnapshotTaking, time.Time{}, &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
+		require.NoError(t, w.s.checkSnapshotPhase(&n))
+		n.Operation = op
+		require.ErrorContains(t, w.s.checkSnapshotPhase(&n), "invariant S110:", name)
 	}
 }

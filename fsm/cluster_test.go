@@ -23,6 +23,7 @@ func TestS23_ACheckpointIsRecordedOnce(t *testing.T) {
 	w.rejected(Invalid, controller, &fsmpb.Checkpoint{Index: 1, Hash: a[:31]})
 	w.rejected(Invalid, controller, &fsmpb.Checkpoint{Index: 0, Hash: a})
 	w.rejected(Invalid, controller, &fsmpb.Checkpoint{Index: 99, Hash: a})
+	require.Equal(t, Invalid, reasonOf(w.apply(controller, &fsmpb.Checkpoint{Index: w.index + 1, Hash: a})), "of its own index")
 	w.twice(controller, &fsmpb.Checkpoint{Index: 4, Hash: a})
 	w.rejected(Incompatible, controller, &fsmpb.Checkpoint{Index: 4, Hash: b})
 	w.rejected(Precondition, controller, &fsmpb.Checkpoint{Index: 3, Hash: a})
@@ -50,6 +51,24 @@ func TestS23_TheHashTellsStatesApart(t *testing.T) {
 		again := base()
 		change(again)
 		require.Equal(t, w.s.Hash(), again.s.Hash(), "one log, one hash")
+	}
+}
+
+// A mark of a replica is hashed with its host: the same mark of the other replica is another state.
+func TestTheHashTellsWhichReplicaIsMarked(t *testing.T) {
+	for name, mark := range map[string]func(*Replica){
+		"smaller than its volume": func(r *Replica) { r.Undersized = true },
+		"its disk failed":         func(r *Replica) { r.DiskFailed = 3 },
+		"its peer is behind":      func(r *Replica) { r.Observed.PeerBehind = true },
+		"its host saw a failure":  func(r *Replica) { r.Observed.FailedAttachment = 3 },
+		"it is not kept":          func(r *Replica) { r.NotKeptReason = "no room" },
+	} {
+		marked := func(i int) [32]byte {
+			w := newReplicated(t, protocolC)
+			withVolume(func(v *Volume) { mark(&v.Replicas[i]) })(w)
+			return w.s.Hash()
+		}
+		require.NotEqual(t, marked(0), marked(1), name)
 	}
 }
 

@@ -189,13 +189,40 @@ func TestRecordsThatNoStateWroteAreRefused(t *testing.T) {
 		"a uuid of 3 bytes":             {volume(func(v *fsmpb.VolumeRecord) { v.Format = &fsmpb.FormatRecord{FsUuid: []byte("abc")} })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			messages := []proto.Message{&fsmpb.Header{Format: 1, Records: uint64(len(records))}}
-			for _, r := range records {
-				messages = append(messages, r)
-			}
-			_, _, err := ReadDump(bytes.NewReader(withChecksum(dumpFile(t, messages...))))
-			require.ErrorContains(t, err, fmt.Sprintf("record %d of %d", len(records), len(records)))
+			require.ErrorContains(t, readRecords(t, records...), fmt.Sprintf("record %d of %d", len(records), len(records)))
 		})
+	}
+}
+
+// readRecords reads a dump of the records, whose header has no right hash.
+func readRecords(t *testing.T, records ...*fsmpb.Record) error {
+	messages := []proto.Message{&fsmpb.Header{Format: 1, Records: uint64(len(records))}}
+	for _, r := range records {
+		messages = append(messages, r)
+	}
+	_, _, err := ReadDump(bytes.NewReader(withChecksum(dumpFile(t, messages...))))
+	return err
+}
+
+func TestGroupRecordsThatNoStateWroteAreRefused(t *testing.T) {
+	group := func(n byte, change func(*fsmpb.GroupRecord)) *fsmpb.Record {
+		g := &fsmpb.GroupRecord{GroupId: bytes.Repeat([]byte{n}, 16), Name: fmt.Sprint("group-", n), Phase: uint32(GroupReady)}
+		change(g)
+		return &fsmpb.Record{Kind: &fsmpb.Record_Group{Group: g}}
+	}
+	named := func(g *fsmpb.GroupRecord) { g.Name = "a" }
+	operated := func(g *fsmpb.GroupRecord) {
+		g.Operation = &fsmpb.OperationRecord{Id: 5, Kind: uint32(OpSnapshot), State: uint32(OpRunning)}
+	}
+	plain := func(*fsmpb.GroupRecord) {}
+	require.ErrorContains(t, readRecords(t, group(1, named), group(2, operated)), "records hash to", "groups that may be")
+	for name, records := range map[string][]*fsmpb.Record{
+		"a group twice":          {group(1, plain), group(1, func(g *fsmpb.GroupRecord) { g.Name = "another" })},
+		"a name twice":           {group(1, named), group(2, named)},
+		"an operation twice":     {group(1, operated), group(2, operated)},
+		"a member without an id": {group(1, plain), group(2, func(g *fsmpb.GroupRecord) { g.Members = [][]byte{nil} })},
+	} {
+		require.ErrorContains(t, readRecords(t, records...), "record 2 of 2", name)
 	}
 }
 

@@ -215,3 +215,13 @@ func TestS72_TheRemovalOfACancelledSnapshotIsNotCancelledAtLevel1(t *testing.T) 
 	w.ok(controller, &fsmpb.DeleteSnapshot{SnapshotId: snapshotID(1)})
 	w.rejected(Precondition, admin, &fsmpb.CancelOperation{OperationId: uint64(w.snapshot(1).Operation.ID)})
 }
+
+// S72: so is the removal of a volume, whatever its last failure says.
+func TestS72_ADeletionIsNotCancelledAtLevel1(t *testing.T) {
+	w := newWorldAt(t, Level1)
+	w.ready(1, create(1))
+	op := w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)}).GetOperationId()
+	w.report("n1", stepFailedOf(1, &fsmpb.StepFailed{Step: "remove", Error: cancelled}))
+	require.Equal(t, cancelled, w.volume(1).Operation.LastError)
+	w.rejected(Precondition, admin, &fsmpb.CancelOperation{OperationId: op})
+}

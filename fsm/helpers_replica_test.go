@@ -51,17 +51,26 @@ func newReplicatedAt(t testing.TB, level uint32, protocol fsmpb.Protocol) *world
 
 // readyReplicated creates volume n and reports its initial sync.
 func (w *world) readyReplicated(n int, c *fsmpb.CreateVolume) *Volume {
+	return w.readyReplicatedBy("controller/c1", n, c)
+}
+
+// readyReplicatedBy is readyReplicated with the volume created by that controller.
+func (w *world) readyReplicatedBy(actor string, n int, c *fsmpb.CreateVolume) *Volume {
 	w.t.Helper()
-	w.ok("controller/c1", c)
-	for _, node := range []string{"n1", "n2"} {
+	w.ok(actor, c)
+	var nodes []string
+	for _, r := range w.volume(n).Replicas {
+		nodes = append(nodes, string(r.Node))
+	}
+	for _, node := range nodes {
 		w.attach(n, node, 1)
 		w.report(node, volumeObservation(n, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.volume(n).Size}}))
 	}
-	for _, node := range []string{"n1", "n2"} {
+	for _, node := range nodes {
 		w.reportCurrent(n, node, inSyncObservation(7))
 	}
 	require.Equal(w.t, Ready{}, w.volume(n).Phase)
-	for _, node := range []string{"n1", "n2"} {
+	for _, node := range nodes {
 		w.reportCurrent(n, node, inSyncObservation(7)) // again, of the generation that began with the initial sync
 	}
 	return w.volume(n)

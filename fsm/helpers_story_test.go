@@ -85,6 +85,7 @@ func story(t testing.TB) *world {
 	w.ok("node/n9", register("n9"))
 	w.ok("admin/ann", &fsmpb.LoseNode{NodeId: "n9", HostId: "host-n9", Reason: "burnt"})
 	w.ok("admin/ann", &fsmpb.SetFeatureLevel{Level: MaxFeatureLevel})
+	w.headerToRestore(7)
 	w.rejected(OutOfRange, controller, expandVolume(1, gib/2, gib/2))
 	w.ok("admin/ann", &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("2", 16)})
 	w.ok("admin/ann", &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})

@@ -3,6 +3,7 @@ package fsm
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // world is a state and the log that led to it.
 type world struct {
+	site  string // through which the commands come; empty: none
 	t     testing.TB
 	s     *State
 	index uint64
@@ -107,12 +109,25 @@ func envelope(actor, request string, index uint64, body proto.Message) *fsmpb.Co
 	return cmd
 }
 
+// through has the command come in through a site's endpoint.
+func through(site string, cmd *fsmpb.Command) *fsmpb.Command {
+	if site != "" {
+		cmd.Site = site
+		cmd.SchemaVersion = LeastLevel(cmd)
+	}
+	return cmd
+}
+
 // apply applies a new command at the next index and checks every invariant, and
 // that the outcome is remembered for a retry.
 func (w *world) apply(actor string, body proto.Message) *fsmpb.Outcome {
 	w.t.Helper()
 	w.calls++
-	return w.applyEnvelope(envelope(actor, fmt.Sprintf("request %d", w.calls), w.index, body))
+	cmd := envelope(actor, fmt.Sprintf("request %d", w.calls), w.index, body)
+	if !strings.HasPrefix(actor, "node/") {
+		cmd = through(w.site, cmd)
+	}
+	return w.applyEnvelope(cmd)
 }
 
 // applyEnvelope applies an envelope at the next index.

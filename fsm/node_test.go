@@ -198,10 +198,11 @@ func TestS1_AHostOfAnotherIncarnationIsInAdoptionMode(t *testing.T) {
 // S20: who may propose what is decided in Apply.
 func TestS20_CommandsCountFromTheActorConcerned(t *testing.T) {
 	about := map[string]proto.Message{
-		"RegisterNode":  register("n1"),
-		"StageVolume":   &fsmpb.StageVolume{NodeId: "n1"},
-		"PublishTarget": &fsmpb.PublishTarget{NodeId: "n1"},
-		"Report":        &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"},
+		"RegisterNode":     register("n1"),
+		"StageVolume":      &fsmpb.StageVolume{NodeId: "n1"},
+		"PublishTarget":    &fsmpb.PublishTarget{NodeId: "n1"},
+		"BeginKeyRotation": &fsmpb.BeginKeyRotation{NodeId: "n1"},
+		"Report":           &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"},
 	}
 	for name, cmd := range about {
 		for _, actor := range []string{"node/n2", "node/", "node/n1x", "n1", "controller/n1", "admin/n1", "controller/c1", "", "viewer/n1"} {

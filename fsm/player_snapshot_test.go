@@ -41,7 +41,7 @@ func (p *player) chooseSnapshot() (string, proto.Message) {
 
 func (p *player) group() *fsmpb.CreateGroupSnapshot {
 	c := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: groupID(p.created), Name: fmt.Sprintf("group-%d", p.roll(2))}
-	if g, ok := p.w.s.GroupSnapshotByName(c.Name); ok && p.roll(3) > 0 {
+	if g, ok := p.w.s.GroupSnapshotByName("", c.Name); ok && p.roll(3) > 0 {
 		for i, n := range p.w.s.members(g) {
 			c.Members = append(c.Members, &fsmpb.GroupMember{SourceVolumeId: string(n.Source), SnapshotId: snapshotID(p.created*100 + i)})
 		}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"math/rand"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -65,6 +66,9 @@ func (p *player) next() entry {
 		actor = "viewer/nobody"
 	}
 	cmd := envelope(actor, fmt.Sprintf("played %d", p.at), p.at-1, body)
+	if p.w.s.level2() && strings.HasPrefix(actor, "controller/") && p.roll(4) == 0 {
+		cmd = through([]string{DefaultSite, "A"}[p.roll(2)], cmd)
+	}
 	if n := len(p.w.log); n > 0 && p.roll(15) == 0 {
 		cmd = p.w.log[p.roll(n)].cmd // an old one again, as a retry
 	}
@@ -80,7 +84,7 @@ func (p *player) choose() (string, proto.Message) {
 		first.FeatureLevel = 1 + uint32(p.roll(int(MaxFeatureLevel)))
 		return admin, first
 	}
-	switch p.roll(62) {
+	switch p.roll(67) {
 	case 0, 1:
 		r := p.register()
 		return "node/" + r.NodeId, r
@@ -113,10 +117,22 @@ func (p *player) choose() (string, proto.Message) {
 		return admin, &fsmpb.CancelOperation{OperationId: p.operation()}
 	case 21:
 		return admin, &fsmpb.RetryOperation{OperationId: p.operation()}
+	case 62, 63:
+		return p.chooseFence()
 	case 22, 23, 24, 25, 26, 27, 28:
 		return p.chooseSnapshot()
 	case 29, 30, 31, 32, 33, 34, 35:
 		r := p.doDesiredSnapshots()
+		return "node/" + r.NodeId, r
+	case 64, 65:
+		return controller, &fsmpb.BeginReclaim{VolumeId: p.volumeID()}
+	case 66:
+		if p.roll(3) == 0 {
+			return admin, p.restoreHeader()
+		}
+		return controller, &fsmpb.EndReclaim{VolumeId: p.volumeID()}
+	case 67:
+		r := p.rotate()
 		return "node/" + r.NodeId, r
 	}
 	if p.roll(2) == 0 {
@@ -126,26 +142,10 @@ func (p *player) choose() (string, proto.Message) {
 	return "node/" + r.NodeId, r
 }
 
-func (p *player) clusterCommand() (string, proto.Message) {
-	c := p.w.s.Cluster()
-	switch p.roll(8) {
-	case 0:
-		if p.roll(2) > 0 {
-			break
-		}
-		return "admin/ann", &fsmpb.ReplaceIncarnation{Counter: c.Incarnation + uint64(p.roll(3)), IncarnationId: bytesOf(fmt.Sprint(p.at), 16)}
-	case 1:
-		return "admin/ann", &fsmpb.SetFeatureLevel{Level: uint32(p.roll(3))}
-	case 2:
-		return "admin/ann", bootstrap()
-	}
-	hash := p.w.s.Hash()
-	return "controller/c1", &fsmpb.Checkpoint{Index: c.Index, Hash: hash[:]}
-}
-
 func (p *player) register() *fsmpb.RegisterNode {
 	r := register(fmt.Sprintf("n%d", 1+p.roll(3)))
 	r.Labels = []*fsmpb.Label{{Key: ZoneKey, Value: "z" + r.NodeId}}
+	r.Site = []string{"", "", "", "A"}[p.roll(4)]
 	r.BootId = fmt.Sprintf("boot-%d", 1+p.roll(2))
 	if n, ok := p.w.s.Node(NodeID(r.NodeId)); ok && n.State == NodeLost || p.roll(12) == 0 {
 		generation := p.roll(5)
@@ -157,6 +157,9 @@ func (p *player) register() *fsmpb.RegisterNode {
 	r.MaxVolumes = uint32(p.roll(3)) * 3
 	if p.roll(6) > 0 {
 		r.Replication = replicating(r.NodeId).Replication
+	}
+	if p.roll(8) == 0 {
+		r.Addresses = []string{fmt.Sprintf("10.0.0.%d", p.roll(5))}
 	}
 	if p.roll(10) == 0 {
 		r.Incarnation = uint64(p.roll(4))
@@ -208,6 +211,8 @@ func (p *player) create() *fsmpb.CreateVolume {
 	if p.roll(12) == 0 {
 		c.Limits = &fsmpb.Limits{ReadIops: uint64(p.roll(2))}
 	}
+	c.Encrypted = p.w.s.level2() && p.roll(4) == 0
+	c.EncryptionDiscards = c.Encrypted && p.roll(2) == 0
 	return c
 }
 
@@ -274,9 +279,14 @@ func (p *player) sequence(v *Volume) uint64 {
 
 func (p *player) stage() *fsmpb.StageVolume {
 	v, pub, n := p.held()
+	path := fmt.Sprintf("/staging/%d", p.roll(8)/7)
+	if pub.Reclaim && p.roll(8) > 0 {
+		path = ReclaimPath
+	}
 	return &fsmpb.StageVolume{
 		VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub.Epoch.Proto(),
-		StagingPath: fmt.Sprintf("/staging/%d", p.roll(8)/7), Capability: pub.Capability.pb(), FsUuid: fmt.Sprintf("uuid-%d", p.roll(3)), Sequence: p.sequence(&v),
+		StagingPath: path, Capability: pub.Capability.pb(), FsUuid: fmt.Sprintf("uuid-%d", p.roll(3)), Sequence: p.sequence(&v),
+		LuksUuid: p.luksUUID(&v),
 	}
 }
 
@@ -309,10 +319,26 @@ func (p *player) observe(o *fsmpb.Observation, v *Volume, pub *Publication) {
 		path = pub.Staging.Path
 	}
 	target := fmt.Sprintf("/target/%d", p.roll(3))
+	if pub.Reclaim && p.roll(2) == 0 {
+		o.Sequence = p.sequence(v)
+		o.Fact = &fsmpb.Observation_Reclaimed{Reclaimed: &fsmpb.Reclaimed{Known: true, BeforeBytes: 2, AfterBytes: 1, Reason: uint32(p.roll(4))}}
+		return
+	}
 	if s := pub.Staging; s != nil && !s.Done && p.roll(4) > 0 {
 		o.Fact = &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: path}}
 		if v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING {
 			o.Fact = &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: v.Format.FSType, FsUuid: v.Format.FSUUID}}
+		}
+		if v.Crypt.isBeingMade() && p.roll(2) == 0 {
+			o.Fact = &fsmpb.Observation_HeaderMade{HeaderMade: &fsmpb.HeaderMade{LuksUuid: v.Crypt.UUID}}
+		}
+		return
+	}
+	if v.Crypt != nil && v.Crypt.Rotation != nil && p.roll(2) == 0 {
+		o.Sequence = p.sequence(v)
+		o.Fact = &fsmpb.Observation_KeyAdded{KeyAdded: &fsmpb.KeyAdded{Slot: uint32(p.roll(2))}}
+		if v.Crypt.Rotation.Added {
+			o.Fact = &fsmpb.Observation_KeyDropped{KeyDropped: &fsmpb.KeyDropped{Slot: uint32(p.roll(2))}}
 		}
 		return
 	}

@@ -105,7 +105,7 @@ func TestASnapshotOutlivesItsSource(t *testing.T) {
 	require.Equal(t, gib, v.Size)
 	w.twice(controller, &fsmpb.DeleteSnapshot{SnapshotId: snapshotID(1)})
 	require.Equal(t, SnapshotGoalRemove, w.snapshotGoal(1))
-	_, named := w.s.SnapshotByName("snap-1")
+	_, named := w.s.SnapshotByName("", "snap-1")
 	require.False(t, named, "S18: the name is free at once")
 	w.report("n1", goneReport(1, 0))
 	require.Equal(t, 0, w.s.SnapshotCount())
@@ -128,6 +128,24 @@ func TestS14_SnapshotsAreTakenInTakingAndRemovedInDeleting(t *testing.T) {
 	w.report("n1", takenReport(1, 9, 0))
 	require.False(t, w.snapshot(1).Missing)
 	require.Equal(t, int64(1), w.snapshot(1).TakenAt.UnixNano())
+}
+
+// S16: a host numbers what it says of a snapshot; what has a number that was reported, or a lower one, is late.
+func TestS16_ALateReportOfASnapshotIsIgnored(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	w.takeSnapshot(1, 1)
+	missing := snapshotObservation(1, &fsmpb.SnapshotMissing{Detail: "no file"})
+	missing.Sequence = w.snapshot(1).Sequence + 2
+	w.report("n1", missing)
+	for number, want := range map[uint64]bool{missing.Sequence - 1: true, missing.Sequence: true, missing.Sequence + 1: false} {
+		fork := *w
+		fork.s = w.s.Fork()
+		back := takenReport(1, 9, 0)
+		back.Sequence = number
+		fork.report("n1", back)
+		require.Equal(t, want, fork.snapshot(1).Missing, "number %d", number)
+	}
 }
 
 func TestAFailedSnapshotBeginsAnewWithTheNextCreate(t *testing.T) {

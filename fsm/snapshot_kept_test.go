@@ -345,3 +345,16 @@ func TestS49_TheRemovalOfAnOlderCopyIsAwaited(t *testing.T) {
 		require.Equal(t, "what it has is kept when an older copy is removed", w.replicaSync(1, "n1").NotKeptReason)
 	}
 }
+
+// A kept copy has the size of what its host has, and the volume's where that is not known.
+func TestAKeptCopyIsOfTheSizeOfItsReplica(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	for host, want := range map[HostID]int64{"host-n1": gib, "host-n2": 3 * gib, "host-n9": 3 * gib} {
+		v := w.volume(1).withReplication()
+		v.Size, v.Replicas[1].Size = 3*gib, 0
+		require.Equal(t, want, newKeptCopy(&v, &Node{Host: host}, SnapshotID(snapshotID(1)), "pool").Size, host)
+	}
+	w.ok("node/n3", replicating("n3"))
+	w.report("n3", keptFact(1, "n3"))
+	require.Equal(t, gib, w.snapshot(1).Size, "found on a host without a replica")
+}

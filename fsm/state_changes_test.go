@@ -9,15 +9,16 @@ import (
 )
 
 // hostViews is what hosts know of their desired state: all of it when they register, are
-// adopted, or learn that the incarnation or the feature level changed, and from then on
+// adopted, fenced or no more, or learn that the incarnation or the feature level changed, and from then on
 // what was announced as a change.
 type hostViews struct {
 	volumes   map[NodeID]map[VolumeID]DesiredVolume
 	snapshots map[NodeID]map[SnapshotID]DesiredSnapshot
+	fenced    map[NodeID]bool
 }
 
 func newHostViews(s *State) *hostViews {
-	h := &hostViews{volumes: map[NodeID]map[VolumeID]DesiredVolume{}, snapshots: map[NodeID]map[SnapshotID]DesiredSnapshot{}}
+	h := &hostViews{volumes: map[NodeID]map[VolumeID]DesiredVolume{}, snapshots: map[NodeID]map[SnapshotID]DesiredSnapshot{}, fenced: map[NodeID]bool{}}
 	for n := range s.Nodes() {
 		h.readAll(s, n.ID)
 	}
@@ -26,6 +27,8 @@ func newHostViews(s *State) *hostViews {
 
 func (h *hostViews) readAll(s *State, node NodeID) {
 	h.volumes[node], h.snapshots[node] = desiredOf(s, node)
+	n, ok := s.Node(node)
+	h.fenced[node] = ok && n.IsFenced()
 }
 
 func desiredOf(s *State, node NodeID) (map[VolumeID]DesiredVolume, map[SnapshotID]DesiredSnapshot) {
@@ -43,7 +46,9 @@ func desiredOf(s *State, node NodeID) (map[VolumeID]DesiredVolume, map[SnapshotI
 func (h *hostViews) applyChanges(s *State, e entry, touched []Change) {
 	all := e.cmd.GetRegisterNode() != nil || e.cmd.GetAdoptNode() != nil || e.cmd.GetReplaceIncarnation() != nil || e.cmd.GetSetFeatureLevel() != nil
 	for _, t := range touched {
-		if all && t.Volume == "" && t.Snapshot == "" && t.Node != "" {
+		n, ok := s.Node(t.Node)
+		turned := ok && h.volumes[t.Node] != nil && n.IsFenced() != h.fenced[t.Node]
+		if (all || turned) && t.Volume == "" && t.Snapshot == "" && t.Node != "" {
 			h.readAll(s, t.Node)
 		}
 		if h.volumes[t.Node] == nil {

@@ -187,6 +187,9 @@ func setLeaf(v reflect.Value, n int64) {
 	case SnapshotID:
 		v.SetString(snapshotID(int(n)))
 		return
+	case VolumeGroupID:
+		v.SetString(volumeGroupID(int(n)))
+		return
 	case GroupSnapshotID:
 		v.SetString(groupID(int(n)))
 		return

@@ -25,7 +25,9 @@ func TestEveryFieldOfARecordIsHashedAndDumped(t *testing.T) {
 		"volume that failed":      volumeEntity(Failed{}, "Volume").forgotten,
 		"snapshot":                snapshotEntity().forgotten,
 		"group":                   groupEntity().forgotten,
+		"volume group":            volumeGroupEntity().forgotten,
 		"answer":                  answerEntity().forgotten,
+		"fence":                   fenceEntity().forgotten,
 	} {
 		t.Run(name, func(t *testing.T) { require.Empty(t, forgotten()) })
 	}
@@ -131,6 +133,32 @@ func groupEntity() entity[GroupSnapshot] {
 		get: func(s *State) (found GroupSnapshot) {
 			for g := range s.storedGroups() {
 				found = *g
+			}
+			return found
+		},
+	}
+}
+
+func volumeGroupEntity() entity[VolumeGroup] {
+	return entity[VolumeGroup]{
+		sample: filled[VolumeGroup],
+		put:    func(s *State, g VolumeGroup) { s.storeVolumeGroup(g) },
+		get: func(s *State) (found VolumeGroup) {
+			for g := range s.VolumeGroups("") {
+				found = *g
+			}
+			return found
+		},
+	}
+}
+
+func fenceEntity() entity[Fence] {
+	return entity[Fence]{
+		sample: filled[Fence],
+		put:    func(s *State, f Fence) { s.storeFence(f) },
+		get: func(s *State) (found Fence) {
+			for f := range s.Fences() {
+				found = *f
 			}
 			return found
 		},

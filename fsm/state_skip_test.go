@@ -22,7 +22,7 @@ func TestASkippedEntryStaysInTheState(t *testing.T) {
 	require.NoError(t, skipped.s.Check())
 	retried := skipped.applyEnvelope(cmd)
 	require.Equal(t, out, retried, "a retry is not applied")
-	_, found := skipped.s.VolumeByName("pvc-1")
+	_, found := skipped.s.VolumeByName("", "pvc-1")
 	require.False(t, found)
 
 	again := restored(t, skipped.s)

@@ -83,9 +83,9 @@ func TestAForkFindsNames(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))
 	fork := w.s.Fork()
-	v, found := fork.VolumeByName("pvc-1")
+	v, found := fork.VolumeByName("", "pvc-1")
 	require.True(t, found)
 	require.Equal(t, VolumeID(volumeID(1)), v.ID)
-	_, found = fork.VolumeByName("pvc-2")
+	_, found = fork.VolumeByName("", "pvc-2")
 	require.False(t, found)
 }

@@ -33,13 +33,13 @@ func (w *world) continueSweeps() (entries int) {
 // took it when the loss is written.
 func TestS18_ANameIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) { w.ok(controller, create(2)) })
-	_, taken := w.s.VolumeByName("pvc-2")
+	_, taken := w.s.VolumeByName("", "pvc-2")
 	require.False(t, taken)
 	again := create(3)
 	again.Name = "pvc-2"
 	require.Equal(t, volumeID(3), w.ok(controller, again).GetVolumeId())
 	w.continueSweeps()
-	v, _ := w.s.VolumeByName("pvc-2")
+	v, _ := w.s.VolumeByName("", "pvc-2")
 	require.Equal(t, VolumeID(volumeID(3)), v.ID)
 	restored(t, w.s)
 }
@@ -60,14 +60,14 @@ func TestS18_ASnapshotsNameIsFreeBeforeTheLossIsWritten(t *testing.T) {
 		w.ok(controller, createSnapshot(1, 2))
 	})
 	name := createSnapshot(1, 2).Name
-	_, taken := w.s.SnapshotByName(name)
+	_, taken := w.s.SnapshotByName("", name)
 	require.False(t, taken)
 	w.ready3(t)
 	again := createSnapshot(2, 3)
 	again.Name = name
 	w.ok(controller, again)
 	w.continueSweeps()
-	n, ok := w.s.SnapshotByName(name)
+	n, ok := w.s.SnapshotByName("", name)
 	require.True(t, ok)
 	require.Equal(t, SnapshotID(snapshotID(2)), n.ID)
 }
@@ -200,5 +200,21 @@ func TestS118_ASweepThatMayWriteNoMoreIsNotDone(t *testing.T) {
 	for n := range 3 {
 		require.Equal(t, atOnce.volume(n+1).replicaStates(), inParts.volume(n+1).replicaStates())
 		require.NotEqual(t, ReplicaPresent, inParts.volume(n + 1).Replicas[0].State)
+	}
+}
+
+// S118, S1: so does the one that follows a restore.
+func TestS118_ARestoresSweepThatMayWriteNoMoreIsNotDone(t *testing.T) {
+	w := newHosts(t, Level2, 2)
+	for n := range 3 {
+		w.ok(controller, createBetween(n+1, "n1", "n2"))
+		w.readyBetween(n + 1)
+		require.True(t, w.replicaSync(n+1, "n1").UpToDate)
+	}
+	w.s.sweepBudget = sweepBudget{reads: 10, writes: 1}
+	w.ok(admin, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("2", 16)})
+	require.GreaterOrEqual(t, w.continueSweeps(), 2)
+	for n := range 3 {
+		require.False(t, w.replicaSync(n+1, "n1").UpToDate, "volume %d", n+1)
 	}
 }

@@ -149,7 +149,7 @@ func TestAFailedCreateIsPlacedAgain(t *testing.T) {
 			w.report("n1", deviceGone(1))
 			_, known := w.s.Volume(VolumeID(volumeID(1)))
 			require.False(t, known)
-			v, ok := w.s.VolumeByName("pvc-1")
+			v, ok := w.s.VolumeByName("", "pvc-1")
 			require.True(t, ok)
 			require.Equal(t, VolumeID(volumeID(2)), v.ID)
 		})

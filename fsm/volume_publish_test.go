@@ -213,7 +213,7 @@ func TestS18_DeletingIsAnObligationThatStays(t *testing.T) {
 	out := w.twice(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	require.NotZero(t, out.GetOperationId())
 	require.Equal(t, OpDelete, w.volume(1).Operation.Kind)
-	_, named := w.s.VolumeByName("pvc-1")
+	_, named := w.s.VolumeByName("", "pvc-1")
 	require.False(t, named, "the name is free")
 	reserved, _ := w.s.PoolUse("pool-n1")
 	require.Equal(t, gib, reserved, "the capacity is not")

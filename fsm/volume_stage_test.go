@@ -153,6 +153,18 @@ func TestS15_AVolumeIsFormattedOnce(t *testing.T) {
 	})
 }
 
+// A volume that has a filesystem is used only as a mount of that type.
+func TestAFilesystemIsUsedAsWhatItIs(t *testing.T) {
+	v := &Volume{ID: "v", Format: Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSType: ext4, FSUUID: "uuid-1"}}
+	format, rej := v.formatFor(Meta{}, Capability{Mode: writer, FSType: ext4}, "uuid-2")
+	require.Nil(t, rej)
+	require.Equal(t, v.Format, format)
+	for _, other := range []Capability{{Mode: writer, FSType: "xfs"}, {Mode: writer, Block: true}} {
+		_, rej := v.formatFor(Meta{}, other, "uuid-2")
+		requireRejected(t, Precondition, "volume v has a filesystem of type ext4: it cannot be used as "+other.String(), rej)
+	}
+}
+
 func (w *world) bind(sequence uint64, path string, mode fsmpb.AccessMode, fingerprint byte) *fsmpb.PublishTarget {
 	p := w.volume(1).Publication("n1")
 	return &fsmpb.PublishTarget{

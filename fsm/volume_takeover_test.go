@@ -40,6 +40,13 @@ func TestVolumePublication(t *testing.T) {
 			w.attach(1, "n1", 2)
 			w.reportCurrent(1, "n1", ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 9})
 		}, waitsFor: "the disk of the replica on node n1 is consistent; node n2, whose replica it waits for, cannot be reached: if that is gone for good, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"it has a part of the content only, and waits for a peer that is away": {given: func(w *world) {
+			published(w)
+			w.setUnreachable("n2", true)
+			w.reboot("n1")
+			w.attach(1, "n1", 2)
+			w.reportCurrent(1, "n1", ReplicaObservation{Disk: inconsistent, Connection: connecting, UUID: 7})
+		}, waitsFor: "the disk of the replica on node n1 is inconsistent"},
 		"it is the only one that is left": {given: onlyConsistent,
 			waitsFor: "the disk of the replica on node n1 is consistent; no other replica is left: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
 		"that was decided": {given: func(w *world) {
@@ -85,6 +92,28 @@ func TestVolumePublication(t *testing.T) {
 			published(w)
 			w.connectedInVain(ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}}, ReplicaSync{Observed: ReplicaObservation{Disk: upToDate}})
 		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel: all of it is copied again"},
+		"its disk was given up in an earlier boot, and its peer's kernel cannot tell": {given: func(w *world) {
+			published(w)
+			w.apartInVain("n1", "n2")
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel: all of it is copied again; its disk was given up, and it is not known whether the replica on node n2 has every write: if what both have is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"its kernel cannot tell, and its peer's disk was given up in an earlier boot": {given: func(w *world) {
+			published(w)
+			w.apartInVain("n2", "n1")
+		}, waitsFor: "the disk of the replica on node n1 is consistent; the disk of the replica on node n2, which it waits for, was given up: if what this one has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"its disk was given up, and its peer is away": {given: func(w *world) {
+			published(w)
+			w.apartInVain("n1", "n2")
+			w.setUnreachable("n2", true)
+		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel: all of it is copied again; node n2, whose replica it waits for, cannot be reached: if that is gone for good, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
+		"its kernel cannot tell, and its peer was chosen": {given: func(w *world) {
+			w.ok(admin, forcePrimary("n2", false))
+			published(w)
+			w.setUnreachable("n2", true)
+			w.reboot("n1")
+			w.attach(1, "n1", 2)
+			w.reportCurrent(1, "n1", ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 9})
+			w.setUnreachable("n2", false)
+		}, waitsFor: "the disk of the replica on node n1 is consistent; an operator chose the replica on node n2 to go on: publish the volume there, or if what this one has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
 		"its disk was given up, and it is the only one": {given: func(w *world) {
 			onlyConsistent(w)
 			w.changeVolume(func(v *Volume) {
@@ -119,6 +148,53 @@ func TestVolumePublication(t *testing.T) {
 			requireRejected(t, tc.want, tc.says, rej)
 		})
 	}
+}
+
+// apartInVain: the disk of one replica failed in an earlier boot of its host and is not attached, and the kernel of the other
+// does not know whether it is up to date.
+func (w *world) apartInVain(failed, consistent string) {
+	w.changeVolume(func(v *Volume) {
+		*v = v.withReplication()
+		own, peer := v.ActiveReplica(HostID("host-"+failed)), v.ActiveReplica(HostID("host-"+consistent))
+		own.DiskFailed, own.UpToDate, own.Observed = own.Attachment, false, ReplicaObservation{Unconfigured: true}
+		peer.UpToDate, peer.Observed.Disk, peer.Observed.Connection = false, fsmpb.DiskState_DISK_STATE_CONSISTENT, connecting
+		peer.InSyncUUID = RecordedUUID{}
+	})
+}
+
+// S8: a volume may be published to a host whose disk has a part of the content only: the decision for the other replica, whose
+// disk failed, is taken all the same, as that host is granted nothing before it was copied.
+func TestS8_TheSourceOfABlankReplicaIsForcedWhileItIsPublished(t *testing.T) {
+	for disk, want := range map[fsmpb.DiskState]Reason{fsmpb.DiskState_DISK_STATE_INCONSISTENT: 0, consistent: Precondition} {
+		w := newReplicated(t, protocolC)
+		w.ok(controller, publish(1, "n1"))
+		w.connectedInVain(ReplicaSync{DiskFailed: 1, Attachment: 2, Observed: ReplicaObservation{Disk: disk}}, ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: diskless}})
+		if want != 0 {
+			w.rejected(want, admin, forcePrimary("n2", false))
+			continue
+		}
+		w.ok(admin, forcePrimary("n2", false))
+		require.Equal(t, HostID("host-n2"), w.volume(1).Replication.Forced.Host)
+	}
+}
+
+// S8: so is a decision for the other one after a decision for the one that has lost its content since.
+func TestS8_AReplicaThatWasForcedAndLostItsContentIsNotWaitedFor(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok(admin, forcePrimary("n1", false))
+	w.ok(controller, publish(1, "n1"))
+	w.connectedInVain(ReplicaSync{DiskFailed: 1, Observed: ReplicaObservation{Disk: fsmpb.DiskState_DISK_STATE_INCONSISTENT}}, ReplicaSync{Observed: ReplicaObservation{Disk: consistent}})
+	w.changeVolume(func(v *Volume) {
+		*v = v.withReplication()
+		for _, l := range v.ActiveReplicas() {
+			l.Observed.Connection = fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE
+		}
+	})
+	_, waitsFor, rej := w.s.VolumePublication(VolumeID(volumeID(1)), "n1", w.volume(1).Publication("n1").Epoch)
+	require.Nil(t, rej)
+	require.Contains(t, waitsFor, "an operator chose it to go on instead of the replica on node n2: if what that one has is enough, `holdfast volumes force-primary "+volumeID(1)+" n2`")
+	w.ok(admin, forcePrimary("n2", false))
+	require.Equal(t, HostID("host-n2"), w.volume(1).Replication.Forced.Host)
 }
 
 // onlyConsistent is published to a host that lost its power right after its peer's replica was removed.
