@@ -28,7 +28,7 @@ var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
 func globalFilter(vg, own string) string {
 	name := regexp.MustCompile(`[+.]`).ReplaceAllString(vg, "[$0]")
 	patterns := []string{
-		`"r|^/dev/drbd|"`, `"r|^/dev/loop|"`, `"r|^/dev/nbd|"`,
+		`"r|^/dev/drbd|"`, `"r|^/dev/loop|"`, `"r|^/dev/nbd|"`, `"r|^/dev/mapper/hfc-|"`, // the last: mappings of encrypted volumes
 		`"r|^/dev/` + name + `/h[fs]-|"`, `"r|^/dev/mapper/` + strings.ReplaceAll(name, "-", "--") + `-h[fs]--|"`,
 	}
 	_, own, _ = strings.Cut(own, "=")

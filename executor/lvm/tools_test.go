@@ -44,7 +44,7 @@ func TestKnownToolFailuresAreClassified(t *testing.T) {
 }
 
 func TestGlobalFilterExcludesVolumesAndTheirLayers(t *testing.T) {
-	ours := `"r|^/dev/drbd|","r|^/dev/loop|","r|^/dev/nbd|","r|^/dev/vg-a[.]b/h[fs]-|","r|^/dev/mapper/vg--a[.]b-h[fs]--|"`
+	ours := `"r|^/dev/drbd|","r|^/dev/loop|","r|^/dev/nbd|","r|^/dev/mapper/hfc-|","r|^/dev/vg-a[.]b/h[fs]-|","r|^/dev/mapper/vg--a[.]b-h[fs]--|"`
 	for name, tc := range map[string]struct{ own, want string }{
 		"a host without a filter":               {want: "[" + ours + "]"},
 		"one that could not be read":            {own: "nonsense", want: "[" + ours + "]"},

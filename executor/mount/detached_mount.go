@@ -19,7 +19,7 @@ const (
 // and unmounts it. Afterwards the kernel has released the device, and the filesystem's journal is
 // clean.
 func withDetachedMount(device, fsType string, settings []fsSetting, do func(root *os.File) error) error {
-	tree, err := newMount(device, fsType, options{fsSettings: settings})
+	tree, err := newMount(device, fsType, options{fsSettings: settings, perMount: unix.MOUNT_ATTR_NOEXEC})
 	if err != nil {
 		return err
 	}

@@ -47,21 +47,31 @@ func (m *Mounter) ExpandFilesystem(ctx context.Context, device executor.Device, 
 }
 
 func (m *Mounter) growAtPath(device executor.Device, fsType, path string) error {
-	p, err := m.resolveRoot(path)
+	root, err := m.openMounted(device, path)
 	if err != nil {
 		return err
 	}
+	defer root.Close()
+	return growMounted(root, device, fsType)
+}
+
+// openMounted opens the directory where the device's filesystem is mounted.
+func (m *Mounter) openMounted(device executor.Device, path string) (*os.File, error) {
+	p, err := m.resolveRoot(path)
+	if err != nil {
+		return nil, err
+	}
 	fd, err := openBelow(p.root.fd, p.rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return p.pathRejection(err)
+		return nil, p.pathRejection(err)
 	}
 	root := os.NewFile(uintptr(fd), p.real())
-	defer root.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != device.Number {
-		return fsm.Reject(fsm.Precondition, "the volume is not mounted on %s", p)
+		root.Close()
+		return nil, fsm.Reject(fsm.Precondition, "the volume is not mounted on %s", p)
 	}
-	return growMounted(root, device, fsType)
+	return root, nil
 }
 
 // growMounted grows a mounted filesystem, through an open file in it.
