@@ -19,6 +19,7 @@ type HealthInputs struct {
 	MeasuredCondition fsm.Condition
 	StatsErr          error // of measuring what is mounted
 	WasNearlyFull     bool  // the last condition was PoolNearlyFull
+	HeaderMissing     bool  // by the host's record
 }
 
 // Condition is the volume's health, the same for the log and for NodeGetVolumeStats. Its
@@ -32,6 +33,8 @@ func (in *HealthInputs) Condition() fsm.Condition {
 		return abnormal("the image of the volume is missing")
 	case in.Device.Size < in.Size:
 		return abnormal("the image of the volume is shorter than it was made")
+	case in.HeaderMissing:
+		return abnormal("the LUKS header of the volume is missing on this host: `" + RestoreHeaderVerb + "` with the volume's id restores a backup of it")
 	case in.Parked:
 		return abnormal("a command on the device cannot be killed")
 	case in.Staged && !in.Mounted:

@@ -91,7 +91,7 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepAdjust}
 	case h.DiskAttached() && !h.AttachmentRecorded && !h.Primary && !h.Suspended:
 		return Step{Kind: StepDownResource} // an attachment that this host did not record (S5)
-	case h.DiskAttached() && h.DiskFailed && !h.Primary && !h.Suspended && h.AttachDue:
+	case h.DiskAttached() && h.DiskFailed && !h.Primary && !h.Suspended && h.AttachDue && !want.Fenced:
 		return nextDetachFailed(want, h)
 	case h.DiskAttached():
 		return Step{}
@@ -103,7 +103,7 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepDownResource}
 	case want.Outdated && h.MayHaveWrites && !h.CopyKept:
 		return Step{Kind: StepKeepVictim}
-	case !h.AttachDue:
+	case !h.AttachDue, want.Fenced: // the log would refuse it (S58)
 		return Step{}
 	case h.DiskFailed && !h.FailureKnown:
 		return Step{} // it is reported first: until then its peer may be taken for needless (S71)

@@ -28,6 +28,29 @@ const (
 	StepUnmount          StepKind = "unmount"
 	StepDeactivate       StepKind = "detach"
 	StepRemove           StepKind = "remove"
+	StepTrim             StepKind = "trim"
+
+	// Steps of encrypted volumes.
+	StepProbeHeader      StepKind = "probe-header"
+	StepFormatHeader     StepKind = "luks-format"
+	StepChangeHeaderUUID StepKind = "luks-uuid"
+	StepBackUpHeader     StepKind = "luks-backup"
+	StepReportHeader     StepKind = "report-header"
+	StepRestoreHeader    StepKind = "luks-restore"
+	StepOpenMapping      StepKind = "luks-open"
+	StepResizeMapping    StepKind = "luks-resize"
+	StepCloseMapping     StepKind = "luks-close"
+	StepWipeHeader       StepKind = "luks-wipe"
+
+	// Steps of the rotation of a key (S64).
+	StepReadSlots        StepKind = "rotate-read"
+	StepBeginRotation    StepKind = "propose-rotation"
+	StepAddKey           StepKind = "rotate-add"
+	StepCheckKey         StepKind = "rotate-check"
+	StepReportKeyAdded   StepKind = "report-key-added"
+	StepDropKey          StepKind = "rotate-drop"
+	StepBackUpRotated    StepKind = "rotate-backup"
+	StepReportKeyDropped StepKind = "report-key-dropped"
 
 	// Steps of snapshots.
 	StepFreeze               StepKind = "freeze"
@@ -37,6 +60,16 @@ const (
 	StepForgetSnapshotRecord StepKind = "forget-snapshot" // its record is not needed any more
 	StepRecordMissing        StepKind = "miss-snapshot"   // records that its file is missing
 )
+
+// CryptSteps are the kinds of all steps of encrypted volumes.
+var CryptSteps = []StepKind{
+	StepProbeHeader, StepFormatHeader, StepChangeHeaderUUID, StepBackUpHeader, StepReportHeader, StepRestoreHeader, StepOpenMapping, StepResizeMapping, StepCloseMapping, StepWipeHeader,
+}
+
+// RotationSteps are the kinds of all steps of a rotation.
+var RotationSteps = []StepKind{
+	StepReadSlots, StepBeginRotation, StepAddKey, StepCheckKey, StepReportKeyAdded, StepDropKey, StepBackUpRotated, StepReportKeyDropped,
+}
 
 // Step is one step, with the path that it is about.
 type Step struct {

@@ -41,7 +41,9 @@ func nextTakeDown(want *VolumeSpec, have *ObservedVolume) Step {
 		return refuse(fsm.Busy, "volume %s is also mounted at %s", want.Volume, have.ForeignMounts[0])
 	case have.Staged:
 		return Step{Kind: StepUnmount}
-	case have.Active():
+	case have.Crypt != nil && have.Crypt.Mapping.Exists:
+		return Step{Kind: StepCloseMapping}
+	case have.isActiveBelow():
 		return Step{Kind: StepDeactivate}
 	}
 	return Step{}
@@ -54,6 +56,8 @@ func nextRemove(want *VolumeSpec, have *ObservedVolume) Step {
 		return nextTakeDown(want, have)
 	case have.Absent: // an absent pool does not prove that anything is gone (S12)
 		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
+	case (have.Exists || have.Unfinished) && have.Crypt != nil && !have.Crypt.Wiped:
+		return Step{Kind: StepWipeHeader} // who finds the blocks later finds no key for them (S65)
 	case have.Exists || have.Unfinished:
 		return Step{Kind: StepRemove}
 	}

@@ -21,6 +21,10 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.Volume, have.Size, max(want.Size, have.recordedSize))
 	case have.olderEpoch && have.isUp():
 		return nextTakeDown(want, have) // what is up under an older epoch is taken down first (S3)
+	case have.Crypt != nil && !have.Active():
+		return nextOpen(want, have)
+	case have.wantsHeaderBackup():
+		return Step{Kind: StepBackUpHeader}
 	case want.Grant.Block:
 		return nextBringUpRaw(want, have)
 	case have.Staged && have.recorded:
@@ -40,6 +44,8 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 			have.Path, want.Volume, describeContent(have.Content), want.Grant.FS.Type)
 	case !have.recorded:
 		return Step{Kind: StepWriteRecord}
+	case want.Private:
+		return Step{}
 	}
 	if s := nextExpandFilesystem(want, have, expandedBeforeMount); s.Kind != StepNone {
 		return s
@@ -52,6 +58,9 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 
 // nextWhileStaged does what remains to be done on a mounted filesystem.
 func nextWhileStaged(want *VolumeSpec, have *ObservedVolume) Step {
+	if s := nextResizeMapping(have); s.Kind != StepNone {
+		return s
+	}
 	if s := NextLimits(want, have); s.Kind != StepNone {
 		return s
 	}
@@ -64,6 +73,10 @@ func nextBringUpRaw(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case !have.recorded:
 		return Step{Kind: StepWriteRecord}
+	case have.Crypt != nil && have.ReadOnly != g.ReadOnly && len(have.BoundTargets) == 0:
+		return Step{Kind: StepCloseMapping}
+	case nextResizeMapping(have).Kind != StepNone:
+		return nextResizeMapping(have)
 	case !have.Active(), have.ReadOnly != g.ReadOnly && len(have.BoundTargets) == 0:
 		return Step{Kind: StepActivate}
 	}

@@ -59,6 +59,7 @@ const (
 	FactCondition      = "condition"
 	FactStepFailed     = "failed"
 	FactStagingInUse   = "in-use"
+	FactReclaimed      = "reclaimed"
 )
 
 // UnreportedFacts lists what was observed and differs from what the log has. What the log has

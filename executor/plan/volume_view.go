@@ -21,6 +21,20 @@ type Grant struct {
 	// Cloned: the filesystem was copied from a source. FS.UUID is to become its UUID, and that
 	// is committed before the first mount.
 	Cloned bool
+	// Crypt is set for an encrypted volume.
+	Crypt *CryptGrant
+}
+
+// CryptGrant is what the log says of the LUKS header.
+type CryptGrant struct {
+	UUID       string
+	Formatting bool // it is to be made, and that may be repeated (S15)
+	// FormatBegunBefore: that was begun under an earlier publication of the same incarnation, perhaps on another host.
+	FormatBegunBefore bool
+	Cloned            bool // it was copied from a source, and is to get this UUID
+	Discards          bool // pass through the mapping (S61)
+	// Restore: where the header is missing, this host may write its backup of it (S62).
+	Restore bool
 }
 
 // VolumeSpec is what a volume should be on this host. Each user sets only its own part:
@@ -37,6 +51,8 @@ type VolumeSpec struct {
 	SourceSize int64
 	// Expanding: the current operation may be an expansion, so a device smaller than Size is to grow.
 	Expanding bool
+	// Private: it is brought up as far as an unattached mount of its filesystem needs (S61).
+	Private bool
 	// Limits are to be in force on the device; nil: not known.
 	Limits *fsm.Limits
 	// What the host can do.
@@ -48,6 +64,7 @@ type VolumeSpec struct {
 type ObservedVolume struct {
 	executor.Device
 	Replica *ObservedReplica // of a replicated volume
+	Crypt   *ObservedCrypt   // of an encrypted volume: Device is the mapping then, and Size what it can grow to
 	Staged  bool             // its filesystem is mounted at the staging path
 	// StagingPath is where that is, as the kernel names it.
 	StagingPath   string
@@ -57,6 +74,8 @@ type ObservedVolume struct {
 	// recorded: the record on disk names what the grant brings up. formatBegun: it says
 	// that this host began to make the grant's filesystem (S15).
 	recorded, formatBegun bool
+	// headerBegun: the record says that this host began to make the grant's LUKS header.
+	headerBegun bool
 	// targetRecorded: the record on disk names the target to be bound.
 	targetRecorded bool
 	// olderEpoch: what is recorded belongs to an earlier publication than the grant's (S3).
@@ -72,7 +91,15 @@ type ObservedVolume struct {
 
 // isUp reports whether anything of the volume is mounted, bound or active.
 func (o *ObservedVolume) isUp() bool {
-	return o.Staged || len(o.BoundTargets) > 0 || len(o.ForeignMounts) > 0 || o.Active()
+	return o.Staged || len(o.BoundTargets) > 0 || len(o.ForeignMounts) > 0 || o.Active() || o.isActiveBelow()
+}
+
+// isActiveBelow reports whether the device below the encryption, or else the volume's, is active.
+func (o *ObservedVolume) isActiveBelow() bool {
+	if o.Crypt != nil {
+		return o.Crypt.Below.Active()
+	}
+	return o.Active()
 }
 
 // isMounted reports whether it is mounted or bound anywhere.
@@ -86,6 +113,14 @@ func (o *ObservedVolume) ioSuspended() bool { return o.Replica != nil && o.Repli
 // DeviceSize is the size of the block device in bytes. A primary replica's device may be
 // smaller than its backing device: it grows only when both hosts' backing devices have.
 func (o *ObservedVolume) DeviceSize() int64 {
+	if o.Crypt != nil && o.Crypt.Mapping.Exists {
+		return o.Crypt.Mapping.Size
+	}
+	return o.SizeBelow()
+}
+
+// SizeBelow is the size in bytes that a mapping can have.
+func (o *ObservedVolume) SizeBelow() int64 {
 	if o.Replica != nil && o.Replica.Primary && o.Replica.ResourceStatus.Size > 0 {
 		return o.Replica.ResourceStatus.Size
 	}
@@ -101,6 +136,7 @@ func (o *ObservedVolume) CompareRecord(r *records.VolumeRecord, want *VolumeSpec
 	g := want.Grant
 	o.recorded = r.Staging != nil && *r.Staging == records.StagingRecord{Epoch: g.Epoch, Path: g.Path, Block: g.Block}
 	o.olderEpoch = r.Staging != nil && r.Staging.Epoch.Compare(g.Epoch) < 0
+	o.headerBegun = g.Crypt != nil && r.FormattingHeader == g.Crypt.UUID
 	o.formatBegun = g.FS.UUID != "" && r.Formatting == g.FS.UUID
 	if want.Bind != nil {
 		t := r.Target(want.Bind.Path)

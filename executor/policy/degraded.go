@@ -60,6 +60,13 @@ func possiblyDegraded(state *fsm.State) iter.Seq[*fsm.Volume] {
 	}
 }
 
+// isGone tells whether nobody has the host's session. One that is fenced is there: its replica is not
+// replaced.
+func isGone(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
+	n, ok := state.Node(node)
+	return !ok || n.Host != host || n.State != fsm.NodeReachable
+}
+
 // isResyncing tells whether a replica of it is being created or resynchronised.
 func isResyncing(v *fsm.Volume) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaPlanned }) ||
@@ -79,7 +86,7 @@ func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
 		}
 		remaining++
 		switch {
-		case !state.HostReachable(r.Node, replica.Host):
+		case isGone(state, r.Node, replica.Host):
 			absent = replica
 		case replica.UpToDate && r.State == fsm.ReplicaPresent:
 			healthy = replica
