@@ -13,6 +13,8 @@ import (
 type Freezer interface {
 	// Freeze freezes the filesystem mounted at path, no longer than until the deadline.
 	Freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (Freeze, error)
+	// Frozen reports whether the volume's filesystem is, or may be, frozen now.
+	Frozen(id fsm.VolumeID) bool
 	// Recover thaws what earlier processes left frozen. It is called before anything else.
 	Recover(ctx context.Context) error
 }

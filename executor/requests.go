@@ -11,6 +11,30 @@ type ExpandRequest struct {
 	Size       int64          // bytes that are required at least; 0: those of the device
 	Limit      int64          // bytes that the device may have at most; 0: any number
 	Capability fsm.Capability // zero: not given
+	Keys       []Passphrase   // as in StageRequest
+}
+
+// ReclaimRequest asks to discard what a staged volume's filesystem does not use.
+type ReclaimRequest struct {
+	Volume     fsm.VolumeID
+	Path       string         // where it is staged or bound
+	Capability fsm.Capability // zero: not given
+}
+
+// RotateRequest asks to replace the key of an encrypted volume that is staged (S64).
+type RotateRequest struct {
+	Volume     fsm.VolumeID
+	Path       string         // where it is staged or bound; empty: not given
+	Capability fsm.Capability // zero: not given
+	New        Passphrase
+	Old        []Passphrase // of which one may open it; none: the new one does, and gets a slot of its own
+}
+
+// SpaceUsage is how many bytes of its pool a volume occupies on this host, as the pool says, before
+// and after what it does not use was discarded.
+type SpaceUsage struct {
+	Known         bool // the pool can tell
+	Before, After int64
 }
 
 // StageRequest asks to activate a volume and mount it, or bind its device node, at a path.
@@ -20,6 +44,8 @@ type StageRequest struct {
 	Path       string    // absolute
 	Capability fsm.Capability
 	Flags      []string // mount flags in clear: never logged nor stored
+	// Keys open an encrypted volume: the present passphrase, then the one before, where there are any.
+	Keys []Passphrase
 }
 
 // PublishTargetRequest asks to bind a staged volume to a target path.

@@ -45,8 +45,11 @@ func harness(f *backendtest.FakeBackend) backendtest.SnapshotHarness {
 		Snapshots:       f,
 		ReopenSnapshots: func() executor.SnapshotBackend { return f },
 		Write:           func(_ *testing.T, id fsm.VolumeID, at int64, data []byte) { f.Write(id, at, data) },
-		Discard:         func(_ *testing.T, id fsm.VolumeID, at, length int64) { f.Write(id, at, make([]byte, length)) },
-		Read:            func(_ *testing.T, id fsm.VolumeID) []byte { return f.Content(id).Bytes() },
+		Discard: func(_ *testing.T, id fsm.VolumeID, at, length int64) {
+			f.Write(id, at, make([]byte, length))
+			f.DiscardZeros(id)
+		},
+		Read: func(_ *testing.T, id fsm.VolumeID) []byte { return f.Content(id).Bytes() },
 		ReadSnapshot: func(_ *testing.T, id fsm.SnapshotID) []byte {
 			content, _ := f.SnapshotContent(id)
 			return content.Bytes()

@@ -108,6 +108,17 @@ func (f *FakePool) Owner(path string) (fsm.VolumeID, bool) {
 	return "", false
 }
 
+// DiscardZeros gives blocks back that hold nothing but zeros: what a filesystem in memory does not use.
+func (f *FakePool) DiscardZeros(id fsm.VolumeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for number, block := range f.content[id] {
+		if *block == ([BlockBytes]byte{}) {
+			delete(f.content[id], number)
+		}
+	}
+}
+
 // Write writes bytes into a volume, as a writer on its device does.
 func (f *FakePool) Write(id fsm.VolumeID, at int64, data []byte) {
 	f.mu.Lock()

@@ -57,6 +57,7 @@ func RunSnapshotSuite(t *testing.T, start func(t *testing.T) SnapshotHarness) {
 		"a delta is resumed at every offset":                              testDeltaResumed,
 		"a snapshot does not differ from itself":                          testDeltaSelf,
 		"the rate of a copy is measured":                                  testCopyRate,
+		"TestS61 what is discarded is not allocated any more":             testAllocated,
 		"TestS12 in an absent pool nothing is snapshotted or cloned":      testAbsentSnapshots,
 		"an invalid snapshot id never becomes a path":                     testBadSnapshotID,
 	} {
@@ -235,6 +236,31 @@ func testCopyRate(t *testing.T, h SnapshotHarness) {
 	for _, item := range items {
 		require.NotEqual(t, executor.KindUnfinished, item.Kind, "measuring leaves nothing: %s", item.Path)
 	}
+}
+
+// testAllocated: usage comes from the pool's own allocation, and falls by what was discarded.
+func testAllocated(t *testing.T, h SnapshotHarness) {
+	const written, discarded = 2 << 20, 1 << 20
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
+	_, err := h.Backend.Activate(t.Context(), id, false)
+	require.NoError(t, err)
+	h.Write(t, id, 1<<20, pattern(3, written))
+	require.NoError(t, h.Snapshots.RemoveSnapshot(t.Context(), takeSnapshot(t, h, id))) // taking it writes the data to the image
+	before := allocated(t, h, id)
+	require.GreaterOrEqual(t, before, int64(written))
+	h.Discard(t, id, 1<<20, discarded)
+	after := allocated(t, h, id)
+	require.GreaterOrEqual(t, before-after, int64(discarded*95/100))
+	require.GreaterOrEqual(t, after, int64(written-discarded), "what lies beside it stays")
+	requireSame(t, pattern(3, written)[discarded:], h.Read(t, id)[1<<20+discarded:1<<20+written], "and is as it was")
+}
+
+func allocated(t *testing.T, h SnapshotHarness, id fsm.VolumeID) int64 {
+	t.Helper()
+	bytes, err := h.Snapshots.Allocated(t.Context(), id)
+	require.NoError(t, err)
+	return bytes
 }
 
 func testAbsentSnapshots(t *testing.T, h SnapshotHarness) {

@@ -1,6 +1,7 @@
 package backendtest_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -42,6 +43,7 @@ func doEveryPoolEffect(t *testing.T, gate backendtest.Gate) {
 	size, err := p.FilesystemTools().FilesystemSize(t.Context(), d, "ext4")
 	require.NoError(t, err)
 	require.EqualValues(t, 128*mib, size)
+	require.NoError(t, p.FilesystemTools().Trim(t.Context(), d, executor.TrimOptions{Path: stagedAt, Step: mib, Before: func(context.Context, int64) error { return nil }}))
 	require.NoError(t, p.FilesystemTools().ChangeUUID(t.Context(), d, executor.Filesystem{Type: "ext4", UUID: "another"}))
 	require.NoError(t, p.Throttle().Apply(t.Context(), d, fsm.Limits{ReadBPS: 1}))
 	require.NoError(t, p.Mounter().Shutdown(t.Context(), d))

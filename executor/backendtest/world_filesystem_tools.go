@@ -74,6 +74,41 @@ func (t *filesystemTools) FilesystemSize(ctx context.Context, device executor.De
 	return size, err
 }
 
+// Trim discards nothing, since a filesystem of this world uses all that was written. A trim of what is
+// frozen is a violation (S61).
+func (t *filesystemTools) Trim(ctx context.Context, device executor.Device, o executor.TrimOptions) error {
+	h := t.process.host
+	if err := o.Before(ctx, o.From); err != nil {
+		return err
+	}
+	return t.process.do(ctx, effect{part: "filesystem", name: "trim", volume: h.ownerOf(device.Path), detail: o.Path}, func() error {
+		d, err := h.find(device.Path)
+		if err != nil {
+			return err
+		}
+		if o.Path == "" {
+			return h.trimUnmounted(d, o.FSType)
+		}
+		m := h.topMount(realPath(o.Path))
+		switch {
+		case m == nil || m.filesystem == nil || m.target.number != d.number:
+			return fsm.Reject(fsm.Precondition, "%s is not mounted on %s", device.Path, o.Path)
+		case m.filesystem.frozen():
+			h.world.violate("S61: %s was trimmed while it was frozen", d.volume)
+		}
+		return m.filesystem.sync()
+	})
+}
+
+// trimUnmounted mounts a filesystem meanwhile. The lock is held.
+func (h *Host) trimUnmounted(d target, fsType string) error {
+	if h.isOpen(d.number) {
+		h.world.violate("S61: %s was trimmed by a private mount beside another use", d.volume)
+	}
+	_, err := h.openFilesystem(d, fsType, false)
+	return err
+}
+
 // ownerOf returns the volume whose device has a path now.
 func (h *Host) ownerOf(path string) fsm.VolumeID {
 	h.world.mu.Lock()
@@ -137,6 +172,18 @@ func (t *freezeTools) Freeze(ctx context.Context, id fsm.VolumeID, path string, 
 		return nil, err
 	}
 	return a, nil
+}
+
+func (t *freezeTools) Frozen(id fsm.VolumeID) bool {
+	h := t.process.host
+	h.world.mu.Lock()
+	defer h.world.mu.Unlock()
+	for _, m := range h.mounts {
+		if m.target.volume == id && m.filesystem != nil && m.filesystem.frozen() {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *freezeTools) Recover(ctx context.Context) error {

@@ -71,7 +71,7 @@ func Stuck() Answer { return Answer{kind: isStuck} }
 var effects = map[string][]string{
 	"pool":       {"create-begin", "create", "remove", "activate", "deactivate", "take-snapshot-begin", "take-snapshot", "remove-snapshot", "create-from-begin", "create-from", "expand", "copy"},
 	"mount":      {"format-begin", "format", "mount", "bind", "unmount", "shutdown", "remove-target"},
-	"filesystem": {"expand", "change-uuid"},
+	"filesystem": {"expand", "change-uuid", "trim"},
 	"freeze":     {"freeze", "thaw", "recover"},
 	"throttle":   {"apply"},
 	"drbd": {

@@ -7,6 +7,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
+// DiscardZeros gives blocks of a volume's image back that hold nothing but zeros.
+func (p *Pool) DiscardZeros(id fsm.VolumeID) {
+	p.world.change(func() {
+		if img := p.images[id]; img != nil {
+			maps.DeleteFunc(img.content, func(_ int64, b *[BlockBytes]byte) bool { return *b == [BlockBytes]byte{} })
+		}
+	})
+}
+
 // Write writes bytes into a volume's image, as a writer on its device does. They are not durable.
 func (p *Pool) Write(id fsm.VolumeID, at int64, data []byte) {
 	p.world.change(func() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // Stamp is one write of a volume's user.
@@ -67,6 +68,14 @@ func (h *Host) DiskStamps(id fsm.VolumeID) []Stamp {
 		return stampsIn(img.content)
 	}
 	return nil
+}
+
+// DiskAttached reports whether the host's kernel has the disk of a replica attached.
+func (h *Host) DiskAttached(id fsm.VolumeID) bool {
+	h.world.mu.Lock()
+	defer h.world.mu.Unlock()
+	r := h.world.resources[id]
+	return r != nil && r.seats[h.node] != nil && r.observe(h.node).Disk > fsmpb.DiskState_DISK_STATE_FAILED
 }
 
 // SnapshotStamps lists the stamps that a snapshot on the host holds, and whether there is one.

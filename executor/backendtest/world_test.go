@@ -47,8 +47,11 @@ func worldHarness(h *backendtest.Host, p *backendtest.Process) backendtest.Snaps
 		Snapshots:       snapshots(),
 		ReopenSnapshots: snapshots,
 		Write:           func(_ *testing.T, id fsm.VolumeID, at int64, data []byte) { pool.Write(id, at, data) },
-		Discard:         func(_ *testing.T, id fsm.VolumeID, at, length int64) { pool.Write(id, at, make([]byte, length)) },
-		Read:            func(_ *testing.T, id fsm.VolumeID) []byte { return pool.Content(id).Bytes() },
+		Discard: func(_ *testing.T, id fsm.VolumeID, at, length int64) {
+			pool.Write(id, at, make([]byte, length))
+			pool.DiscardZeros(id)
+		},
+		Read: func(_ *testing.T, id fsm.VolumeID) []byte { return pool.Content(id).Bytes() },
 		ReadSnapshot: func(t *testing.T, id fsm.SnapshotID) []byte {
 			content, exists := pool.SnapshotContent(id)
 			require.True(t, exists)

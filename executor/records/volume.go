@@ -20,6 +20,14 @@ type VolumeRecord struct {
 	// Formatting is the UUID of the filesystem that this host began to make: unfinished pieces
 	// of it on the device are this host's own (S15).
 	Formatting string `json:"formatting,omitempty"`
+	// FormattingHeader is the UUID of the LUKS header that this host began to make (S15).
+	FormattingHeader string `json:"formatting_header,omitempty"`
+	// Encrypted is set before the device is handed out: what is mounted is the mapping above it.
+	Encrypted bool `json:"encrypted,omitempty"`
+	// HeaderMissing: the log knows of a LUKS header that was not on the device when it was looked for (S62).
+	HeaderMissing bool `json:"header_missing,omitempty"`
+	// HeaderWiped is set before the LUKS header is overwritten, for removal: from then on the image counts as unfinished.
+	HeaderWiped bool `json:"header_wiped,omitempty"`
 	// Staging is set before the device is handed out, and stays until nothing of it is up.
 	Staging *StagingRecord `json:"staging,omitempty"`
 	Targets []TargetRecord `json:"targets,omitempty"`
