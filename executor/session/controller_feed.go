@@ -31,6 +31,7 @@ type feed struct {
 	incarnationID []byte
 	welcomed      bool
 	adopted       bool
+	fenced        bool
 }
 
 type sender interface {
@@ -41,6 +42,7 @@ type sender interface {
 type desiredUpdate struct {
 	cluster     fsm.Cluster
 	adopted     bool
+	fenced      bool
 	full        bool
 	volumes     []fsm.DesiredVolume
 	volumesGone []fsm.VolumeID
@@ -75,7 +77,7 @@ func (f *feed) readDesired(changes []fsm.Change, all bool) (*desiredUpdate, erro
 		if err := f.checkRecord(state, u); err != nil {
 			return err
 		}
-		if u.full || f.incarnationChanged(u.cluster) || u.adopted != f.adopted {
+		if u.full || f.hostChanged(u) {
 			u.full = true
 			return nil // read from a copy: the desired state of a whole host may be large
 		}
@@ -104,7 +106,7 @@ func (f *feed) readFromFork(u *desiredUpdate, changes []fsm.Change) error {
 	if err := f.checkRecord(state, u); err != nil {
 		return err
 	}
-	if u.full = u.full || f.incarnationChanged(u.cluster) || u.adopted != f.adopted; !u.full {
+	if u.full = u.full || f.hostChanged(u); !u.full {
 		f.readChanged(state, u, changes)
 		return nil
 	}
@@ -122,9 +124,17 @@ func (f *feed) checkRecord(state *fsm.State, u *desiredUpdate) error {
 		return status.Errorf(codes.FailedPrecondition, "node %s was recorded as lost; its host must begin with an empty data folder", f.node)
 	case record.Host != f.host:
 		return status.Errorf(codes.FailedPrecondition, "the name %s belongs to host %s now (S17)", f.node, record.Host)
+	case record.Fence.Lifted != 0 && record.Fence.Session == 0:
+		return status.Errorf(codes.Unavailable, "the fence of node %s ended: it serves again with its next session (S59)", f.node)
 	}
 	u.adopted = record.Incarnation == u.cluster.Incarnation // else the host is in adoption mode (S1)
+	u.fenced = record.IsFenced()
 	return nil
+}
+
+// hostChanged tells whether what is desired of all of the host may differ from what it was sent.
+func (f *feed) hostChanged(u *desiredUpdate) bool {
+	return f.incarnationChanged(u.cluster) || u.adopted != f.adopted || u.fenced != f.fenced
 }
 
 // incarnationChanged tells whether the incarnation is not that of the last Welcome message.
@@ -174,7 +184,7 @@ func (f *feed) readSnapshot(state *fsm.State, u *desiredUpdate, id fsm.SnapshotI
 
 // welcome sends the cluster and its incarnation, at the start and when the incarnation changed.
 func (f *feed) welcome(u *desiredUpdate) error {
-	f.adopted = u.adopted
+	f.adopted, f.fenced = u.adopted, u.fenced
 	if !f.incarnationChanged(u.cluster) {
 		return nil
 	}

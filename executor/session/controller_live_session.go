@@ -42,9 +42,10 @@ type liveSession struct {
 
 // pendingQuery is a query that the host has not completely answered.
 type pendingQuery struct {
-	items     []*sessionpb.InventoryItem
-	mapAnswer *sessionpb.MapAnswer
-	done      chan error
+	items        []*sessionpb.InventoryItem
+	mapAnswer    *sessionpb.MapAnswer
+	volumeAnswer *sessionpb.VolumeAnswer
+	done         chan error
 }
 
 func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode, arrival uint64) *liveSession {

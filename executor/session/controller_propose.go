@@ -38,7 +38,7 @@ func checkProposal(node fsm.NodeID, cmd *fsmpb.Command) error {
 	subject, ok := proposingNode(cmd)
 	switch {
 	case !ok:
-		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary, Outdate and KeepReplica (S20)", node)
+		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary, Outdate, KeepReplica and BeginKeyRotation (S20)", node)
 	case subject != string(node):
 		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, subject)
 	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != fsm.RequestIDLen:
@@ -66,6 +66,8 @@ func proposingNode(cmd *fsmpb.Command) (string, bool) {
 		return body.Outdate.GetNodeId(), true
 	case *fsmpb.Command_KeepReplica:
 		return body.KeepReplica.GetNodeId(), true
+	case *fsmpb.Command_BeginKeyRotation:
+		return body.BeginKeyRotation.GetNodeId(), true
 	}
 	return "", false
 }

@@ -20,7 +20,8 @@ func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 		return err
 	}
 	// The header tells the host at once that this process is alive; what follows may take a while.
-	if err := stream.SendHeader(s.levelHeader()); err != nil {
+	level := s.knownLevel()
+	if err := stream.SendHeader(levelHeader(level)); err != nil {
 		return err
 	}
 	in := receiveLoop(stream)
@@ -29,7 +30,7 @@ func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 		return err
 	}
 	arrival := s.arrivals.Add(1)
-	if err := s.admit(stream.Context(), node, hello); err != nil {
+	if err := s.admit(stream.Context(), node, hello, level); err != nil {
 		s.log.Info("session refused", "node", node, "error", err)
 		return err
 	}
@@ -86,11 +87,14 @@ func (s *Server) receiveHello(ctx context.Context, in <-chan *sessionpb.FromNode
 }
 
 // admit waits until this member may send to the host, and registers it.
-func (s *Server) admit(ctx context.Context, node fsm.NodeID, hello *sessionpb.Hello) error {
+func (s *Server) admit(ctx context.Context, node fsm.NodeID, hello *sessionpb.Hello, level uint32) error {
 	if err := s.member.Ready(); err != nil {
 		return status.Errorf(codes.Unavailable, "this controller does not serve now: %v", err)
 	}
 	if err := s.waitCaughtUp(ctx, fsm.EpochFrom(hello.GetSeen())); err != nil {
+		return err
+	}
+	if err := s.checkLevelSent(level); err != nil {
 		return err
 	}
 	return s.register(ctx, node, hello.GetRegister())
@@ -251,6 +255,8 @@ func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 		ls.addInventoryAnswer(body.Inventory)
 	case *sessionpb.FromNode_Map:
 		ls.setMapAnswer(body.Map)
+	case *sessionpb.FromNode_Volume:
+		ls.setVolumeAnswer(body.Volume)
 	case *sessionpb.FromNode_Hello: // controllers of earlier builds end the session here, and the next one registers as much
 		return s.registerAgain(ls, body.Hello.GetRegister())
 	}

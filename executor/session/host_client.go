@@ -52,6 +52,9 @@ type ClientConfig struct {
 	// two, from an offset in bytes on: at most max extents. Its error may be a *fsm.Rejection. Nil: this
 	// host has no block maps.
 	Map func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
+	// VolumeFacts observes the host's replica of a volume. Its error may be a *fsm.Rejection. Nil: this host does
+	// not answer about volumes.
+	VolumeFacts func(ctx context.Context, id fsm.VolumeID) (executor.VolumeFacts, error)
 	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration
 	Logger         *slog.Logger

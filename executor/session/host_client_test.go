@@ -31,6 +31,7 @@ type testHost struct {
 	updates       []executor.Update
 	inventory     func() ([]executor.InventoryItem, error)
 	readMapFunc   mapFunc
+	volumeFunc    volumeFunc
 	epoch         fsm.Epoch
 	incarnationID []byte
 }
@@ -99,6 +100,7 @@ func (l *testCluster) newHost(name string, endpoints ...string) *testHost {
 		TelemetryInterval: 10 * time.Millisecond,
 		Inventory:         n.listInventory,
 		Map:               n.readMap,
+		VolumeFacts:       n.volumeFacts,
 		ProposeTimeout:    time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(l.t, err)

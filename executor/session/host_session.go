@@ -130,6 +130,10 @@ func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 		go h.answerMap(ctx, q)
 		return nil
 	}
+	if q := m.GetVolume(); q != nil {
+		go h.answerVolume(ctx, q)
+		return nil
+	}
 	update, err := asm.add(m)
 	if err != nil {
 		return err

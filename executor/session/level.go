@@ -3,7 +3,9 @@ package session
 import (
 	"strconv"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -14,17 +16,30 @@ import (
 // put that field on the log, where builds would apply it differently (S72).
 const levelHeaderKey = "holdfast-feature-level"
 
-// levelHeader is empty while this controller does not know the level.
-func (s *Server) levelHeader() metadata.MD {
-	var level uint32
-	err := s.member.View(func(state *fsm.State) error {
+// knownLevel is the cluster's feature level, 0 while this controller does not know it.
+func (s *Server) knownLevel() (level uint32) {
+	_ = s.member.View(func(state *fsm.State) error {
 		level = state.Cluster().FeatureLevel
 		return nil
-	})
-	if err != nil || level == 0 {
+	}) // before the member runs there is no state
+	return level
+}
+
+// levelHeader is empty while this controller does not know the level.
+func levelHeader(level uint32) metadata.MD {
+	if level == 0 {
 		return nil
 	}
 	return metadata.Pairs(levelHeaderKey, strconv.FormatUint(uint64(level), 10))
+}
+
+// checkLevelSent refuses a registration that was made for a lower level than the cluster's: it lacks what the level
+// introduced, such as the addresses by which a fence finds the host (S57). The host begins again with the level's header.
+func (s *Server) checkLevelSent(sent uint32) error {
+	if level := s.knownLevel(); level > max(sent, fsm.Level1) {
+		return status.Errorf(codes.Unavailable, "this controller has learned that the cluster runs at feature level %d: begin the session again", level)
+	}
+	return nil
 }
 
 // levelFromHeader is the level that the controller sent, and level 1 when it is too old to send one.

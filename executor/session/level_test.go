@@ -3,14 +3,17 @@ package session
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // level2Report is a report that requires feature level 2.
@@ -87,4 +90,35 @@ func TestS72_ATooOldHostIsToldToBeUpgraded(t *testing.T) {
 	require.Equal(t, codes.FailedPrecondition, status.Code(err))
 	require.ErrorContains(t, err, "upgrade it")
 	require.NotContains(t, err.Error(), "replace")
+}
+
+// S57, S72: a controller that learned the cluster's level after it had sent its header records no registration that was
+// made for a lower one: it would lack the addresses by which a fence finds the host.
+func TestS57_S72_ARegistrationForALowerLevelIsNotRecorded(t *testing.T) {
+	l := newTestCluster(t, 2)
+	node := l.credentials(pki.Node, "n1")
+	l.openSession(l.members[0], node, &sessionpb.Hello{Register: register("n1")}).nextVolumes()
+	starting := l.members[1]
+	starting.server.timing.catchUpTimeout = time.Minute
+	for range 2 {
+		starting.restart()
+		session := l.openSession(starting, node, &sessionpb.Hello{Register: register("n1"), Seen: &fsmpb.Epoch{Incarnation: 1, Index: 2}})
+		header, err := session.stream.Header()
+		require.NoError(t, err)
+		require.Equal(t, fsm.Level1, levelFromHeader(header))
+		starting.setLag(false)
+		err = session.endError()
+		require.Equal(t, codes.Unavailable, status.Code(err), err)
+		require.ErrorContains(t, err, "feature level 2")
+	}
+	require.Empty(t, starting.requests(), "nothing was proposed")
+	l.openSession(starting, node, &sessionpb.Hello{Register: register("n1")}).nextVolumes()
+	require.NotEmpty(t, starting.requests())
+}
+
+// restart forgets what the member has applied, until it does not lag any more.
+func (m *testMember) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state, m.lag = fsm.New(), true
 }

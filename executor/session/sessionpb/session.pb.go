@@ -33,6 +33,7 @@ type FromNode struct {
 	//	*FromNode_Telemetry
 	//	*FromNode_Inventory
 	//	*FromNode_Map
+	//	*FromNode_Volume
 	Body          isFromNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -111,6 +112,15 @@ func (x *FromNode) GetMap() *MapAnswer {
 	return nil
 }
 
+func (x *FromNode) GetVolume() *VolumeAnswer {
+	if x != nil {
+		if x, ok := x.Body.(*FromNode_Volume); ok {
+			return x.Volume
+		}
+	}
+	return nil
+}
+
 type isFromNode_Body interface {
 	isFromNode_Body()
 }
@@ -131,6 +141,10 @@ type FromNode_Map struct {
 	Map *MapAnswer `protobuf:"bytes,4,opt,name=map,proto3,oneof"`
 }
 
+type FromNode_Volume struct {
+	Volume *VolumeAnswer `protobuf:"bytes,86,opt,name=volume,proto3,oneof"`
+}
+
 func (*FromNode_Hello) isFromNode_Body() {}
 
 func (*FromNode_Telemetry) isFromNode_Body() {}
@@ -138,6 +152,8 @@ func (*FromNode_Telemetry) isFromNode_Body() {}
 func (*FromNode_Inventory) isFromNode_Body() {}
 
 func (*FromNode_Map) isFromNode_Body() {}
+
+func (*FromNode_Volume) isFromNode_Body() {}
 
 type Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -330,6 +346,7 @@ type ToNode struct {
 	//	*ToNode_Desired
 	//	*ToNode_Inventory
 	//	*ToNode_Map
+	//	*ToNode_Volume
 	Body          isToNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,6 +425,15 @@ func (x *ToNode) GetMap() *MapQuestion {
 	return nil
 }
 
+func (x *ToNode) GetVolume() *VolumeQuestion {
+	if x != nil {
+		if x, ok := x.Body.(*ToNode_Volume); ok {
+			return x.Volume
+		}
+	}
+	return nil
+}
+
 type isToNode_Body interface {
 	isToNode_Body()
 }
@@ -428,6 +454,10 @@ type ToNode_Map struct {
 	Map *MapQuestion `protobuf:"bytes,4,opt,name=map,proto3,oneof"`
 }
 
+type ToNode_Volume struct {
+	Volume *VolumeQuestion `protobuf:"bytes,86,opt,name=volume,proto3,oneof"`
+}
+
 func (*ToNode_Welcome) isToNode_Body() {}
 
 func (*ToNode_Desired) isToNode_Body() {}
@@ -435,6 +465,8 @@ func (*ToNode_Desired) isToNode_Body() {}
 func (*ToNode_Inventory) isToNode_Body() {}
 
 func (*ToNode_Map) isToNode_Body() {}
+
+func (*ToNode_Volume) isToNode_Body() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -624,28 +656,30 @@ func (x *DesiredState) GetFeatureLevel() uint32 {
 // DesiredVolume is fsm.DesiredVolume: each field has the name of one there, and its meaning.
 // Only the publication that is to be torn down is spread over three.
 type DesiredVolume struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Volume          string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
-	Pool            string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
-	Size            int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	Goal            uint32                 `protobuf:"varint,4,opt,name=goal,proto3" json:"goal,omitempty"`
-	Format          *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
-	Publication     *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
-	TeardownEpoch   *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
-	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Operation       uint64                 `protobuf:"varint,9,opt,name=operation,proto3" json:"operation,omitempty"`
-	Attempt         uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	ReplicaState    uint32                 `protobuf:"varint,11,opt,name=replica_state,json=replicaState,proto3" json:"replica_state,omitempty"`
-	TeardownNode    string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
-	TeardownHost    string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
-	Source          *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
-	SourceSize      int64                  `protobuf:"varint,15,opt,name=source_size,json=sourceSize,proto3" json:"source_size,omitempty"`
-	Limits          *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
-	Replication     *DesiredReplica        `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
-	ModifyOperation uint64                 `protobuf:"varint,18,opt,name=modify_operation,json=modifyOperation,proto3" json:"modify_operation,omitempty"`
-	ModifyAttempt   uint32                 `protobuf:"varint,19,opt,name=modify_attempt,json=modifyAttempt,proto3" json:"modify_attempt,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Volume             string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Pool               string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	Size               int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Goal               uint32                 `protobuf:"varint,4,opt,name=goal,proto3" json:"goal,omitempty"`
+	Format             *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
+	Publication        *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
+	TeardownEpoch      *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
+	Sequence           uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Operation          uint64                 `protobuf:"varint,9,opt,name=operation,proto3" json:"operation,omitempty"`
+	Attempt            uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	ReplicaState       uint32                 `protobuf:"varint,11,opt,name=replica_state,json=replicaState,proto3" json:"replica_state,omitempty"`
+	TeardownNode       string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
+	TeardownHost       string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
+	Source             *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	SourceSize         int64                  `protobuf:"varint,15,opt,name=source_size,json=sourceSize,proto3" json:"source_size,omitempty"`
+	Limits             *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
+	Replication        *DesiredReplica        `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
+	ModifyOperation    uint64                 `protobuf:"varint,18,opt,name=modify_operation,json=modifyOperation,proto3" json:"modify_operation,omitempty"`
+	ModifyAttempt      uint32                 `protobuf:"varint,19,opt,name=modify_attempt,json=modifyAttempt,proto3" json:"modify_attempt,omitempty"`
+	Encrypted          bool                   `protobuf:"varint,90,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
+	EncryptionDiscards bool                   `protobuf:"varint,96,opt,name=encryption_discards,json=encryptionDiscards,proto3" json:"encryption_discards,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *DesiredVolume) Reset() {
@@ -811,6 +845,20 @@ func (x *DesiredVolume) GetModifyAttempt() uint32 {
 	return 0
 }
 
+func (x *DesiredVolume) GetEncrypted() bool {
+	if x != nil {
+		return x.Encrypted
+	}
+	return false
+}
+
+func (x *DesiredVolume) GetEncryptionDiscards() bool {
+	if x != nil {
+		return x.EncryptionDiscards
+	}
+	return false
+}
+
 // DesiredReplica is fsm.DesiredReplica, field by field.
 type DesiredReplica struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -834,6 +882,7 @@ type DesiredReplica struct {
 	InSyncUuid      uint64                 `protobuf:"varint,18,opt,name=in_sync_uuid,json=inSyncUuid,proto3" json:"in_sync_uuid,omitempty"`
 	SyncFromSeed    bool                   `protobuf:"varint,19,opt,name=sync_from_seed,json=syncFromSeed,proto3" json:"sync_from_seed,omitempty"`
 	DiskFailed      uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
+	Fenced          bool                   `protobuf:"varint,70,opt,name=fenced,proto3" json:"fenced,omitempty"` // the host is: it attaches no disk
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1008,6 +1057,13 @@ func (x *DesiredReplica) GetDiskFailed() uint64 {
 	return 0
 }
 
+func (x *DesiredReplica) GetFenced() bool {
+	if x != nil {
+		return x.Fenced
+	}
+	return false
+}
+
 // ReplicaPeer is fsm.ReplicaPeer, field by field.
 type ReplicaPeer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1113,6 +1169,7 @@ type Publication struct {
 	Host          string                 `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`
 	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
 	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
+	Reclaim       bool                   `protobuf:"varint,80,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1208,6 +1265,13 @@ func (x *Publication) GetUsedBy() string {
 		return x.UsedBy
 	}
 	return ""
+}
+
+func (x *Publication) GetReclaim() bool {
+	if x != nil {
+		return x.Reclaim
+	}
+	return false
 }
 
 type Staging struct {
@@ -1368,6 +1432,7 @@ type DesiredSnapshot struct {
 	Frozen        bool                   `protobuf:"varint,9,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	Operation     uint64                 `protobuf:"varint,10,opt,name=operation,proto3" json:"operation,omitempty"`
 	Retry         uint32                 `protobuf:"varint,11,opt,name=retry,proto3" json:"retry,omitempty"`
+	Encrypted     bool                   `protobuf:"varint,90,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1477,6 +1542,13 @@ func (x *DesiredSnapshot) GetRetry() uint32 {
 		return x.Retry
 	}
 	return 0
+}
+
+func (x *DesiredSnapshot) GetEncrypted() bool {
+	if x != nil {
+		return x.Encrypted
+	}
+	return false
 }
 
 type InventoryQuestion struct {
@@ -2329,16 +2401,259 @@ func (x *MapResponse) GetAnswer() *MapAnswer {
 	return nil
 }
 
+// VolumeQuestion asks for what only a host can observe of its replica of a volume.
+type VolumeQuestion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Volume        string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeQuestion) Reset() {
+	*x = VolumeQuestion{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeQuestion) ProtoMessage() {}
+
+func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeQuestion.ProtoReflect.Descriptor instead.
+func (*VolumeQuestion) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *VolumeQuestion) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *VolumeQuestion) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+// VolumeAnswer is executor.VolumeFacts, field by field, or why there are none.
+type VolumeAnswer struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Question       uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	AllocatedKnown bool                   `protobuf:"varint,2,opt,name=allocated_known,json=allocatedKnown,proto3" json:"allocated_known,omitempty"`
+	Allocated      int64                  `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	HeaderBackup   string                 `protobuf:"bytes,4,opt,name=header_backup,json=headerBackup,proto3" json:"header_backup,omitempty"`
+	Error          string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Reason         uint32                 `protobuf:"varint,6,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *VolumeAnswer) Reset() {
+	*x = VolumeAnswer{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeAnswer) ProtoMessage() {}
+
+func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeAnswer.ProtoReflect.Descriptor instead.
+func (*VolumeAnswer) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *VolumeAnswer) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *VolumeAnswer) GetAllocatedKnown() bool {
+	if x != nil {
+		return x.AllocatedKnown
+	}
+	return false
+}
+
+func (x *VolumeAnswer) GetAllocated() int64 {
+	if x != nil {
+		return x.Allocated
+	}
+	return 0
+}
+
+func (x *VolumeAnswer) GetHeaderBackup() string {
+	if x != nil {
+		return x.HeaderBackup
+	}
+	return ""
+}
+
+func (x *VolumeAnswer) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *VolumeAnswer) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+type VolumeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Question      *VolumeQuestion        `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeRequest) Reset() {
+	*x = VolumeRequest{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeRequest) ProtoMessage() {}
+
+func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
+func (*VolumeRequest) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *VolumeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *VolumeRequest) GetQuestion() *VolumeQuestion {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+type VolumeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // false: this member has no session with the host
+	Answer        *VolumeAnswer          `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeResponse) Reset() {
+	*x = VolumeResponse{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeResponse) ProtoMessage() {}
+
+func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeResponse.ProtoReflect.Descriptor instead.
+func (*VolumeResponse) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *VolumeResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *VolumeResponse) GetAnswer() *VolumeAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 var File_executor_session_sessionpb_session_proto protoreflect.FileDescriptor
 
 const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
-	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\x80\x02\n" +
+	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\xbd\x02\n" +
 	"\bFromNode\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.holdfast.session.v1.HelloH\x00R\x05hello\x12>\n" +
 	"\ttelemetry\x18\x02 \x01(\v2\x1e.holdfast.session.v1.TelemetryH\x00R\ttelemetry\x12D\n" +
 	"\tinventory\x18\x03 \x01(\v2$.holdfast.session.v1.InventoryAnswerH\x00R\tinventory\x122\n" +
-	"\x03map\x18\x04 \x01(\v2\x1e.holdfast.session.v1.MapAnswerH\x00R\x03mapB\x06\n" +
+	"\x03map\x18\x04 \x01(\v2\x1e.holdfast.session.v1.MapAnswerH\x00R\x03map\x12;\n" +
+	"\x06volume\x18V \x01(\v2!.holdfast.session.v1.VolumeAnswerH\x00R\x06volumeB\x06\n" +
 	"\x04body\"n\n" +
 	"\x05Hello\x129\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeR\bregister\x12*\n" +
@@ -2352,12 +2667,13 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1f\n" +
 	"\vfull_copies\x18\x06 \x01(\bR\n" +
-	"fullCopies\"\x87\x02\n" +
+	"fullCopies\"\xc6\x02\n" +
 	"\x06ToNode\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x12=\n" +
 	"\adesired\x18\x02 \x01(\v2!.holdfast.session.v1.DesiredStateH\x00R\adesired\x12F\n" +
 	"\tinventory\x18\x03 \x01(\v2&.holdfast.session.v1.InventoryQuestionH\x00R\tinventory\x124\n" +
-	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03mapB\x06\n" +
+	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03map\x12=\n" +
+	"\x06volume\x18V \x01(\v2#.holdfast.session.v1.VolumeQuestionH\x00R\x06volumeB\x06\n" +
 	"\x04body\"\x8b\x01\n" +
 	"\aWelcome\x12\x1d\n" +
 	"\n" +
@@ -2374,7 +2690,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
-	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xf6\x05\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xc5\x06\n" +
 	"\rDesiredVolume\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
@@ -2396,7 +2712,9 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06limits\x18\x10 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12E\n" +
 	"\vreplication\x18\x11 \x01(\v2#.holdfast.session.v1.DesiredReplicaR\vreplication\x12)\n" +
 	"\x10modify_operation\x18\x12 \x01(\x04R\x0fmodifyOperation\x12%\n" +
-	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\"\xba\x05\n" +
+	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\x12\x1c\n" +
+	"\tencrypted\x18Z \x01(\bR\tencrypted\x12/\n" +
+	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\"\xd2\x05\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -2425,7 +2743,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"inSyncUuid\x12$\n" +
 	"\x0esync_from_seed\x18\x13 \x01(\bR\fsyncFromSeed\x12\x1f\n" +
 	"\vdisk_failed\x18\x14 \x01(\x04R\n" +
-	"diskFailed\"\xd1\x01\n" +
+	"diskFailed\x12\x16\n" +
+	"\x06fenced\x18F \x01(\bR\x06fenced\"\xd1\x01\n" +
 	"\vReplicaPeer\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -2437,7 +2756,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
 	"incomplete\x18\x06 \x01(\bR\n" +
 	"incomplete\x12#\n" +
-	"\rdisk_attached\x18\a \x01(\bR\fdiskAttached\"\xdd\x02\n" +
+	"\rdisk_attached\x18\a \x01(\bR\fdiskAttached\"\xf7\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -2449,7 +2768,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
 	"\x04host\x18\a \x01(\tR\x04host\x12\x16\n" +
 	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
-	"\aused_by\x18\t \x01(\tR\x06usedBy\"\x82\x01\n" +
+	"\aused_by\x18\t \x01(\tR\x06usedBy\x12\x18\n" +
+	"\areclaim\x18P \x01(\bR\areclaim\"\x82\x01\n" +
 	"\aStaging\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12;\n" +
@@ -2464,7 +2784,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12 \n" +
 	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\x99\x02\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xb7\x02\n" +
 	"\x0fDesiredSnapshot\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
@@ -2477,7 +2797,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06frozen\x18\t \x01(\bR\x06frozen\x12\x1c\n" +
 	"\toperation\x18\n" +
 	" \x01(\x04R\toperation\x12\x14\n" +
-	"\x05retry\x18\v \x01(\rR\x05retry\"/\n" +
+	"\x05retry\x18\v \x01(\rR\x05retry\x12\x1c\n" +
+	"\tencrypted\x18Z \x01(\bR\tencrypted\"/\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\"\x91\x01\n" +
 	"\x0fInventoryAnswer\x12\x1a\n" +
@@ -2533,14 +2854,31 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bquestion\x18\x02 \x01(\v2 .holdfast.session.v1.MapQuestionR\bquestion\"Y\n" +
 	"\vMapResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x126\n" +
-	"\x06answer\x18\x02 \x01(\v2\x1e.holdfast.session.v1.MapAnswerR\x06answer2\xa9\x01\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1e.holdfast.session.v1.MapAnswerR\x06answer\"D\n" +
+	"\x0eVolumeQuestion\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xc4\x01\n" +
+	"\fVolumeAnswer\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12'\n" +
+	"\x0fallocated_known\x18\x02 \x01(\bR\x0eallocatedKnown\x12\x1c\n" +
+	"\tallocated\x18\x03 \x01(\x03R\tallocated\x12#\n" +
+	"\rheader_backup\x18\x04 \x01(\tR\fheaderBackup\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\rR\x06reason\"i\n" +
+	"\rVolumeRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12?\n" +
+	"\bquestion\x18\x02 \x01(\v2#.holdfast.session.v1.VolumeQuestionR\bquestion\"_\n" +
+	"\x0eVolumeResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x129\n" +
+	"\x06answer\x18\x02 \x01(\v2!.holdfast.session.v1.VolumeAnswerR\x06answer2\xa9\x01\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
-	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xff\x01\n" +
+	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xd2\x02\n" +
 	"\x05Peers\x12N\n" +
 	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12\\\n" +
 	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01\x12H\n" +
-	"\x03Map\x12\x1f.holdfast.session.v1.MapRequest\x1a .holdfast.session.v1.MapResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
+	"\x03Map\x12\x1f.holdfast.session.v1.MapRequest\x1a .holdfast.session.v1.MapResponse\x12Q\n" +
+	"\x06Volume\x12\".holdfast.session.v1.VolumeRequest\x1a#.holdfast.session.v1.VolumeResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
 
 var (
 	file_executor_session_sessionpb_session_proto_rawDescOnce sync.Once
@@ -2554,7 +2892,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -2585,71 +2923,81 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*MapAnswer)(nil),          // 26: holdfast.session.v1.MapAnswer
 	(*MapRequest)(nil),         // 27: holdfast.session.v1.MapRequest
 	(*MapResponse)(nil),        // 28: holdfast.session.v1.MapResponse
-	(*fsmpb.RegisterNode)(nil), // 29: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 30: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 31: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 32: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 33: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),        // 34: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),  // 35: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),   // 36: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 37: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 38: holdfast.fsm.v1.Outcome
+	(*VolumeQuestion)(nil),     // 29: holdfast.session.v1.VolumeQuestion
+	(*VolumeAnswer)(nil),       // 30: holdfast.session.v1.VolumeAnswer
+	(*VolumeRequest)(nil),      // 31: holdfast.session.v1.VolumeRequest
+	(*VolumeResponse)(nil),     // 32: holdfast.session.v1.VolumeResponse
+	(*fsmpb.RegisterNode)(nil), // 33: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 34: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 35: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 36: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 37: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),        // 38: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),  // 39: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),   // 40: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 41: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 42: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
 	15, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
 	26, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
-	29, // 4: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	30, // 5: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 6: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
-	5,  // 7: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	6,  // 8: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
-	14, // 9: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	24, // 10: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	30, // 11: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 12: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
-	13, // 13: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	31, // 14: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
-	10, // 15: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	30, // 16: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	32, // 17: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	33, // 18: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	8,  // 19: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	34, // 20: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
-	9,  // 21: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	35, // 22: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	30, // 23: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	36, // 24: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	11, // 25: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	12, // 26: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	36, // 27: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	36, // 28: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	16, // 29: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	37, // 30: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	38, // 31: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	21, // 32: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 33: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	16, // 34: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	25, // 35: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	24, // 36: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	26, // 37: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	0,  // 38: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	17, // 39: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	19, // 40: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	22, // 41: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	27, // 42: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	4,  // 43: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	18, // 44: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	20, // 45: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	23, // 46: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	28, // 47: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	43, // [43:48] is the sub-list for method output_type
-	38, // [38:43] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	30, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
+	33, // 5: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	34, // 6: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	3,  // 7: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
+	5,  // 8: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
+	6,  // 9: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
+	14, // 10: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	24, // 11: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	29, // 12: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	34, // 13: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 14: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
+	13, // 15: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	35, // 16: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	10, // 17: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	34, // 18: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	36, // 19: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	37, // 20: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	8,  // 21: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	38, // 22: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	9,  // 23: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	39, // 24: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	34, // 25: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	40, // 26: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	11, // 27: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	12, // 28: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	40, // 29: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	40, // 30: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	16, // 31: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	41, // 32: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	42, // 33: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	21, // 34: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 35: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	16, // 36: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	25, // 37: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	24, // 38: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	26, // 39: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	29, // 40: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	30, // 41: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	0,  // 42: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	17, // 43: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	19, // 44: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	22, // 45: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	27, // 46: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	31, // 47: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	4,  // 48: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	18, // 49: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	20, // 50: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	23, // 51: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	28, // 52: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	32, // 53: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	48, // [48:54] is the sub-list for method output_type
+	42, // [42:48] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -2662,12 +3010,14 @@ func file_executor_session_sessionpb_session_proto_init() {
 		(*FromNode_Telemetry)(nil),
 		(*FromNode_Inventory)(nil),
 		(*FromNode_Map)(nil),
+		(*FromNode_Volume)(nil),
 	}
 	file_executor_session_sessionpb_session_proto_msgTypes[4].OneofWrappers = []any{
 		(*ToNode_Welcome)(nil),
 		(*ToNode_Desired)(nil),
 		(*ToNode_Inventory)(nil),
 		(*ToNode_Map)(nil),
+		(*ToNode_Volume)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2675,7 +3025,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

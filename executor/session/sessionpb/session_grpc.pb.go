@@ -173,6 +173,7 @@ const (
 	Peers_Facts_FullMethodName     = "/holdfast.session.v1.Peers/Facts"
 	Peers_Inventory_FullMethodName = "/holdfast.session.v1.Peers/Inventory"
 	Peers_Map_FullMethodName       = "/holdfast.session.v1.Peers/Map"
+	Peers_Volume_FullMethodName    = "/holdfast.session.v1.Peers/Volume"
 )
 
 // PeersClient is the client API for Peers service.
@@ -184,6 +185,7 @@ type PeersClient interface {
 	Facts(ctx context.Context, in *FactsRequest, opts ...grpc.CallOption) (*FactsResponse, error)
 	Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InventoryResponse], error)
 	Map(ctx context.Context, in *MapRequest, opts ...grpc.CallOption) (*MapResponse, error)
+	Volume(ctx context.Context, in *VolumeRequest, opts ...grpc.CallOption) (*VolumeResponse, error)
 }
 
 type peersClient struct {
@@ -233,6 +235,16 @@ func (c *peersClient) Map(ctx context.Context, in *MapRequest, opts ...grpc.Call
 	return out, nil
 }
 
+func (c *peersClient) Volume(ctx context.Context, in *VolumeRequest, opts ...grpc.CallOption) (*VolumeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VolumeResponse)
+	err := c.cc.Invoke(ctx, Peers_Volume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeersServer is the server API for Peers service.
 // All implementations must embed UnimplementedPeersServer
 // for forward compatibility.
@@ -242,6 +254,7 @@ type PeersServer interface {
 	Facts(context.Context, *FactsRequest) (*FactsResponse, error)
 	Inventory(*InventoryRequest, grpc.ServerStreamingServer[InventoryResponse]) error
 	Map(context.Context, *MapRequest) (*MapResponse, error)
+	Volume(context.Context, *VolumeRequest) (*VolumeResponse, error)
 	mustEmbedUnimplementedPeersServer()
 }
 
@@ -260,6 +273,9 @@ func (UnimplementedPeersServer) Inventory(*InventoryRequest, grpc.ServerStreamin
 }
 func (UnimplementedPeersServer) Map(context.Context, *MapRequest) (*MapResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Map not implemented")
+}
+func (UnimplementedPeersServer) Volume(context.Context, *VolumeRequest) (*VolumeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Volume not implemented")
 }
 func (UnimplementedPeersServer) mustEmbedUnimplementedPeersServer() {}
 func (UnimplementedPeersServer) testEmbeddedByValue()               {}
@@ -329,6 +345,24 @@ func _Peers_Map_Handler(srv interface{}, ctx context.Context, dec func(interface
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peers_Volume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VolumeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeersServer).Volume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peers_Volume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeersServer).Volume(ctx, req.(*VolumeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peers_ServiceDesc is the grpc.ServiceDesc for Peers service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -343,6 +377,10 @@ var Peers_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Map",
 			Handler:    _Peers_Map_Handler,
+		},
+		{
+			MethodName: "Volume",
+			Handler:    _Peers_Volume_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
