@@ -29,6 +29,8 @@ type Agent struct {
 	outbox          *outbox
 	poolSet         *poolSet
 	proposer        *proposer
+	reclaimer       *reclaimer
+	rotator         *keyRotator
 	records         *recorder
 	replicaReports  *replicaReporter
 	replicaWorker   *replicaWorker

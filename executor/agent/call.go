@@ -20,6 +20,7 @@ type call struct {
 	hasWaiter    bool          // a caller waits for it; guarded by table.mu
 	proposing    atomic.Int32  // how many of its proposals wait for a quorum
 	optionalWait time.Duration // how long its caller would wait for what is not needed
+	otherRefused bool          // another call was refused because of this one; guarded by table.mu
 }
 
 // serveCall runs work on a volume under the volume's lock and waits for it. Shortly before ctx
@@ -57,6 +58,7 @@ func (cs *calls) beginCall(ctx context.Context, id fsm.VolumeID, key string, wor
 	}
 	if c := v.call; c != nil {
 		if c.hasWaiter || c.key != key {
+			c.otherRefused = c.otherRefused || c.key != key
 			return nil, fsm.Reject(fsm.Busy, "volume %s: another call is under way", id)
 		}
 		c.hasWaiter = true

@@ -43,7 +43,7 @@ func withinLimit(id fsm.VolumeID, size, limit int64) (int64, error) {
 }
 
 func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.ExpandRequest) error {
-	j := &job{volumeWorker: x.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}}
+	j := &job{volumeWorker: x.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}, keys: req.Keys}
 	have, err := x.observer.observeVolume(ctx, v, j.want)
 	if err != nil {
 		return err
@@ -59,6 +59,11 @@ func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.Ex
 	if err != nil {
 		return err
 	}
+	if have.Crypt != nil && have.SizeBelow() >= d.Size && have.DeviceSize() < d.Size {
+		if have, err = j.expandMapping(ctx); err != nil {
+			return err
+		}
+	}
 	switch {
 	case req.Size > d.Size:
 		return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, and no controller has decided to make them %d", v.id, d.Size, req.Size)
@@ -73,6 +78,17 @@ func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.Ex
 		x.mu.Unlock()
 	}
 	return err
+}
+
+// expandMapping grows the mapping to its device between the step's two fault points, and observes again.
+func (j *job) expandMapping(ctx context.Context) (plan.ObservedVolume, error) {
+	j.hitFaultPoint("luks-resize.before")
+	err := j.resizeMapping(ctx)
+	j.hitFaultPoint("luks-resize.after")
+	if err != nil {
+		return plan.ObservedVolume{}, wrapStep(j.v, plan.StepResizeMapping, err)
+	}
+	return j.observer.observeVolume(ctx, j.v, j.want)
 }
 
 // isAt reports whether the volume is staged or bound at the path.

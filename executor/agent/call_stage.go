@@ -38,6 +38,9 @@ func (s *stager) stage(ctx context.Context, v *volume, c *call, req *executor.St
 	if _, err := s.actingSession(); err != nil {
 		return err
 	}
+	if s.isEncrypted(v) && (len(req.Keys) == 0 || req.Keys[0].IsZero()) {
+		return errNoPassphrase(v.id) // before an intent is recorded
+	}
 	if err := s.clearOlder(ctx, v, c, req.Epoch); err != nil {
 		return err
 	}
@@ -107,7 +110,10 @@ func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *executo
 		return err
 	}
 	want := &plan.VolumeSpec{Volume: v.id, Size: d.Size, Grant: g, Limits: &d.Limits, Expanding: d.Operation != 0}
-	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c, flags: req.Flags}
+	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c, flags: req.Flags, keys: req.Keys}
+	if err := j.checkKeys(); err != nil {
+		return err
+	}
 	if s.Throttle == nil && d.Limits != (fsm.Limits{}) {
 		err := j.tolerateLimitsError(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
 		if err != nil {
@@ -135,11 +141,15 @@ func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *exec
 		return nil, err
 	}
 	s.hitFaultPoint("propose-stage.before")
-	outcome, err := s.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
+	cmd := &fsmpb.StageVolume{
 		VolumeId: string(v.id), NodeId: string(s.Node), HostId: string(s.Host.ID), BootId: s.Host.BootID,
 		Epoch: req.Epoch.Proto(), StagingPath: req.Path, Capability: capability,
 		FsUuid: uuid.NewString(), Sequence: number,
-	}}})
+	}
+	if s.mayBeEncrypted(v) {
+		cmd.LuksUuid = uuid.NewString()
+	}
+	outcome, err := s.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: cmd}})
 	s.hitFaultPoint("propose-stage.after")
 	if err != nil {
 		return nil, err

@@ -51,6 +51,9 @@ func (h *healthChecker) measure(ctx context.Context, id fsm.VolumeID, path strin
 	}
 	size := h.minImageSize(v)
 	device, err := backend.Observe(ctx, id)
+	if err == nil {
+		device, _, err = h.aboveEncryption(ctx, v, device)
+	}
 	if err != nil || !device.Active() {
 		return executor.VolumeStats{}, none
 	}

@@ -36,13 +36,13 @@ func (a *Agent) Clean(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanVolume ends all mounts, the newest first, then deactivates the device.
+// cleanVolume ends all mounts, the newest first, then closes the mapping and deactivates the device.
 func (c *cleaner) cleanVolume(ctx context.Context, pool executor.Backend, id fsm.VolumeID) error {
 	mounts, err := c.mountsOf(ctx, pool, id)
 	if err != nil {
 		return err
 	}
-	device, err := pool.Observe(ctx, id)
+	device, err := c.usedDevice(ctx, pool, id)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,21 @@ func (c *cleaner) cleanVolume(ctx context.Context, pool executor.Backend, id fsm
 			return err
 		}
 	}
+	if err := c.closeAny(ctx, id); err != nil {
+		return err
+	}
 	return pool.Deactivate(ctx, id)
+}
+
+// closeAny closes the volume's mapping where there is one.
+func (c *cleaner) closeAny(ctx context.Context, id fsm.VolumeID) error {
+	if c.Encryptor == nil {
+		return nil
+	}
+	if mapping, err := c.Encryptor.Mapping(ctx, id); err != nil || !mapping.Exists {
+		return err
+	}
+	return c.Encryptor.Close(ctx, id)
 }
 
 // cleanRecord removes the targets that the host made, and records that nothing is up.

@@ -27,6 +27,8 @@ type Config struct {
 	Freezer         executor.Freezer
 	FilesystemTools executor.FilesystemTools
 	Throttle        executor.Throttle
+	// Encryptor encrypts volumes; nil: this host cannot.
+	Encryptor executor.Encryptor
 	// MaxFreeze bounds how long a filesystem is frozen for a snapshot (S19); 0: 10 s.
 	MaxFreeze time.Duration
 	// HealthInterval is how often the volumes' health is checked; 0: 10 s.
@@ -64,8 +66,11 @@ type Config struct {
 	ResyncInterval time.Duration
 
 	// What the host registers with, beside its identity.
-	Labels       []fsm.Label // without the topology key itself
-	Site         string
+	Labels []fsm.Label // without the topology key itself
+	Site   string
+	// Addresses are the IP addresses by which a fence finds it, besides that of its replication, at each
+	// registration; it may be nil.
+	Addresses    func() []string
 	MaxVolumes   uint32 // 0: unlimited
 	Version      string
 	FeatureLevel uint32

@@ -34,6 +34,13 @@
 // What an earlier process left frozen is thawed before anything else, and no snapshot is
 // taken under it.
 //
+// # Space
+//
+// ReclaimSpace trims the filesystem of a staged volume, under the volume's lock, by steps between which
+// plan.CheckTrim says whether it may go on (S61). A volume that nobody uses is reclaimed when its desired
+// publication says so: spaceWorker brings it up under a grant by a call without a caller, mounts it at no path,
+// trims it and takes it down.
+//
 // # Replicated volumes
 //
 // replicaBackend presents a replicated volume as one of a pool: its image is the backing device

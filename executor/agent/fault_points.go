@@ -23,13 +23,35 @@ func faultPoints() []string {
 	for _, kind := range []plan.StepKind{
 		plan.StepCreate, plan.StepActivate, plan.StepProbe, plan.StepWriteRecord, plan.StepFormat, plan.StepReportFormatted, plan.StepMount,
 		plan.StepBind, plan.StepUnbind, plan.StepUnmount, plan.StepDeactivate, plan.StepRemove,
-		plan.StepCreateFrom, plan.StepExpand, plan.StepChangeUUID, plan.StepExpandFilesystem, plan.StepThrottle,
+		plan.StepCreateFrom, plan.StepExpand, plan.StepChangeUUID, plan.StepExpandFilesystem, plan.StepThrottle, plan.StepTrim,
 		plan.StepFreeze, plan.StepTakeSnapshot, plan.StepThaw, plan.StepRemoveSnapshot, plan.StepForgetSnapshotRecord, "save-snapshot",
-		"save-record", "propose-stage", "propose-target", "report", "report-staged", "report-bound", "drain",
+		"save-record", "propose-stage", "propose-target", "report", "report-staged", "report-bound", "report-reclaimed", "drain",
 	} {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}
 	slices.Sort(points)
+	return points
+}
+
+// CryptFaultPoints are those of encrypted volumes only.
+var CryptFaultPoints = cryptFaultPoints()
+
+func cryptFaultPoints() []string {
+	points := []string{"luks-wipe.recorded", "luks-wipe.wiped"}
+	for _, kind := range plan.CryptSteps {
+		points = append(points, string(kind)+".before", string(kind)+".after")
+	}
+	slices.Sort(points)
+	return points
+}
+
+// RotationFaultPoints are those of the rotation of a key.
+var RotationFaultPoints = rotationFaultPoints()
+
+func rotationFaultPoints() (points []string) {
+	for _, kind := range plan.RotationSteps {
+		points = append(points, string(kind)+".before", string(kind)+".after")
+	}
 	return points
 }
 

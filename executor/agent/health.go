@@ -33,7 +33,7 @@ func (h *healthChecker) recordHealth(ctx context.Context, v *volume, in *plan.He
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	in.MinFree, in.Parked = h.MinFree, v.parked != nil
+	in.MinFree, in.Parked, in.HeaderMissing = h.MinFree, v.parked != nil, v.recordCopy.HeaderMissing
 	if d := v.desired; d != nil && d.Limits != (fsm.Limits{}) {
 		in.LimitsError = v.limitsError
 	}
@@ -161,6 +161,9 @@ func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *re
 	in := &plan.HealthInputs{Staged: staged != nil, Size: h.minImageSize(v), MeasuredCondition: fsm.Condition{Message: "not staged"}}
 	if in.Device, err = backend.Observe(ctx, v.id); err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
+	}
+	if in.Device, _, err = h.aboveEncryption(ctx, v, in.Device); err != nil {
+		return nil, err
 	}
 	if staged == nil || !in.Device.Active() {
 		return in, nil

@@ -85,13 +85,27 @@ func (l *lister) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]executor
 	if err != nil || !have.Primary {
 		return nil, err
 	}
-	return l.Mounter.Mounts(ctx, have.Device())
+	device, _, err := l.aboveEncryption(ctx, v, have.Device())
+	if err != nil {
+		return nil, err
+	}
+	return l.Mounter.Mounts(ctx, device)
 }
 
 func (en *env) mountsOf(ctx context.Context, pool executor.Backend, id fsm.VolumeID) ([]executor.Mount, error) {
-	device, err := pool.Observe(ctx, id)
+	device, err := en.usedDevice(ctx, pool, id)
 	if err != nil {
 		return nil, err
 	}
 	return en.Mounter.Mounts(ctx, device)
+}
+
+// usedDevice is the volume's mapping where it has one, also without a record or the log, else the pool's device.
+func (en *env) usedDevice(ctx context.Context, pool executor.Backend, id fsm.VolumeID) (executor.Device, error) {
+	if en.Encryptor != nil {
+		if mapping, err := en.Encryptor.Mapping(ctx, id); err != nil || mapping.Exists {
+			return mapping, err
+		}
+	}
+	return pool.Observe(ctx, id)
 }

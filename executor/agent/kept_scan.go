@@ -86,8 +86,8 @@ func (k *keptScanner) desiredSnapshots() (desired map[fsm.SnapshotID]bool, mayRe
 // maxAttachmentsBack bounds how many attachments back the copies of one replica are searched for.
 const maxAttachmentsBack = 4096
 
-// keptAmong finds kept copies by their names, which follow from the volume and from the
-// attachment whose data the copy has.
+// keptAmong finds kept copies by their names, which follow from the volume, the host and the
+// attachment whose data the copy has; at feature level 1 without the host.
 func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsmpb.Observation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,9 +98,11 @@ func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsm
 			continue
 		}
 		for offset := uint64(0); offset < min(r.Attachment, maxAttachmentsBack); offset++ {
-			copied := keptSnapshotID(id, r.Attachment-offset)
-			if pool, there := found[copied]; there {
-				all = append(all, keptObservationIn(pool, copied, id, r.Attachment-offset))
+			attachment := r.Attachment - offset
+			for _, copied := range []fsm.SnapshotID{keptSnapshotID(id, k.Host.ID, attachment), keptSnapshotIDLevel1(id, attachment)} {
+				if pool, there := found[copied]; there {
+					all = append(all, keptObservationIn(pool, copied, id, attachment))
+				}
 			}
 		}
 	}

@@ -99,6 +99,7 @@ type (
 		replicaReports *replicaReporter
 		replicaWorker  *replicaWorker
 		reports        *reporter
+		space          *spaceWorker
 		volumeReports  *volumeReporter
 	}
 	// snapshotWorker brings snapshots to their desired state.
@@ -141,6 +142,32 @@ type (
 		*table
 		observer     *observer
 		volumeWorker *volumeWorker
+	}
+	// keyRotator serves EncryptionKeyRotate.
+	keyRotator struct {
+		*table
+		observer *observer
+		outbox   *outbox
+		proposer *proposer
+		records  *recorder
+		reports  *reporter
+	}
+	// reclaimer discards what filesystems do not use.
+	reclaimer struct {
+		*table
+		observer     *observer
+		poolSet      *poolSet
+		volumeWorker *volumeWorker
+	}
+	// spaceWorker reclaims the space of volumes that nobody uses.
+	spaceWorker struct {
+		*table
+		calls         *calls
+		outbox        *outbox
+		reclaimer     *reclaimer
+		stager        *stager
+		volumeReports *volumeReporter
+		volumeWorker  *volumeWorker
 	}
 	// healthChecker checks the volumes' health.
 	healthChecker struct {
@@ -205,7 +232,7 @@ func (a *Agent) assembleWorkers() {
 	a.fencePeer = &fencePeer{t, a.observer, a.proposer}
 	a.suspended = &suspendedWatcher{t, a.fencePeer, a.observer}
 	victims := &victimKeeper{t, a.poolSet, a.proposer, a.records, a.reports}
-	a.volumeWorker = &volumeWorker{t, a.freezer, a.observer, a.outbox, a.poolSet, a.records, a.replicaReports, nil, a.reports, a.volumeReports}
+	a.volumeWorker = &volumeWorker{t, a.freezer, a.observer, a.outbox, a.poolSet, a.records, a.replicaReports, nil, a.reports, nil, a.volumeReports}
 	a.replicaWorker = &replicaWorker{t, a.observer, a.poolSet, a.proposer, a.records, a.suspended, victims, a.volumeWorker}
 	a.volumeWorker.replicaWorker = a.replicaWorker
 	a.snapshotWorker = &snapshotWorker{t, a.freezer, a.observer, a.poolSet, a.records, a.reports, a.snapshotReports}
@@ -216,5 +243,8 @@ func (a *Agent) assembleCalls() {
 	a.stager = &stager{t, a.observer, a.outbox, a.proposer, a.records, a.volumeReports, a.volumeWorker}
 	a.binder = &targetBinder{t, a.observer, a.outbox, a.proposer, a.records, a.volumeReports, a.volumeWorker}
 	a.expander = &expander{t, a.observer, a.volumeWorker}
+	a.rotator = &keyRotator{t, a.observer, a.outbox, a.proposer, a.records, a.reports}
+	a.reclaimer = &reclaimer{t, a.observer, a.poolSet, a.volumeWorker}
+	a.volumeWorker.space = &spaceWorker{t, a.calls, a.outbox, a.reclaimer, a.stager, a.volumeReports, a.volumeWorker}
 	a.cleaner = &cleaner{t, a.observer, a.records, a.volumeWorker}
 }

@@ -43,6 +43,9 @@ func (p *poolSet) backendOn(v *volume, pool executor.Backend) (executor.Backend,
 	if rb != nil {
 		return rb, nil
 	}
+	if p.isEncrypted(v) {
+		return newCryptBackend(pool)
+	}
 	return pool, nil
 }
 
@@ -58,7 +61,7 @@ func (p *poolSet) newReplicaBackend(v *volume, pool executor.Backend) (*replicaB
 	if p.Replicator == nil {
 		return nil, fsm.Reject(fsm.Precondition, "volume %s is replicated, and this host holds no replicas", v.id)
 	}
-	rb := &replicaBackend{Backend: pool, replicator: p.Replicator, volume: v.id, minor: minor, size: v.recordCopy.Size}
+	rb := &replicaBackend{Backend: pool, replicator: p.Replicator, volume: v.id, minor: minor, size: v.recordCopy.Size, header: v.headerBytes()}
 	if v.desired != nil {
 		rb.size = v.desired.Size
 	}
@@ -77,6 +80,10 @@ func (p *poolSet) replicatedSource(d *fsm.DesiredSnapshot, pool executor.Backend
 	if rb == nil || err != nil {
 		return nil, err
 	}
+	rb.header = 0
+	if d.Encrypted {
+		rb.header = executor.LUKSHeaderBytes
+	}
 	rb.size = d.Size // its source may have been expanded since
 	return rb, rb.checkSnapshotPool()
 }
@@ -93,6 +100,11 @@ func (p *poolSet) snapshotPool(d *fsm.DesiredSnapshot) (executor.SnapshotBackend
 	}
 	if rb != nil {
 		return rb, nil
+	}
+	if d.Encrypted {
+		if b, err = newCryptBackend(b); err != nil {
+			return nil, err
+		}
 	}
 	backend, ok := b.(executor.SnapshotBackend)
 	if !ok {

@@ -48,6 +48,8 @@ func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant,
 	}
 	epoch := fsm.EpochFrom(g.GetEpoch())
 	return &plan.Grant{
+		Crypt: cryptGrantFrom(g, epoch),
+
 		Session:    session,
 		Epoch:      epoch,
 		ReadOnly:   g.GetReadOnly(),
@@ -60,6 +62,18 @@ func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant,
 
 		FS: executor.Filesystem{Type: format.FSType, UUID: format.FSUUID},
 	}, fsm.Epoch{Incarnation: p.session.at.Incarnation, Index: outcome.GetIndex()}, nil
+}
+
+// cryptGrantFrom is the grant's part about the LUKS header, nil for a volume in clear.
+func cryptGrantFrom(g *fsmpb.Grant, epoch fsm.Epoch) *plan.CryptGrant {
+	c := fsm.CryptFrom(g.GetCrypt())
+	if c == nil {
+		return nil
+	}
+	return &plan.CryptGrant{
+		UUID: c.UUID, Cloned: c.Cloned, Discards: c.Discards, Restore: g.GetRestoreHeader(), Formatting: c.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
+		FormatBegunBefore: c.Epoch.Incarnation == epoch.Incarnation && c.Epoch.Index < epoch.Index,
+	}
 }
 
 // unavailable is an error that can be retried when there is a quorum again (S28).

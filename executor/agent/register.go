@@ -20,6 +20,9 @@ func (a *Agent) Register() *fsmpb.RegisterNode {
 		NodeId: string(a.Node), HostId: string(a.Host.ID), BootId: a.Host.BootID,
 		Site: a.Site, MaxVolumes: a.MaxVolumes, Version: a.Version, FeatureLevel: a.FeatureLevel, Incarnation: at.Incarnation,
 	}
+	if a.Addresses != nil {
+		r.Addresses = a.Addresses()
+	}
 	r.Replication = a.replicationOffer()
 	r.Labels = fsm.Topology(a.Labels).Proto()
 	for _, pool := range a.Pools {

@@ -18,6 +18,7 @@ type replicaBackend struct {
 	volume           fsm.VolumeID
 	minor            uint32
 	size             int64 // bytes that are desired; 0: not known
+	header           int64 // bytes of the LUKS header, which is part of what DRBD replicates; 0: the volume is in clear
 }
 
 // maxRoundUp is how many bytes a pool may add to a device when it rounds its size up.
@@ -33,6 +34,7 @@ func (r *replicaBackend) observe(ctx context.Context) (*plan.ObservedReplica, er
 	if err != nil {
 		return nil, fmt.Errorf("look at the replica of volume %s: %w", r.volume, err)
 	}
+	status.Size = max(0, status.Size-r.header)
 	return &plan.ObservedReplica{ResourceStatus: status, Backing: backing, BackingCapacity: r.backingCapacity(backing)}, nil
 }
 
@@ -42,7 +44,7 @@ func (r *replicaBackend) backingCapacity(backing executor.Device) int64 {
 	if !backing.Exists {
 		return 0
 	}
-	capacity := r.replicator.BackingCapacity(backing.Size)
+	capacity := max(0, r.replicator.BackingCapacity(backing.Size)-r.header)
 	if r.size > 0 && capacity > r.size && capacity-r.size <= maxRoundUp {
 		return r.size
 	}
@@ -68,7 +70,7 @@ func (r *replicaBackend) Observe(ctx context.Context, _ fsm.VolumeID) (executor.
 
 // Create makes the backing device's image.
 func (r *replicaBackend) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
-	return r.Backend.Create(ctx, id, r.replicator.BackingSize(size))
+	return r.Backend.Create(ctx, id, r.replicator.BackingSize(size+r.header))
 }
 
 // Remove removes the backing device's image, when no resource is above it any more.
@@ -165,7 +167,10 @@ func (r *replicaBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size i
 	if err != nil {
 		return err
 	}
-	return b.CreateFrom(ctx, id, r.replicator.BackingSize(size), source, content, progress)
+	if content > 0 {
+		content += r.header
+	}
+	return b.CreateFrom(ctx, id, r.replicator.BackingSize(size+r.header), source, content, progress)
 }
 
 // Expand grows the backing device. The volume grows when its peer's has grown as well.
@@ -174,7 +179,7 @@ func (r *replicaBackend) Expand(ctx context.Context, id fsm.VolumeID, size int64
 	if err != nil {
 		return err
 	}
-	return b.Expand(ctx, id, r.replicator.BackingSize(size))
+	return b.Expand(ctx, id, r.replicator.BackingSize(size+r.header))
 }
 
 // Map yields what the pool's snapshot allocates.

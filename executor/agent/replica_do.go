@@ -66,7 +66,7 @@ func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.St
 	case plan.StepInvalidate:
 		return rw.Replicator.Invalidate(ctx, v.id)
 	case plan.StepResize:
-		return rw.Replicator.Resize(ctx, v.id, want.Size, want.IsOnly())
+		return rw.Replicator.Resize(ctx, v.id, want.Size+rw.headerBytesOf(v), want.IsOnly())
 	case plan.StepDownResource:
 		v.replica.adjusted, v.replica.discarding = false, false
 		return rw.Replicator.Down(ctx, v.id)

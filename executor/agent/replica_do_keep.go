@@ -46,7 +46,7 @@ func (k *victimKeeper) keepVictim(ctx context.Context, v *volume) error {
 // keepVictimLevel1 is keepVictim at feature level 1, where the log has no records of kept copies.
 // keptScanLoop reports the copy after the level was raised.
 func (k *victimKeeper) keepVictimLevel1(ctx context.Context, v *volume) error {
-	id := keptSnapshotID(v.id, v.record.Replica.Attachment)
+	id := keptSnapshotIDLevel1(v.id, v.record.Replica.Attachment)
 	if err := k.takeVictim(ctx, v, id); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error) 
 	attachment := v.record.Replica.Attachment
 	cmd := &fsmpb.KeepReplica{
 		VolumeId: string(v.id), NodeId: string(k.Node), HostId: string(k.Host.ID), BootId: k.Host.BootID,
-		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, attachment)),
+		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, k.Host.ID, attachment)),
 	}
 	if cause != nil {
 		cmd.Trouble = cause.Error()
@@ -115,8 +115,17 @@ func keptObservationIn(pool fsm.PoolID, id fsm.SnapshotID, volume fsm.VolumeID, 
 	return ob
 }
 
-// keptSnapshotID is the id of the kept copy of the data that a victim had in an attachment.
-func keptSnapshotID(id fsm.VolumeID, attachment uint64) fsm.SnapshotID {
-	name := fmt.Sprintf("holdfast: what %s had in attachment %d", id, attachment)
+// keptSnapshotID is the id of the kept copy of the data that a victim had on a host in an attachment. Each
+// host counts its attachments by itself, so both hosts of a volume may have a copy of the same number.
+func keptSnapshotID(id fsm.VolumeID, host fsm.HostID, attachment uint64) fsm.SnapshotID {
+	return namedSnapshotID(fmt.Sprintf("holdfast: what %s had on host %s in attachment %d", id, host, attachment))
+}
+
+// keptSnapshotIDLevel1 is the id at feature level 1, where the hosts' copies are in their own pools only.
+func keptSnapshotIDLevel1(id fsm.VolumeID, attachment uint64) fsm.SnapshotID {
+	return namedSnapshotID(fmt.Sprintf("holdfast: what %s had in attachment %d", id, attachment))
+}
+
+func namedSnapshotID(name string) fsm.SnapshotID {
 	return fsm.SnapshotIDFrom(uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)))
 }

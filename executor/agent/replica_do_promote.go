@@ -33,7 +33,7 @@ func (j *job) attachPrimary(ctx context.Context) error {
 	if plan.NextResize(want, have.Replica).Kind == plan.StepNone {
 		return nil
 	}
-	return j.Replicator.Resize(ctx, j.v.id, d.Size, want.IsOnly())
+	return j.Replicator.Resize(ctx, j.v.id, d.Size+j.headerBytesOf(j.v), want.IsOnly())
 }
 
 // promote asks for the right to be primary and uses it at once: in this session, after the

@@ -84,7 +84,11 @@ func errDiskNotDetached(v *volume, status *executor.ResourceStatus) error {
 // acknowledge data that the other replica does not have: so it is shut down first. Where that
 // fails, I/O stays suspended.
 func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, status *executor.ResourceStatus) error {
-	if err := s.Mounter.Shutdown(ctx, executor.Device{Path: status.Path, Number: status.Number, StablePath: status.Path}); err != nil {
+	device, _, err := s.aboveEncryption(ctx, v, executor.Device{Path: status.Path, Number: status.Number, StablePath: status.Path})
+	if err != nil {
+		return err
+	}
+	if err := s.Mounter.Shutdown(ctx, device); err != nil {
 		return fmt.Errorf("end the suspended I/O of volume %s: %w", v.id, err)
 	}
 	s.hitFaultPoint("end-freeze.shut-down")

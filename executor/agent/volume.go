@@ -38,6 +38,8 @@ type volume struct {
 	ackedLimits        *fsm.Limits          // acknowledged by the log as in force for the present staging
 	limitsReport       uint64               // the number of the last report of limits, or of the last staging
 	expandedSize       int64                // bytes of the device when all of it was last in use
+	spaceUsage         executor.SpaceUsage  // of the last reclaim
+	reclaimAfter       time.Time            // no earlier is an internal reclaim tried again
 	checkingHealth     bool                 // its health is being measured
 	limitsError        string               // why its limits are not in force although it is staged
 	recordCopy         records.VolumeRecord // of the record file's content, for readers without the lock
@@ -49,11 +51,13 @@ type volume struct {
 	record        *records.RecordFile
 	content       executor.Content   // of the active device, as far as it was read
 	formatted     bool               // mkfs ended on it, and that is not committed
+	crypt         cryptState         // of an encrypted volume
 	appliedLimits *fsm.Limits        // in force on the active device; nil: not known
 	failures      int                // of the background, in a row
 	failedAttempt attempt            // the operator's attempt in which the failures were counted
 	lastTried     *fsm.DesiredVolume // the desired state that was last worked on, for reporting its failure
 	limitsStep    bool               // the failure is about new limits
+	trim          trimProgress
 }
 
 // attempt distinguishes the retries that an operator asked for.

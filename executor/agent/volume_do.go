@@ -37,13 +37,20 @@ func (j *job) perform(ctx context.Context, s plan.Step) error {
 		if have.Replica != nil {
 			return j.attachPrimary(ctx)
 		}
-		_, err := backend.Activate(ctx, j.v.id, j.want.Grant.Block && j.want.Grant.ReadOnly)
+		// Below an encryption the header may be written to; the mapping is what is read-only.
+		_, err := backend.Activate(ctx, j.v.id, j.want.Grant.Block && j.want.Grant.ReadOnly && have.Crypt == nil)
 		return err
 	case plan.StepDeactivate:
-		if err := j.unthrottle(ctx, have); err != nil {
-			return err
+		if have.Active() {
+			if err := j.unthrottle(ctx, have); err != nil {
+				return err
+			}
 		}
 		return backend.Deactivate(ctx, j.v.id)
+	case plan.StepCloseMapping:
+		return j.closeMapping(ctx, have)
+	case plan.StepWipeHeader:
+		return j.wipeHeader(ctx)
 	case plan.StepWriteRecord:
 		return j.writeRecord()
 	case plan.StepUnbind:
@@ -57,6 +64,9 @@ func (j *job) perform(ctx context.Context, s plan.Step) error {
 // performGrantedStep does the steps that need a grant.
 func (j *job) performGrantedStep(ctx context.Context, s plan.Step, have *plan.ObservedVolume) error {
 	g := j.want.Grant
+	if done, err := j.performCryptStep(ctx, s, have); done {
+		return err
+	}
 	switch s.Kind {
 	case plan.StepProbe:
 		content, err := j.Mounter.Probe(ctx, have.Path, have.DeviceSize())
@@ -120,6 +130,9 @@ func (j *job) writeRecord() error {
 	}
 	if r.Size = max(r.Size, j.want.Size); g.Formatting {
 		r.Formatting = g.FS.UUID
+	}
+	if r.Encrypted = g.Crypt != nil; r.Encrypted && g.Crypt.Formatting {
+		r.FormattingHeader = g.Crypt.UUID
 	}
 	j.mu.Lock()
 	if j.v.desired != nil {

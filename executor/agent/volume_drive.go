@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/plantedbug"
@@ -15,10 +16,11 @@ type job struct {
 	*volumeWorker
 	v     *volume
 	want  *plan.VolumeSpec
-	have  *plan.ObservedVolume // when the step was chosen
-	call  *call                // nil in the background
-	flags []string             // mount flags of the call; never written anywhere
-	steps int                  // done so far
+	have  *plan.ObservedVolume  // when the step was chosen
+	call  *call                 // nil in the background
+	flags []string              // mount flags of the call; never written anywhere
+	keys  []executor.Passphrase // of the call; never written anywhere (S63)
+	steps int                   // done so far
 	// at is the epoch of the desired state that is acted on; with incarnationID. Zero for calls.
 	at            fsm.Epoch
 	incarnationID []byte
@@ -39,6 +41,9 @@ func (j *job) choose(ctx context.Context) (plan.Step, error) {
 	}
 	j.have = &have
 	s := plan.NextVolumeStep(j.want, &have)
+	if s.Kind == plan.StepRefuse {
+		j.v.crypt.header = executor.LUKSHeader{} // it is read again: an operator may restore it meanwhile
+	}
 	j.v.limitsStep = j.isLimitsStep(s, &have)
 	return s, nil
 }

@@ -27,8 +27,15 @@ func (o *observer) observeVolume(ctx context.Context, v *volume, want *plan.Volu
 	if err != nil {
 		return plan.ObservedVolume{}, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}
-	if replica != nil && want != nil && want.Grant != nil { // DRBD's device is writable: the bind of its node is read-only
+	if replica != nil && !o.isEncrypted(v) && want != nil && want.Grant != nil { // DRBD's device is writable: the bind of its node is read-only
 		device.ReadOnly = want.Grant.Block && want.Grant.ReadOnly
+	}
+	device, crypt, err := o.aboveEncryption(ctx, v, device)
+	if err != nil {
+		return plan.ObservedVolume{}, err
+	}
+	if crypt != nil {
+		o.observeCrypt(v, &device, crypt)
 	}
 	mounts, err := o.Mounter.Mounts(ctx, device)
 	if err != nil {
@@ -37,7 +44,7 @@ func (o *observer) observeVolume(ctx context.Context, v *volume, want *plan.Volu
 	if !device.Active() {
 		v.content, v.formatted, v.appliedLimits = executor.Content{}, false, nil
 	}
-	have := plan.ObservedVolume{Device: device, Replica: replica, Content: v.content, Formatted: v.formatted, Limits: v.appliedLimits}
+	have := plan.ObservedVolume{Device: device, Replica: replica, Crypt: crypt, Content: v.content, Formatted: v.formatted, Limits: v.appliedLimits}
 	o.expectedPaths(v, want).sort(mounts, &have)
 	have.CompareRecord(&v.record.VolumeRecord, want)
 	return have, nil

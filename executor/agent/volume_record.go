@@ -39,6 +39,7 @@ func (rc *recorder) saveReplicaRecord(v *volume, change func(*records.ReplicaRec
 	}
 	if v.desired != nil && v.desired.Pool != "" {
 		v.record.Pool = v.desired.Pool
+		v.record.Encrypted = v.desired.Encrypted
 	}
 	rc.mu.Unlock()
 	change(&now)

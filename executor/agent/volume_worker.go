@@ -80,6 +80,7 @@ func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 			return errors.Join(err, w.replicaReports.reportReplica(ctx, v, view), replicaErr)
 		}
 		if !acted {
+			w.space.beginReclaim(v, view)
 			return errors.Join(w.reportConverged(ctx, v, view), replicaErr)
 		}
 	}

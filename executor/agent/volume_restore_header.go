@@ -1,0 +1,31 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// restoreHeader writes the host's backup onto a device whose header is missing. It looks at the device once more,
+// and leaves alone what is there; a backup of another header is never written (S62).
+func (j *job) restoreHeader(ctx context.Context, below string) error {
+	want := j.want.Grant.Crypt.UUID
+	backup, err := j.backupUUID(ctx, j.v.id)
+	switch {
+	case err != nil:
+		return err
+	case backup == "":
+		return fsm.Reject(fsm.Precondition, "this host has no backup of the LUKS header of volume %s: nothing was written", j.v.id)
+	case backup != want:
+		return fsm.Reject(fsm.Precondition, "the backup on this host is of the LUKS header %s, not of %s that was made for volume %s: nothing was written", backup, want, j.v.id)
+	}
+	there, err := j.Encryptor.ProbeHeader(ctx, below)
+	if err != nil {
+		return err
+	}
+	j.v.crypt = cryptState{restored: true} // however it ends, it is read again
+	if there.UUID != "" && len(there.Slots) > 0 {
+		return nil
+	}
+	return j.Encryptor.RestoreHeader(ctx, below, j.headerBackup(j.v.id))
+}
