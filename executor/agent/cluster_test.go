@@ -37,6 +37,8 @@ type testCluster struct {
 	commands []*fsmpb.Command
 	// beforeAnswer is called when a report is decided, before the host has its answer.
 	beforeAnswer func(*fsmpb.Report)
+	encrypted    bool // volumes are created encrypted
+	discards     bool // and discards pass their encryption
 }
 
 func newTestCluster(t testing.TB) *testCluster {
@@ -281,7 +283,7 @@ func (c *testCluster) startCreate(id fsm.VolumeID, capability fsm.Capability) {
 	}
 	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: string(id), Name: "pvc-" + string(id), Fingerprint: []byte("parameters"), RequiredBytes: size,
-		Capabilities: []*fsmpb.Capability{proto(capability)},
+		Capabilities: []*fsmpb.Capability{proto(capability)}, Encrypted: c.encrypted, EncryptionDiscards: c.discards,
 	}}})
 }
 

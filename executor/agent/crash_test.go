@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,46 +13,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
-
-// stopAtPoint stops a whole Agent at a fault point, as SIGKILL does: a goroutine that reaches any
-// point after that blocks for ever. (Every effect lies behind a point.)
-type stopAtPoint struct {
-	point string
-	skip  int // how often the point is passed before
-
-	mu      sync.Mutex
-	hits    map[string]bool
-	stopped chan struct{}
-}
-
-func stopAt(point string, skip int) *stopAtPoint {
-	return &stopAtPoint{point: point, skip: skip, hits: map[string]bool{}, stopped: make(chan struct{})}
-}
-
-func (f *stopAtPoint) Hit(point string) {
-	f.mu.Lock()
-	f.hits[point] = true
-	if point == f.point && !f.isStopped() {
-		if f.skip == 0 {
-			close(f.stopped)
-		}
-		f.skip--
-	}
-	dead := f.isStopped()
-	f.mu.Unlock()
-	if dead {
-		select {}
-	}
-}
-
-func (f *stopAtPoint) isStopped() bool {
-	select {
-	case <-f.stopped:
-		return true
-	default:
-		return false
-	}
-}
 
 // crashHost is a host and its cluster, as a crash scenario needs them.
 type crashHost interface {
@@ -113,6 +72,7 @@ func (o *orchestrator) retry(what string, call func(ctx context.Context, e *agen
 // restartHost starts the host again, now without a kill.
 func (o *orchestrator) restartHost() {
 	o.controllers().disconnectHost()
+	o.f.awaitEffects(o.t)
 	o.f = stopAt("", 0)
 	o.e = o.start(o.f)
 }
@@ -140,7 +100,7 @@ func (o *orchestrator) volumeLife(capability fsm.Capability) {
 	epoch := c.publishVolume(id, capability)
 	for range 2 {
 		o.retry("stage", func(ctx context.Context, e *agent.Agent) error {
-			return e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: staging, Capability: capability})
+			return e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: staging, Capability: capability, Keys: rightKeys})
 		})
 		o.requireConsistent(id)
 		o.retry("publish", func(ctx context.Context, e *agent.Agent) error {
@@ -148,15 +108,42 @@ func (o *orchestrator) volumeLife(capability fsm.Capability) {
 		})
 		o.requireConsistent(id)
 		o.await("the log knows of the target", func() bool { p := c.publication(id); return len(p.Targets) == 1 && p.Targets[0].Done })
+		o.retry("reclaim", func(ctx context.Context, e *agent.Agent) error {
+			_, err := e.ReclaimSpace(ctx, executor.ReclaimRequest{Volume: id, Path: staging, Capability: capability})
+			return err
+		})
+		o.requireConsistent(id)
 		o.retry("unpublish", func(ctx context.Context, e *agent.Agent) error { return e.UnpublishTarget(ctx, id, target) })
 		o.retry("unstage", func(ctx context.Context, e *agent.Agent) error { return e.Unstage(ctx, id, staging) })
 	}
 	o.await("the log knows that it is unstaged", func() bool { return c.publication(id).Staging == nil })
 	require.NoError(o.t, c.unpublishVolume(id))
+	o.reclaimUnpublished(id)
 	require.NoError(o.t, c.deleteVolume(id))
 	o.await("the volume is gone", func() bool { _, known := c.volume(id); return !known })
 	o.requireConsistent(id)
 	o.requireNothingLeft()
+}
+
+// reclaimUnpublished reclaims a volume that nobody uses, again where its host died in the middle.
+func (o *orchestrator) reclaimUnpublished(id fsm.VolumeID) {
+	c := o.controllers()
+	for {
+		epoch := c.beginReclaim(id)
+		if epoch.IsZero() {
+			return // it has no filesystem
+		}
+		var done bool
+		o.await("the reclaim ends", func() bool {
+			r, rej := c.reclaimResult(id, epoch)
+			done = r != nil
+			return r != nil || rej != nil
+		})
+		o.requireConsistent(id)
+		if done {
+			return
+		}
+	}
 }
 
 // inShort is how much is explored: less in the short form.

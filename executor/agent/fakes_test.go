@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,10 +22,13 @@ type fakeFreezer struct {
 	mu       sync.Mutex
 	frozen   map[string]*fakeFreeze
 	freezes  int
-	onFreeze func() // called after a freeze
+	onFreeze func()                // called after a freeze
+	left     map[fsm.VolumeID]bool // an earlier process left them frozen
 }
 
-func newFakeFreezer() *fakeFreezer { return &fakeFreezer{frozen: map[string]*fakeFreeze{}} }
+func newFakeFreezer() *fakeFreezer {
+	return &fakeFreezer{frozen: map[string]*fakeFreeze{}, left: map[fsm.VolumeID]bool{}}
+}
 
 type fakeFreeze struct {
 	freezer *fakeFreezer
@@ -44,6 +48,12 @@ func (f *fakeFreezer) isFrozen(path string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.frozen[path] != nil
+}
+
+func (f *fakeFreezer) Frozen(id fsm.VolumeID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left[id]
 }
 
 func (f *fakeFreezer) Freeze(_ context.Context, _ fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
@@ -164,6 +174,39 @@ func (m *fakeMounter) ChangeUUID(_ context.Context, device executor.Device, form
 	}
 	m.setContent(id, executor.Content{Read: true, Found: format})
 	return nil
+}
+
+// trimSteps is how many steps a trim of a filesystem in memory has.
+const trimSteps = 3
+
+func (m *fakeMounter) Trim(ctx context.Context, device executor.Device, t executor.TrimOptions) error {
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return err
+	}
+	if realPath, _ := m.RealPath(t.Path); t.Path != "" && !m.isMounted(id, t.Path) {
+		return fsm.Reject(fsm.Precondition, "%s is not mounted on %s", id, realPath)
+	}
+	for at := t.From; at < trimSteps*t.Step; at += t.Step {
+		if err := t.Before(ctx, at); err != nil {
+			return err
+		}
+		if err := m.effect("trim", t.Path); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		m.trimmed = append(m.trimmed, at)
+		m.mu.Unlock()
+	}
+	m.pool.DiscardZeros(id)
+	return nil
+}
+
+// trims lists the offsets of the steps that were trimmed.
+func (m *fakeMounter) trims() []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.trimmed)
 }
 
 func (m *fakeMounter) FilesystemSize(_ context.Context, device executor.Device, _ string) (int64, error) {

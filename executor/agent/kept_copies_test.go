@@ -93,6 +93,29 @@ func TestS49_TheLogKnowsWhatAVictimKeeps(t *testing.T) {
 	p.eventually("the copy goes with the volume", func() bool { return len(p.keptCopies()) == 0 && a.pool.Snapshots() == 0 })
 }
 
+// S49: both hosts lose, one after the other and in attachments of the same number: each keeps what it had, and
+// is synchronised.
+func TestS49_BothHostsKeepWhatTheyLost(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	p.failOver(id, a, b, "a loses")
+	a.start(nil)
+	p.waitUpToDate(id)
+	p.stopUsing(id, b)
+	p.failOver(id, b, a, "b loses")
+	b.start(nil)
+	p.waitUpToDate(id)
+	kept := map[fsm.HostID]uint64{}
+	for _, n := range p.keptCopies() {
+		kept[n.Host] = n.KeptCopy.Attachment
+	}
+	require.Len(t, kept, 2)
+	require.Equal(t, kept[a.host()], kept[b.host()], "otherwise this proves nothing")
+	p.stopUsing(id, a)
+	p.remove(id)
+}
+
 // requireOrder: of the applied commands, one precedes the first of the other after it.
 func (p *pair) requireOrder(first, second string) {
 	p.t.Helper()

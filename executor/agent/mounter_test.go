@@ -31,6 +31,7 @@ type fakeMounter struct {
 	statsErr    error
 	effects     map[string]int
 	mountGroups []string // the group of each bind
+	trimmed     []int64  // where each step of a trim began
 }
 
 type fakeMount struct {
@@ -115,6 +116,9 @@ func (m *fakeMounter) RealPath(path string) (string, error) {
 }
 
 func (m *fakeMounter) owner(device string) (fsm.VolumeID, error) {
+	if id, ok := strings.CutPrefix(device, fakeMappingPrefix); ok {
+		return fsm.VolumeID(id), nil
+	}
 	id, ok := m.pool.Owner(device)
 	if m.replicas != nil && !ok {
 		id, ok = m.replicas.Owner(device)

@@ -26,7 +26,7 @@ func (p *pair) startCreate(protocol fsmpb.Protocol) fsm.VolumeID {
 	id := backendtest.NewID()
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: string(id), Name: "pvc-" + string(id), Fingerprint: []byte("parameters"), RequiredBytes: testSize,
-		Capabilities: []*fsmpb.Capability{proto(mountCap), proto(blockCap)}, Replicas: 2, Protocol: protocol,
+		Capabilities: []*fsmpb.Capability{proto(mountCap), proto(blockCap)}, Replicas: 2, Protocol: protocol, Encrypted: p.encrypted,
 	}}})
 	return id
 }
@@ -63,7 +63,7 @@ func (m *member) publish(id fsm.VolumeID) fsm.Epoch {
 func (m *member) stage(id fsm.VolumeID, epoch fsm.Epoch) {
 	m.t.Helper()
 	m.retry("stage", func(ctx context.Context) error {
-		return m.e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: stagingPath, Capability: mountCap})
+		return m.e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: stagingPath, Capability: mountCap, Keys: append(m.stageKeys, rightKeys...)})
 	})
 }
 

@@ -29,9 +29,10 @@ const maxRefused = 1000
 // pair is two hosts that replicate to each other, and the real state machine behind an
 // in-memory log.
 type pair struct {
-	t     testing.TB
-	link  *backendtest.FakeLink
-	hosts [2]*member
+	stageKeys []executor.Passphrase // that are tried before the right ones
+	t         testing.TB
+	link      *backendtest.FakeLink
+	hosts     [2]*member
 
 	mu      sync.Mutex
 	state   *fsm.State
@@ -40,6 +41,8 @@ type pair struct {
 	answers map[string]*fsmpb.Outcome
 	applied []*fsmpb.Command
 	refused int // proposals that were refused at once, without a log
+
+	encrypted bool // volumes are created encrypted
 }
 
 // member is one of the two hosts.
@@ -180,6 +183,9 @@ func (m *member) sendTouched(touched []fsm.Change) {
 // start starts the node process, on the same kernel and data directory.
 func (m *member) start(faults *stopAtPoint) {
 	m.t.Helper()
+	if m.faults != nil && m.faults.isStopped() {
+		m.faults.awaitEffects(m.t)
+	}
 	host, err := records.OpenHost(m.dir)
 	require.NoError(m.t, err)
 	host.BootID = fmt.Sprint(m.node, "-boot-", m.boots)
