@@ -14,6 +14,8 @@ import (
 
 // Cluster is all that the services need of the log and the state.
 type Cluster interface {
+	// Site is the site that the endpoint acts for.
+	Site() string
 	// Propose has a command applied, on this member too when it returns. It fills the
 	// request id and the actor. A rejection is the error *fsm.Rejection.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
@@ -46,13 +48,41 @@ func New(c Cluster) *Client { return &Client{Cluster: c, PollInterval: pollInter
 // ProposeCommand has one command applied. One that expired before it was applied is answered
 // from the state, by fsm (S4). Without an answer in time it is UNAVAILABLE.
 func (c *Client) ProposeCommand(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	namesSites, err := c.AtFeatureLevel(ctx, fsm.Level2)
+	if err != nil {
+		return nil, err
+	}
+	if namesSites {
+		cmd.Site = c.Site()
+	}
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 	out, err := c.Propose(ctx, cmd)
 	if isExpired(err) {
 		return c.answerExpired(ctx, cmd)
 	}
+	c.endReclaimInTheWay(ctx, cmd, err)
 	reportIndex(ctx, LogIndexTrailer, out.GetIndex())
 	return out, unavailableOnTimeout(err, "the log did not take the command in time")
+}
+
+// endReclaimInTheWay asks for the end of a reclaim because of which the command was Busy: the caller's retry
+// finds it ended (S61).
+func (c *Client) endReclaimInTheWay(ctx context.Context, cmd *fsmpb.Command, refused error) {
+	var rejection *fsm.Rejection
+	if !errors.As(refused, &rejection) || rejection.Reason != fsm.Busy {
+		return
+	}
+	var id fsm.VolumeID
+	_ = c.View(func(state *fsm.State) error {
+		id = state.ReclaimInTheWay(cmd)
+		return nil
+	})
+	if id == "" {
+		return
+	}
+	end := &fsmpb.Command{Body: &fsmpb.Command_EndReclaim{EndReclaim: &fsmpb.EndReclaim{VolumeId: string(id)}}}
+	end.SchemaVersion = fsm.LeastLevel(end)
+	_, _ = c.Propose(ctx, end) // where it fails, the retry asks again
 }
 
 func (c *Client) answerExpired(ctx context.Context, cmd *fsmpb.Command) (out *fsmpb.Outcome, err error) {
@@ -67,15 +97,19 @@ func (c *Client) answerExpired(ctx context.Context, cmd *fsmpb.Command) (out *fs
 	return out, err
 }
 
-// AtFeatureLevel tells whether this member knows that the cluster runs at a feature
-// level, or at a higher one; what that level introduced may then be proposed.
-func (c *Client) AtFeatureLevel(level uint32) bool {
-	var runs uint32
-	err := c.View(func(state *fsm.State) error {
-		runs = state.Cluster().FeatureLevel
+// AtFeatureLevel tells whether the cluster runs at a feature level, or at a higher one; what that level introduced
+// may then be proposed. What this member has applied may be old, as after its start: that the cluster is below the
+// level is read from a state that is not stale. Otherwise a command would be proposed in no site's name (S32).
+func (c *Client) AtFeatureLevel(ctx context.Context, level uint32) (reached bool, err error) {
+	ask := func(state *fsm.State) error {
+		reached = state.Cluster().FeatureLevel >= level
 		return nil
-	})
-	return err == nil && runs >= level
+	}
+	if err := c.View(ask); err == nil && reached {
+		return true, nil
+	}
+	err = c.ReadState(ctx, ask)
+	return reached, err
 }
 
 // ReadState reads a state that is not stale.
@@ -126,6 +160,13 @@ func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, q
 		case <-tick.C:
 		}
 	}
+}
+
+// AwaitVolume is Await of what the hosts do for a volume.
+func (c *Client) AwaitVolume(ctx context.Context, id fsm.VolumeID, what string, question Question) error {
+	wake, stop := c.WatchVolume(id)
+	defer stop()
+	return c.Await(ctx, wake, what+" volume "+string(id), question)
 }
 
 // Question asks the state whether its hosts did what is waited for. A rejection says that they

@@ -38,12 +38,27 @@ func Claim(parameters ...map[string]string) *fsmpb.Claim {
 	return c
 }
 
-// NoParameters refuses every parameter but those that sidecars add.
-func NoParameters(given map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if !strings.HasPrefix(key, COPrefix) {
-			return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are none", Message(key))
-		}
+// SiteKey is the parameter that names the site whose endpoint a call is meant for.
+const SiteKey = "site"
+
+// VolumeGroupKey is the parameter that names a volume group, by id or name.
+const VolumeGroupKey = "volumeGroup"
+
+// CheckSite refuses a call that is meant for another site than that of the endpoint (S34).
+func CheckSite(site string, given map[string]string) error {
+	if named, ok := given[SiteKey]; ok && named != site {
+		return fsm.Reject(fsm.Invalid, "the parameter %s is %q, and this endpoint acts for site %q: nothing was done", SiteKey, Message(named), site)
 	}
 	return nil
+}
+
+// NoParameters refuses every parameter but the site, those that are known and those that sidecars add.
+func NoParameters(site string, given map[string]string, known ...string) error {
+	known = append([]string{SiteKey}, known...)
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(known, key) && !strings.HasPrefix(key, COPrefix) {
+			return fsm.Reject(fsm.Invalid, "parameter %q is not known: there is only %s", Message(key), strings.Join(known, ", "))
+		}
+	}
+	return CheckSite(site, given)
 }

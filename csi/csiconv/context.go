@@ -39,14 +39,14 @@ func ParseContexts(volume, publish map[string]string) (fsm.Epoch, error) {
 // are empty; container orchestrators (COs) add keys of their own, which are not checked.
 func CheckVolumeContext(given map[string]string) error {
 	for key := range given {
-		if !isKubernetesKey(key) {
+		if !IsKubernetesKey(key) {
 			return fsm.Reject(fsm.Invalid, "volume_context is not the volume's: its keys are not those that CreateVolume answered")
 		}
 	}
 	return nil
 }
 
-func isKubernetesKey(key string) bool {
+func IsKubernetesKey(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	return found && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io"))
 }

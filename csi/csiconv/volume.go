@@ -17,3 +17,13 @@ func Condition(c fsm.Condition) *csi.VolumeCondition {
 	}
 	return &csi.VolumeCondition{Abnormal: c.Abnormal, Message: Message(message)}
 }
+
+// Volume is a volume as CSI describes it. It has no volume_context: the id alone names
+// it.
+func Volume(view *fsm.VolumeView, v *fsm.Volume) *csi.Volume {
+	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: ContentSource(v.Source)}
+	for _, topology := range view.AccessibleFrom(v) {
+		volume.AccessibleTopology = append(volume.AccessibleTopology, Topology(topology))
+	}
+	return volume
+}

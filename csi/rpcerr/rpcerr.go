@@ -29,6 +29,8 @@ var codeOf = map[fsm.Reason]codes.Code{
 	fsm.Expired:      codes.Aborted,            // S4: nothing was applied
 	fsm.Unsupported:  codes.Unimplemented,
 	fsm.Unreachable:  codes.Unavailable,
+
+	fsm.Unauthenticated: codes.Unauthenticated,
 }
 
 // maxMessage bounds the text of a status in bytes.
@@ -84,6 +86,15 @@ func canonical(code codes.Code) codes.Code {
 // Invalid is INVALID_ARGUMENT: the request cannot be right in any state.
 func Invalid(format string, args ...any) error {
 	return From(fsm.Reject(fsm.Invalid, format, args...))
+}
+
+// OrUnknown is From for the calls of ReclaimSpace: the error tables of their specification have UNKNOWN where
+// From has INTERNAL.
+func OrUnknown(err error) error {
+	if err = From(err); status.Code(err) == codes.Internal {
+		return status.Error(codes.Unknown, status.Convert(err).Message())
+	}
+	return err
 }
 
 // Unavailable is UNAVAILABLE: nothing is known to have happened, try again.

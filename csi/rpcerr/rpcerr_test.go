@@ -93,6 +93,20 @@ func TestFromLeavesNilAlone(t *testing.T) {
 	require.NoError(t, From(nil))
 }
 
+// ADD-RS-ControllerReclaimSpace-13, ADD-RS-NodeReclaimSpace-18: UNKNOWN only where nothing else is known.
+func TestOrUnknown(t *testing.T) {
+	require.NoError(t, OrUnknown(nil))
+	for err, want := range map[error]codes.Code{
+		errors.New("mount: exit 32"):          codes.Unknown,
+		fsm.Reject(fsm.NotFound, "no"):        codes.NotFound,
+		status.Error(codes.Internal, "a bug"): codes.Unknown,
+		status.Error(codes.Aborted, "later"):  codes.Aborted,
+	} {
+		require.Equal(t, want, status.Code(OrUnknown(err)))
+		require.Equal(t, status.Convert(From(err)).Message(), status.Convert(OrUnknown(err)).Message())
+	}
+}
+
 // CSI-GEN-Size-05: what is sent stays within its limit.
 func TestAMessageIsBounded(t *testing.T) {
 	got := status.Convert(From(errors.New(strings.Repeat("x", 5000)))).Message()

@@ -1,4 +1,5 @@
-package controller
+// Package page serves lists in pages: as many entries as fit an answer, and a token for those that follow.
+package page
 
 import (
 	"iter"
@@ -13,37 +14,37 @@ const maxPageSize = 3 << 20
 // minEntrySize is less than any entry has, in bytes: more entries cannot fit a page.
 const minEntrySize = 64
 
-// page is one response being built: what it lists is collected under the state's lock and
+// Page is one response being built: what it lists is collected under the state's lock and
 // described without it.
-type page[T any] struct {
-	items []T
-	more  bool // others follow those collected
+type Page[T any] struct {
+	Items []T
+	More  bool // others follow those collected
 }
 
-// collect takes at most maxEntries, 0: as many as may fit a page.
-func (p *page[T]) collect(all iter.Seq[T], maxEntries int32) {
+// Collect takes at most maxEntries, 0: as many as may fit a page.
+func (p *Page[T]) Collect(all iter.Seq[T], maxEntries int32) {
 	limit := maxPageSize / minEntrySize
 	if maxEntries != 0 {
 		limit = min(limit, int(maxEntries))
 	}
 	for item := range all {
-		if len(p.items) == limit {
-			p.more = true
+		if len(p.Items) == limit {
+			p.More = true
 			break
 		}
-		p.items = append(p.items, item)
+		p.Items = append(p.Items, item)
 	}
 }
 
-// describePage describes as many as fit, at least one.
-func describePage[T any, M proto.Message](p *page[T], describe func(T) M) (entries []M) {
+// Describe describes as many as fit, at least one.
+func Describe[T any, M proto.Message](p *Page[T], describe func(T) M) (entries []M) {
 	bytesLeft := maxPageSize
-	for _, item := range p.items {
+	for _, item := range p.Items {
 		entry := describe(item)
 		const framing = 8 // at most, of one entry in the list
 		bytesLeft -= proto.Size(entry) + framing
 		if bytesLeft < 0 && len(entries) > 0 {
-			p.more = true
+			p.More = true
 			break
 		}
 		entries = append(entries, entry)

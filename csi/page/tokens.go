@@ -1,4 +1,4 @@
-package controller
+package page
 
 import (
 	"encoding/base64"
@@ -10,16 +10,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// pageTokens is one RPC's list. A token of it is, in base64: a tag of the RPC, the
+// Tokens are those of one RPC's list. A token of it is, in base64: a tag of the RPC, the
 // cluster's incarnation, the uuid of the last entry returned, and a checksum. It is valid
 // on every member, also when that entry is gone, until the cluster is restored from
 // elsewhere (S1).
-type pageTokens struct{ tag, idPrefix string }
-
-var (
-	volumeTokens   = pageTokens{tag: "lv1", idPrefix: "hf-"}
-	snapshotTokens = pageTokens{tag: "ls1", idPrefix: "hs-"}
-)
+type Tokens struct {
+	Tag      string // tagSize bytes, of this list only
+	IDPrefix string
+}
 
 const (
 	tagSize   = 3
@@ -28,31 +26,32 @@ const (
 
 var tokenEncoding = base64.RawURLEncoding.Strict()
 
-func (t pageTokens) encode(last string, incarnation uint64) string {
-	id, err := uuid.Parse(last[len(t.idPrefix):])
+// Encode is the token of what follows an entry, by its id.
+func (t Tokens) Encode(last string, incarnation uint64) string {
+	id, err := uuid.Parse(last[len(t.IDPrefix):])
 	if err != nil {
 		return "" // not reached: ids in the state are valid
 	}
-	raw := binary.BigEndian.AppendUint64([]byte(t.tag), incarnation)
+	raw := binary.BigEndian.AppendUint64([]byte(t.Tag), incarnation)
 	raw = append(raw, id[:]...)
 	return tokenEncoding.EncodeToString(binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw)))
 }
 
-// decode is the id after which the list continues. A token that is not of this list and
+// Decode is the id after which the list continues. A token that is not of this list and
 // incarnation is fsm.Busy (ABORTED): the caller begins the list again.
-func (t pageTokens) decode(text string, incarnation uint64) (string, error) {
+func (t Tokens) Decode(text string, incarnation uint64) (string, error) {
 	if text == "" {
 		return "", nil
 	}
 	raw, err := tokenEncoding.DecodeString(text)
-	if err != nil || len(raw) != tokenSize || string(raw[:tagSize]) != t.tag {
+	if err != nil || len(raw) != tokenSize || string(raw[:tagSize]) != t.Tag {
 		return "", invalidToken()
 	}
 	body, sum := raw[:tokenSize-4], binary.BigEndian.Uint32(raw[tokenSize-4:])
 	if crc32.ChecksumIEEE(body) != sum || binary.BigEndian.Uint64(body[tagSize:]) != incarnation {
 		return "", invalidToken()
 	}
-	return t.idPrefix + uuid.UUID(body[tagSize+8:]).String(), nil
+	return t.IDPrefix + uuid.UUID(body[tagSize+8:]).String(), nil
 }
 
 func invalidToken() error {
