@@ -23,11 +23,9 @@ type progress struct {
 	unstageTimeout, isolationTimeout time.Duration
 }
 
-// await waits for a volume; see cluster.Client.Await.
+// await waits for a volume; see cluster.Client.AwaitVolume.
 func (p *progress) await(ctx context.Context, id fsm.VolumeID, what string, question cluster.Question) error {
-	wake, stop := p.client.WatchVolume(id)
-	defer stop()
-	return p.client.Await(ctx, wake, what+" volume "+string(id), question)
+	return p.client.AwaitVolume(ctx, id, what, question)
 }
 
 // awaitSnapshot waits for a snapshot.

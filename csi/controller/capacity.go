@@ -23,7 +23,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	p, err := parseParameters(req.GetParameters())
+	p, err := parseParameters(s.client.Site(), req.GetParameters())
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -37,7 +37,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	}
 	var largest, total int64
 	err = s.state.readState(ctx, func(state *fsm.State) error {
-		largest, total = state.AvailableReplicated(terms, p.replicas, facts)
+		largest, total = state.Through(s.client.Site()).Available(p.sitesOf(), terms, p.replicas, facts)
 		return nil
 	})
 	if err != nil {

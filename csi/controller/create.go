@@ -5,6 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -19,7 +20,7 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	if err := s.enabled.checkCreateEnabled(req); err != nil {
 		return nil, rpcerr.From(err)
 	}
-	cmd, err := createCommand(req)
+	cmd, err := createCommand(s.client.Site(), req)
 	if err == nil {
 		err = s.enabled.checkMountFlags(cmd.GetCapabilities()[0].GetFsType(), req.GetVolumeCapabilities()...)
 	}
@@ -39,8 +40,13 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 
 // create proposes the volume, and returns the id of the one that has the name from now on.
 func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.VolumeID, error) {
-	if !s.client.AtFeatureLevel(fsm.Level2) {
+	if knowsClaims, err := s.client.AtFeatureLevel(ctx, fsm.Level2); err != nil {
+		return "", err
+	} else if !knowsClaims {
 		cmd.Claim = nil
+	}
+	if cmd.GetVolumeGroup() != "" {
+		cmd.MaxVolumes = s.maxGroupVolumes
 	}
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: cmd}})
 	if err != nil {
@@ -54,7 +60,7 @@ func (p *progress) awaitReady(ctx context.Context, id fsm.VolumeID) (created *cs
 	err = p.await(ctx, id, "create", func(state *fsm.State) (bool, *fsm.Rejection) {
 		v, rejection := state.VolumeCreation(id)
 		if v != nil {
-			created = describeVolume(state.VolumeView(v), v)
+			created = csiconv.Volume(state.VolumeView(v), v)
 		}
 		return v != nil, rejection
 	})

@@ -13,11 +13,11 @@ import (
 
 // createCommand reads a CreateVolume request. The rejection is fsm.Invalid, or
 // fsm.OutOfRange for a size that is not served.
-func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
+func createCommand(site string, req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if req.GetName() == "" {
 		return nil, fsm.Reject(fsm.Invalid, "name is required")
 	}
-	p, err := parseParameters(req.GetParameters())
+	p, err := parseParameters(site, req.GetParameters())
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,9 @@ func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities
 		return nil, err
 	}
 	cmd := &fsmpb.CreateVolume{
-		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas, Protocol: p.protocol,
+		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas, Protocol: p.protocol, Sites: p.sites, VolumeGroup: p.volumeGroup,
 		RequiredBytes: capacityRange.GetRequiredBytes(), LimitBytes: capacityRange.GetLimitBytes(), Limits: p.limits.values.Proto(),
+		Encrypted: p.encrypted, EncryptionDiscards: p.discards,
 	}
 	for _, c := range capabilities {
 		cmd.Capabilities = append(cmd.Capabilities, c.TextProto())

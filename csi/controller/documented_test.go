@@ -33,6 +33,7 @@ func documented(t *testing.T) (rows [][]string) {
 // that is not served.
 func TestEveryParameterIsDocumented(t *testing.T) {
 	w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+	w.createVolumeGroup(t, "shop")
 	var keys, mutable []string
 	for _, row := range documented(t) {
 		key := strings.Trim(row[0], " `")
@@ -45,11 +46,14 @@ func TestEveryParameterIsDocumented(t *testing.T) {
 			require.NoError(t, err)
 		}
 		pairs := []string{key, example}
-		if key == "protocol" {
+		switch key {
+		case "protocol":
 			pairs = append(pairs, "replicas", "2")
+		case "encryptionDiscards":
+			pairs = append(pairs, "encrypted", "true")
 		}
 		_, err := w.CreateVolume(t.Context(), createRequest("with "+key, withParameters(pairs...)))
-		if key == "protocol" || key == "replicas" {
+		if key == "protocol" || key == "replicas" || key == "sites" {
 			requireCode(t, codes.ResourceExhausted, err) // they are known, and these hosts hold no replicas
 			continue
 		}

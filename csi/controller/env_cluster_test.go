@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"sync"
@@ -25,6 +26,7 @@ type fakeCluster struct {
 	index         uint64
 	watchers      map[any]map[chan struct{}]bool // by id
 	hosts         []*fakeHost
+	site          string               // that the endpoint acts for; empty: the default one
 	noQuorum      bool                 // no quorum
 	unresponsive  bool                 // no answer at all, until the caller's time ran out
 	mutateCommand func(*fsmpb.Command) // changes commands of controllers before they are applied
@@ -86,7 +88,11 @@ func (c *fakeCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.O
 	if mutate != nil {
 		mutate(cmd)
 	}
-	out, err := c.apply("controller/c1", cmd)
+	name := "c1"
+	if c.site != "" {
+		name = "c" + c.site
+	}
+	out, err := c.apply("controller/"+name, cmd)
 	c.reconcileHosts()
 	return out, err
 }
@@ -147,6 +153,18 @@ func (c *fakeCluster) View(fn func(*fsm.State) error) error {
 
 func (c *fakeCluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func())     { return c.watch(id) }
 func (c *fakeCluster) WatchSnapshot(id fsm.SnapshotID) (<-chan struct{}, func()) { return c.watch(id) }
+func (c *fakeCluster) Site() string                                              { return cmp.Or(c.site, fsm.DefaultSite) }
+
+// actAs has the endpoint be one of another site from now on.
+func (c *fakeCluster) actAs(t testing.TB, site string) {
+	t.Helper()
+	c.site = site
+	_, err := c.apply("controller/c"+site, &fsmpb.Command{Body: &fsmpb.Command_RegisterMember{RegisterMember: &fsmpb.RegisterMember{
+		Name: "c" + site, MemberId: "member of " + site, Site: site,
+	}}})
+	require.NoError(t, err)
+}
+
 func (c *fakeCluster) WatchGroup(id fsm.GroupSnapshotID) (<-chan struct{}, func()) {
 	return c.watch(id)
 }

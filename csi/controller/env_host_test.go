@@ -22,6 +22,7 @@ type fakeHost struct {
 	hostID  string
 	pool    *fsmpb.Pool
 	labels  []*fsmpb.Label
+	site    string
 	max     uint32
 
 	mu                sync.Mutex
@@ -57,7 +58,7 @@ func newHost(c *fakeCluster, id fsm.NodeID, labels ...*fsmpb.Label) *fakeHost {
 func (h *fakeHost) register(t testing.TB) *fakeHost {
 	t.Helper()
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Pools: []*fsmpb.Pool{h.pool}, Labels: h.labels,
+		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Pools: []*fsmpb.Pool{h.pool}, Labels: h.labels, Site: h.site,
 		MaxVolumes: h.max, Version: "v0", FeatureLevel: fsm.MaxFeatureLevel, Replication: h.replication(),
 	}}})
 	require.NoError(t, err)

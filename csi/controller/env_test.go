@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-addons/spec/lib/go/volumegroup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	addons "github.com/holdfast-storage/holdfast/addons/volumegroup"
 	"github.com/holdfast-storage/holdfast/csi/controller"
 	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/csi/identity"
@@ -33,6 +35,7 @@ type env struct {
 	csi.ControllerClient
 	csi.GroupControllerClient
 	csi.SnapshotMetadataClient
+	groups      volumegroup.ControllerClient
 	node        csi.NodeClient
 	cluster     *fakeCluster
 	host        *fakeHost
@@ -59,7 +62,7 @@ func newEnvOver(t testing.TB, controllers, nodes transport, hosts ...func(*fakeC
 			w.host = h
 		}
 	}
-	service := controller.New(w.cluster)
+	service := controller.New(w.cluster).WithMaxGroupVolumes(maxGroupVolumes)
 	controller.ShortenTimeouts(service, 20*time.Millisecond, 100*time.Millisecond)
 	nodeService, err := node.New(w.host, node.Config{ID: w.host.id, Labels: labelsOf(w.host), MaxVolumes: w.host.max})
 	require.NoError(t, err)
@@ -68,10 +71,12 @@ func newEnvOver(t testing.TB, controllers, nodes transport, hosts ...func(*fakeC
 		csi.RegisterControllerServer(g, service)
 		csi.RegisterGroupControllerServer(g, group.New(w.cluster))
 		csi.RegisterSnapshotMetadataServer(g, metadata.New(w.cluster, w.maps))
+		volumegroup.RegisterControllerServer(g, addons.New(w.cluster, addons.Options{MaxVolumes: maxGroupVolumes}))
 	})
 	serve(t, nodes, func(g *grpc.Server) { csi.RegisterNodeServer(g, nodeService) })
 	w.controllers, w.nodes = dial(t, controllers), dial(t, nodes)
 	w.GroupControllerClient, w.SnapshotMetadataClient = csi.NewGroupControllerClient(w.controllers), csi.NewSnapshotMetadataClient(w.controllers)
+	w.groups = volumegroup.NewControllerClient(w.controllers)
 	w.ControllerClient, w.node = csi.NewControllerClient(w.controllers), csi.NewNodeClient(w.nodes)
 	return w
 }

@@ -13,7 +13,7 @@ func ShortenTimeouts(s *Server, pollInterval, timeout time.Duration) {
 
 // Token is the token of ListVolumes after a volume.
 func Token(id fsm.VolumeID, incarnation uint64) string {
-	return volumeTokens.encode(string(id), incarnation)
+	return volumeTokens.Encode(string(id), incarnation)
 }
 
 // ParameterKeys and MutableKeys are what classes can say.

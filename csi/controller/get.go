@@ -26,9 +26,9 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 			return rejection
 		}
 		view := state.VolumeView(v)
-		resp.Volume = describeVolume(view, v)
+		resp.Volume = csiconv.Volume(view, v)
 		resp.Status = &csi.ControllerGetVolumeResponse_VolumeStatus{
-			PublishedNodeIds: publishedNodes(v),
+			PublishedNodeIds: publishedNodes(v, state.Through(s.client.Site()).HiddenNodes()),
 			VolumeCondition:  csiconv.Condition(view.Condition(v)),
 		}
 		return nil

@@ -7,9 +7,12 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
+	"github.com/holdfast-storage/holdfast/csi/page"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
+
+var snapshotTokens = page.Tokens{Tag: "ls1", IDPrefix: "hs-"}
 
 // ListSnapshots lists the snapshots that are taken, members of groups too, in order of
 // their ids; both filters must hold.
@@ -20,13 +23,13 @@ func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsReques
 	if req.GetMaxEntries() < 0 {
 		return nil, rpcerr.Invalid("max_entries is negative")
 	}
-	listed := &page[*fsm.Snapshot]{}
+	listed := &page.Page[*fsm.Snapshot]{}
 	var incarnation uint64
 	err := s.state.readState(ctx, func(state *fsm.State) error {
 		incarnation = state.Cluster().Incarnation
-		after, err := snapshotTokens.decode(req.GetStartingToken(), incarnation)
+		after, err := snapshotTokens.Decode(req.GetStartingToken(), incarnation)
 		if err == nil {
-			listed.collect(filteredSnapshots(state, req, fsm.SnapshotID(after)), req.GetMaxEntries())
+			listed.Collect(filteredSnapshots(state, req, fsm.SnapshotID(after)), req.GetMaxEntries())
 		}
 		return err
 	})
@@ -50,13 +53,13 @@ func filteredSnapshots(state *fsm.State, req *csi.ListSnapshotsRequest, after fs
 	return state.KnownSnapshots(source, after)
 }
 
-func snapshotsResponse(listed *page[*fsm.Snapshot], incarnation uint64) *csi.ListSnapshotsResponse {
+func snapshotsResponse(listed *page.Page[*fsm.Snapshot], incarnation uint64) *csi.ListSnapshotsResponse {
 	resp := &csi.ListSnapshotsResponse{}
-	resp.Entries = describePage(listed, func(snap *fsm.Snapshot) *csi.ListSnapshotsResponse_Entry {
+	resp.Entries = page.Describe(listed, func(snap *fsm.Snapshot) *csi.ListSnapshotsResponse_Entry {
 		return &csi.ListSnapshotsResponse_Entry{Snapshot: csiconv.Snapshot(snap)}
 	})
-	if listed.more {
-		resp.NextToken = snapshotTokens.encode(string(listed.items[len(resp.Entries)-1].ID), incarnation)
+	if listed.More {
+		resp.NextToken = snapshotTokens.Encode(string(listed.Items[len(resp.Entries)-1].ID), incarnation)
 	}
 	return resp
 }

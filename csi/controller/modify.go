@@ -50,7 +50,9 @@ func modifyCommand(req *csi.ControllerModifyVolumeRequest) (*fsmpb.ModifyVolume,
 
 func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 	id := fsm.VolumeID(cmd.GetVolumeId())
-	if !s.client.AtFeatureLevel(fsm.Level2) {
+	if knowsClaims, err := s.client.AtFeatureLevel(ctx, fsm.Level2); err != nil {
+		return err
+	} else if !knowsClaims {
 		cmd.Claim = nil
 	}
 	if _, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}}); err != nil {

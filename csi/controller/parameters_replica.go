@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -35,9 +37,38 @@ func (p *parameters) parseProtocol(value string) error {
 	return nil
 }
 
+// parseSites reads at which two sites the replicas are to be.
+func (p *parameters) parseSites(value string) error {
+	p.sites = strings.Split(value, ",")
+	for i, name := range p.sites {
+		p.sites[i] = strings.TrimSpace(name)
+		if rej := fsm.CheckSite(p.sites[i]); rej != nil {
+			return fsm.Reject(fsm.Invalid, "parameter %s=%q: %s", sitesKey, csiconv.Message(value), rej.Message)
+		}
+	}
+	if len(p.sites) != fsm.MaxReplicas || p.sites[0] == p.sites[1] {
+		return fsm.Reject(fsm.Invalid, "parameter %s=%q does not name two sites", sitesKey, csiconv.Message(value))
+	}
+	slices.Sort(p.sites)
+	return nil
+}
+
+func (p *parameters) sitesOf() (sites []fsm.Site) {
+	for _, name := range p.sites {
+		sites = append(sites, fsm.SiteFrom(name))
+	}
+	slices.Sort(sites)
+	return sites
+}
+
 // checkReplication checks the parameters against each other.
-func (p *parameters) checkReplication() error {
+func (p *parameters) checkReplication(given map[string]string) error {
+	if len(p.sites) > 0 && given[replicasKey] == "" {
+		p.replicas = fsm.MaxReplicas // said by the sites
+	}
 	switch {
+	case len(p.sites) > 0 && p.replicas != fsm.MaxReplicas:
+		return fsm.Reject(fsm.Invalid, "parameter %s is of volumes with %d replicas", sitesKey, fsm.MaxReplicas)
 	case p.replicas == 1 && p.protocol != fsmpb.Protocol_PROTOCOL_UNKNOWN:
 		return fsm.Reject(fsm.Invalid, "parameter %s is of volumes with 2 replicas, and this one has 1", protocolKey)
 	case p.replicas > 1 && p.protocol == fsmpb.Protocol_PROTOCOL_UNKNOWN:

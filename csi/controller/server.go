@@ -30,6 +30,8 @@ type Server struct {
 	state     *stateQueries
 	progress  *progress
 	poolFacts func(context.Context) []*fsmpb.PoolFact
+	// maxGroupVolumes is how many volumes a volume group can have.
+	maxGroupVolumes uint32
 }
 
 var _ csi.ControllerServer = (*Server)(nil)
@@ -60,6 +62,12 @@ func (s *Server) WithPoolFacts(poolFacts func(context.Context) []*fsmpb.PoolFact
 // WithMountPolicy serves further mount flags, those that the nodes serve.
 func (s *Server) WithMountPolicy(policy fsm.MountPolicy) *Server {
 	s.enabled.mountPolicy = policy
+	return s
+}
+
+// WithMaxGroupVolumes lets new volumes join volume groups until they have so many. Without it none can.
+func (s *Server) WithMaxGroupVolumes(limit uint32) *Server {
+	s.maxGroupVolumes = limit
 	return s
 }
 

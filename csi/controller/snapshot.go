@@ -21,7 +21,7 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err := s.enabled.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
 	}
-	cmd, err := snapshotCommand(req)
+	cmd, err := snapshotCommand(s.client.Site(), req)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -36,7 +36,7 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	return &csi.CreateSnapshotResponse{Snapshot: snapshot}, nil
 }
 
-func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, error) {
+func snapshotCommand(site string, req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, error) {
 	source := fsm.VolumeID(req.GetSourceVolumeId())
 	switch {
 	case req.GetName() == "":
@@ -44,7 +44,7 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 	case source == "":
 		return nil, fsm.Reject(fsm.Invalid, "source_volume_id is required")
 	}
-	if err := csiconv.NoParameters(req.GetParameters()); err != nil {
+	if err := csiconv.NoParameters(site, req.GetParameters()); err != nil {
 		return nil, err
 	}
 	if !source.Valid() {

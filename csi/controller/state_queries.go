@@ -31,7 +31,7 @@ func (q *stateQueries) readState(ctx context.Context, fn func(*fsm.State) error)
 // publicationsHeld are the volume's on that node, or all when node is empty.
 func (q *stateQueries) publicationsHeld(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) (held []fsm.Publication, err error) {
 	err = q.readState(ctx, func(state *fsm.State) error {
-		held = state.UnpublishProgress(id, node).Held
+		held = state.Through(q.client.Site()).UnpublishProgress(id, node).Held
 		return nil
 	})
 	return held, err

@@ -97,7 +97,7 @@ func (p *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, node fsm.N
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_ = p.await(ctx, id, "unpublish", func(state *fsm.State) (bool, *fsm.Rejection) {
-		u := state.UnpublishProgress(id, node)
+		u := state.Through(p.client.Site()).UnpublishProgress(id, node)
 		return !underWay(&u), nil
 	})
 }

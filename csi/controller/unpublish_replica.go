@@ -22,7 +22,7 @@ func (p *progress) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.Volume
 	defer cancel()
 	waitsFor := ""
 	err := p.await(waitCtx, id, "unpublish", func(state *fsm.State) (done bool, _ *fsm.Rejection) {
-		done, waitsFor = state.VolumeIsolation(id, node)
+		done, waitsFor = state.Through(p.client.Site()).VolumeIsolation(id, node)
 		return done, nil
 	})
 	var rejection *fsm.Rejection

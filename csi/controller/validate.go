@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -26,7 +28,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	mismatch := checkMatches(v, req, requested)
+	mismatch := checkMatches(s.client.Site(), v, req, requested)
 	if mismatch == nil {
 		mismatch = s.enabled.checkMountFlags(v.FSType(), req.GetVolumeCapabilities()...)
 	}
@@ -60,11 +62,11 @@ func parseRequestedCapabilities(req *csi.ValidateVolumeCapabilitiesRequest) ([]f
 }
 
 // checkMatches says why the volume is not what the caller describes.
-func checkMatches(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, requested []fsm.Capability) error {
+func checkMatches(site string, v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, requested []fsm.Capability) error {
 	if err := csiconv.CheckVolumeContext(req.GetVolumeContext()); err != nil {
 		return err
 	}
-	p, err := parseParameters(req.GetParameters())
+	p, err := parseParameters(site, req.GetParameters())
 	if err != nil {
 		return err
 	}
@@ -100,6 +102,9 @@ func checkReplicationMatches(v *fsm.Volume, given map[string]string, p *paramete
 	}
 	if rejection := v.CheckReplicatedAs(replicas, protocol); rejection != nil {
 		return rejection
+	}
+	if len(p.sites) > 0 && !slices.Equal(v.Sites, p.sitesOf()) {
+		return fsm.Reject(fsm.Invalid, "volume %s has not one replica at each of the sites %s", v.ID, strings.Join(p.sites, " and "))
 	}
 	return nil
 }

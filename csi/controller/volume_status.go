@@ -1,26 +1,13 @@
 package controller
 
-import (
-	"github.com/container-storage-interface/spec/lib/go/csi"
+import "github.com/holdfast-storage/holdfast/fsm"
 
-	"github.com/holdfast-storage/holdfast/csi/csiconv"
-	"github.com/holdfast-storage/holdfast/fsm"
-)
-
-// describeVolume is a volume as CSI describes it. It has no volume_context: the id alone names
-// it.
-func describeVolume(view *fsm.VolumeView, v *fsm.Volume) *csi.Volume {
-	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: csiconv.ContentSource(v.Source)}
-	for _, topology := range view.AccessibleFrom(v) {
-		volume.AccessibleTopology = append(volume.AccessibleTopology, csiconv.Topology(topology))
-	}
-	return volume
-}
-
-func publishedNodes(v *fsm.Volume) []string {
-	var nodes []string
+// publishedNodes are those of the endpoint's site (S29).
+func publishedNodes(v *fsm.Volume, hidden map[fsm.NodeID]bool) (nodes []string) {
 	for _, p := range v.Publications() {
-		nodes = append(nodes, string(p.Node))
+		if !p.Reclaim && !hidden[p.Node] { // no orchestrator knows of a reclaim
+			nodes = append(nodes, string(p.Node))
+		}
 	}
 	return nodes
 }

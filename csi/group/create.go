@@ -22,8 +22,11 @@ func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateV
 	if err := s.checkEnabled(); err != nil {
 		return nil, err
 	}
-	cmd, err := createCommand(req)
+	cmd, err := createCommand(s.client.Site(), req)
 	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	if err := s.nameGroup(ctx, cmd, req.GetParameters()[csiconv.VolumeGroupKey]); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	id, err := s.create(ctx, cmd)
@@ -37,7 +40,7 @@ func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateV
 	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: made}, nil
 }
 
-func createCommand(req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGroupSnapshot, error) {
+func createCommand(site string, req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGroupSnapshot, error) {
 	sources := slices.Sorted(slices.Values(req.GetSourceVolumeIds()))
 	switch {
 	case req.GetName() == "":
@@ -47,7 +50,7 @@ func createCommand(req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGrou
 	case len(slices.Compact(slices.Clone(sources))) != len(sources):
 		return nil, fsm.Reject(fsm.Invalid, "a volume is twice among source_volume_ids")
 	}
-	if err := csiconv.NoParameters(req.GetParameters()); err != nil {
+	if err := csiconv.NoParameters(site, req.GetParameters(), csiconv.VolumeGroupKey); err != nil {
 		return nil, err
 	}
 	return newCreateCommand(req.GetName(), sources)

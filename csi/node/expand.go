@@ -44,10 +44,13 @@ func expandRequest(req *csi.NodeExpandVolumeRequest) (executor.ExpandRequest, er
 	if expand.Limit != 0 && expand.Limit < expand.Size {
 		return expand, fsm.Reject(fsm.Invalid, "the limit_bytes of capacity_range are below its required_bytes")
 	}
+	var err error
+	if expand.Keys, err = passphrases(req.GetSecrets()); err != nil {
+		return expand, err
+	}
 	if req.GetVolumeCapability() == nil {
 		return expand, checkLocation(expand.Volume, expand.Path)
 	}
-	var err error
 	if expand.Capability, err = csiconv.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return expand, err
 	}

@@ -42,6 +42,9 @@ func stageRequest(req *csi.NodeStageVolumeRequest) (executor.StageRequest, error
 	if stage.Capability, err = csiconv.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return stage, err
 	}
+	if stage.Keys, err = passphrases(req.GetSecrets()); err != nil {
+		return stage, err
+	}
 	if stage.Epoch, err = csiconv.ParseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
 		return stage, err
 	}

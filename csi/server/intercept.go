@@ -94,6 +94,9 @@ func logAttributes(msg, req any) []any {
 	if m, ok := msg.(interface{ GetGroupSnapshotId() string }); ok {
 		add("group_snapshot_id", m.GetGroupSnapshotId())
 	}
+	if m, ok := msg.(interface{ GetVolumeGroupId() string }); ok {
+		add("volume_group_id", m.GetVolumeGroupId())
+	}
 	if m, ok := msg.(interface{ GetSourceVolumeId() string }); ok {
 		add("source_volume_id", m.GetSourceVolumeId())
 	}

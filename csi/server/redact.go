@@ -43,12 +43,14 @@ func (r Redacted) String() string {
 	return protosanitizer.StripSecrets(safe).String()
 }
 
-// visitStrings calls fn with each string map and string list of a message and below.
+// visitStrings calls fn with each string map, string list and secret string of a message and below.
 func visitStrings(msg protoreflect.Message, fn func(protoreflect.FieldDescriptor, protoreflect.Value)) {
 	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case field.IsMap() && field.MapValue().Kind() == protoreflect.StringKind,
 			field.IsList() && field.Kind() == protoreflect.StringKind:
+			fn(field, value)
+		case isSecret(field) && field.Kind() == protoreflect.StringKind:
 			fn(field, value)
 		case field.IsList() && field.Kind() == protoreflect.MessageKind:
 			for i := range value.List().Len() {
@@ -62,6 +64,9 @@ func visitStrings(msg protoreflect.Message, fn func(protoreflect.FieldDescriptor
 }
 
 func redactField(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+	if !field.IsList() && !field.IsMap() {
+		return // protosanitizer strips a secret string
+	}
 	if field.IsList() {
 		for i := range value.List().Len() {
 			if slices.Contains(sensitiveFields, field.Name()) {
@@ -121,6 +126,10 @@ func sensitiveValues(field protoreflect.FieldDescriptor, value protoreflect.Valu
 		if len(text) >= minSensitiveLength {
 			values = append(values, text)
 		}
+	}
+	if !field.IsList() && !field.IsMap() {
+		add(value.String())
+		return values
 	}
 	if field.IsList() {
 		for i := range value.List().Len() {

@@ -24,6 +24,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics gets the counters and latencies of calls; nil: none are kept.
 	Metrics prometheus.Registerer
+	// Interceptors of the process see each unary request after the limits of CSI were applied to it.
+	Interceptors []grpc.UnaryServerInterceptor
 	// Timeout bounds calls that come without a deadline; 0: two minutes.
 	Timeout time.Duration
 }
@@ -40,8 +42,9 @@ func New(cfg Config) (*grpc.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	unary := []grpc.UnaryServerInterceptor{logCalls(cfg.Logger), callMetrics.intercept, convertErrors, limitDeadline(cfg.Timeout), recoverPanics(cfg.Logger), checkLimits}
 	return grpc.NewServer(
-		grpc.ChainUnaryInterceptor(logCalls(cfg.Logger), callMetrics.intercept, convertErrors, limitDeadline(cfg.Timeout), recoverPanics(cfg.Logger), checkLimits),
+		grpc.ChainUnaryInterceptor(append(unary, cfg.Interceptors...)...),
 		grpc.ChainStreamInterceptor(interceptStreams(logCalls(cfg.Logger), callMetrics.intercept, convertErrors, recoverPanics(cfg.Logger), checkLimits)),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),

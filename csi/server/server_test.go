@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-addons/spec/lib/go/encryptionkeyrotation"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
@@ -310,6 +311,9 @@ func TestRedacted(t *testing.T) {
 	require.Contains(t, text, "1.22")
 	require.Contains(t, text, `"volume_id":"v"`)
 	require.Equal(t, redactedText, Redacted{"no message"}.String())
+	rotate := &encryptionkeyrotation.EncryptionKeyRotateRequest{VolumeId: "v", EncryptionKey: "hide-4", Secrets: map[string]string{"a": "hide-5"}}
+	require.NotContains(t, Redacted{rotate}.String(), "hide")
+	require.Equal(t, "v and "+redactedText, removeSensitive("v and hide-4", rotate), "a secret that is no map")
 }
 
 // TestCallsAreLoggedAndCounted: an id, the volume, the code, and a latency.
