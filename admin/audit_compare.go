@@ -213,7 +213,7 @@ func replicaOn(v *fsm.Volume, n *fsm.Node) (found *fsm.Replica) {
 }
 
 func publicationOn(v *fsm.Volume, n *fsm.Node) *fsm.Publication {
-	for _, p := range publications(v) {
+	for _, p := range v.Publications() {
 		if p.Node == n.ID && p.Host == n.Host {
 			return &p
 		}

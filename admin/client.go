@@ -96,26 +96,6 @@ func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, know
 	return best, known, err
 }
 
-// Volumes reads all pages; the index of the answer is the last page's.
-func (c *Client) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
-	var all *adminpb.VolumesResponse
-	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
-		all = &adminpb.VolumesResponse{}
-		page := &adminpb.VolumesRequest{Stale: req.GetStale(), Volume: req.GetVolume(), Node: req.GetNode(), PageSize: maxPage}
-		for {
-			resp, err := api.Volumes(ctx, page)
-			if err != nil {
-				return err
-			}
-			all.Index, all.Volumes = resp.GetIndex(), append(all.Volumes, resp.GetVolumes()...)
-			if page.After = resp.GetNext(); page.GetAfter() == "" {
-				return nil
-			}
-		}
-	})
-	return all, err
-}
-
 // History calls fn with the header and then with each entry. After the first call of fn
 // no other controller is tried.
 func (c *Client) History(ctx context.Context, req *adminpb.HistoryRequest, fn func(*adminpb.HistoryResponse) error) error {
@@ -125,7 +105,8 @@ func (c *Client) History(ctx context.Context, req *adminpb.HistoryRequest, fn fu
 	})
 }
 
-// State calls fn with the header and then with each node, volume, snapshot and group snapshot.
+// State calls fn with the header and then with each node, volume, snapshot, group snapshot and volume
+// group.
 func (c *Client) State(ctx context.Context, req *adminpb.StateRequest, fn func(*adminpb.StateResponse) error) error {
 	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
 		in, err := api.State(ctx, req)

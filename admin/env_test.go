@@ -26,7 +26,8 @@ type env struct {
 	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
 	unreachable map[fsm.NodeID]error
-	asked       func() // called before each inventory
+	backups     map[fsm.NodeID]string // UUIDs of LUKS headers
+	asked       func()                // called before each inventory
 	server      *Server
 }
 
@@ -202,6 +203,10 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 func (w *env) Inventory(_ context.Context, node fsm.NodeID) ([]Item, error) {
 	w.asked()
 	return w.items[node], w.unreachable[node]
+}
+
+func (w *env) HeaderBackup(_ context.Context, node fsm.NodeID, _ fsm.VolumeID) (string, error) {
+	return w.backups[node], w.unreachable[node]
 }
 
 func (w *env) audit() *adminpb.AuditResponse {

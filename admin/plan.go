@@ -59,13 +59,15 @@ type planner struct {
 	// unplaceable are the volumes for which no other node can take a replica.
 	unplaceable map[fsm.VolumeID]bool
 	attachFacts func(*fsmpb.Command)
+	backups     map[fsm.NodeID]headerBackup // of restore-header
 }
 
 // verbs are the planners of the verbs.
 var verbs = map[string]func(*planner) error{
 	"drain": (*planner).planDrain, "undrain": (*planner).planUndrain, "evict": (*planner).planEvict, "lost": (*planner).planLost,
 	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
-	"remove-kept": (*planner).planRemoveKept,
+	"remove-kept": (*planner).planRemoveKept, "fence": (*planner).planFence, "unfence": (*planner).planUnfence,
+	restoreHeader: (*planner).planRestoreHeader,
 }
 
 // Plan returns the steps of a verb as they are now; it changes nothing.
@@ -88,18 +90,17 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 		return nil, err
 	}
 	defer release()
+	req, backups, err := s.findHeaderBackups(ctx, req)
+	if err != nil {
+		return nil, s.Error(err)
+	}
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
-	n, ok := st.Node(fsm.NodeID(req.GetNode()))
-	if !ok {
-		return nil, s.Error(fsm.Reject(fsm.NotFound, "no node is registered as %q", req.GetNode()))
-	}
-	p.host = n.Host
-	if req.GetHostId() != "" {
-		p.host = fsm.HostID(req.GetHostId())
+	p := &planner{planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	if err := p.findHost(); err != nil {
+		return nil, s.Error(err)
 	}
 	switch err := p.run(verb); {
 	case p.dryRunFault != nil:
@@ -110,6 +111,30 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	}
 	p.state = nil // the fork has dry runs in it; nothing may read it any more
 	return p, nil
+}
+
+// findHost finds the host that the plan is about; one about CIDRs finds its hosts itself.
+func (p *planner) findHost() error {
+	if ofCIDRs(p.req.GetVerb()) {
+		return nil
+	}
+	n, ok := p.state.Node(fsm.NodeID(p.req.GetNode()))
+	if !ok {
+		return fsm.Reject(fsm.NotFound, "no node is registered as %q", p.req.GetNode())
+	}
+	p.host = n.Host
+	if p.req.GetHostId() != "" {
+		p.host = fsm.HostID(p.req.GetHostId())
+	}
+	return nil
+}
+
+// subject is what the plan is about, for people.
+func (t *planTarget) subject() string {
+	if ofCIDRs(t.req.GetVerb()) {
+		return strings.Join(t.req.GetCidrs(), " ")
+	}
+	return t.req.GetNode()
 }
 
 // run makes the plan. A panic fails this call only, not the controller (S70).
@@ -137,7 +162,7 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	case err != nil:
 		return nil, err
 	case req.GetHostId() == "":
-		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), req.GetNode(), p.host)
+		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)
 	}
 	for i := range p.steps {
 		if err := s.carryOut(ctx, actor, &p.steps[i], &p.index); err != nil {

@@ -83,7 +83,7 @@ func (p *planner) response() *adminpb.PlanResponse {
 	out.Todo, out.Waiting, out.Blocked = uint64(count[stepTodo]), uint64(count[stepWaiting]), uint64(count[stepBlocked])
 	out.Done = out.Todo+out.Waiting+out.Blocked == 0
 	out.Summary = fmt.Sprintf("%s %s (host %s): %d to do, %d waiting for others, %d blocked, %d done",
-		p.req.GetVerb(), p.req.GetNode(), p.host, out.Todo, out.Waiting, out.Blocked, count[stepDone])
+		p.req.GetVerb(), p.subject(), p.host, out.Todo, out.Waiting, out.Blocked, count[stepDone])
 	return out
 }
 

@@ -61,10 +61,7 @@ func findSnapshot(st *fsm.State, idOrName string) *fsm.Snapshot {
 	if snap, ok := st.Snapshot(fsm.SnapshotID(idOrName)); ok {
 		return snap
 	}
-	if snap, ok := st.SnapshotByName(idOrName); ok {
-		return snap
-	}
-	return nil
+	return st.SnapshotNamed(idOrName)
 }
 
 // GroupSnapshots returns one page. Its index is the page's own.
@@ -102,8 +99,5 @@ func findGroup(st *fsm.State, idOrName string) *fsm.GroupSnapshot {
 	if g, ok := st.GroupSnapshot(fsm.GroupSnapshotID(idOrName)); ok {
 		return g
 	}
-	if g, ok := st.GroupSnapshotByName(idOrName); ok {
-		return g
-	}
-	return nil
+	return st.GroupSnapshotNamed(idOrName)
 }

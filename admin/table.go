@@ -25,8 +25,12 @@ func printTable(w io.Writer, answer proto.Message) error {
 		snapshotsTable(out, a)
 	case *adminpb.GroupSnapshotsResponse:
 		groupsTable(out, a)
+	case *adminpb.VolumeGroupsResponse:
+		volumeGroupsTable(out, a)
 	case *adminpb.NodesResponse:
 		nodesTable(out, a)
+	case *adminpb.FencesResponse:
+		fencesTable(out, a)
 	case *adminpb.OperationsResponse:
 		operationsTable(out, a)
 	case *adminpb.AuditResponse:

@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"io"
+	"net/netip"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -17,6 +18,7 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 		Labels:   fsm.Topology(n.Labels).Proto(),
 		Cordoned: n.Cordoned, NoNewReplicas: n.NoNewReplicas, ReplicationAddress: n.Replication.Address,
 		ReplicationVersion: n.Replication.Version, MaxReplicas: n.Replication.MaxReplicas,
+		Addresses: mapSlice(n.HostAddresses(), netip.Addr.String), Fence: fenceText(st, n),
 	}
 }
 
@@ -38,6 +40,9 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 		}
 		if n.GetCordoned() {
 			state += ", cordoned"
+		}
+		if n.GetFence() != "" {
+			state += ", fenced"
 		}
 		if n.GetNoNewReplicas() {
 			state += ", no new replicas"

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -28,7 +29,35 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		AccessModes: mapSlice(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
 		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
 		Replication: replicationView(v.Replication), Claim: claimView(v.Claim),
+		Origin: v.Origin.String(), Home: v.Home.String(),
+		Sites: mapSlice(v.Sites, fsm.Site.String), Group: string(st.GroupOf(v.ID)),
+		Block: len(v.Capabilities) > 0 && v.Capabilities[0].Block, UsedAs: usedAs(v.Capabilities),
+		Encryption: encryptionView(v.Crypt),
 	}
+}
+
+func usedAs(capabilities []fsm.Capability) string {
+	for _, c := range capabilities {
+		if c.FSType != "" {
+			return c.FSType
+		}
+	}
+	return ""
+}
+
+// encryptionView returns nil for a volume in clear.
+func encryptionView(c *fsm.Crypt) *adminpb.Encryption {
+	if c == nil {
+		return nil
+	}
+	view := &adminpb.Encryption{Header: formatView(c.Phase), LuksUuid: c.UUID, KeyGeneration: c.KeyGeneration, Discards: c.Discards}
+	if r := c.Rotation; r != nil {
+		view.Rotation = &adminpb.KeyRotation{Slot: r.Slot, State: "begun"}
+		if r.Added {
+			view.Rotation.State = "added"
+		}
+	}
+	return view
 }
 
 // conditionView is what is wrong with a volume by the log, and nothing about one that is well: hosts
@@ -66,10 +95,7 @@ func limitsView(l fsm.Limits) *adminpb.Limits {
 }
 
 func publications(v *fsm.Volume) []fsm.Publication {
-	if ready, ok := v.Phase.(fsm.Ready); ok {
-		return ready.Publications
-	}
-	return nil
+	return slices.DeleteFunc(slices.Clone(v.Publications()), func(p fsm.Publication) bool { return p.Reclaim })
 }
 
 func phaseView(p fsm.Phase) (phase, reason string) {
@@ -106,13 +132,13 @@ func teardownView(t fsm.Teardown) *adminpb.Teardown {
 }
 
 func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "CONDITION")
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "HOME", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "GROUP", "CONDITION")
 	for _, v := range a.GetVolumes() {
 		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
 		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
-			strings.Join(nodes, ","), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
+			strings.Join(nodes, ","), v.GetHome(), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
 			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
-			claimCell(v.GetClaim()), cmp.Or(v.GetReason(), v.GetCondition()))
+			claimCell(v.GetClaim()), v.GetGroup(), cmp.Or(v.GetReason(), v.GetCondition()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }

@@ -54,10 +54,7 @@ func findVolume(st *fsm.State, idOrName string) *fsm.Volume {
 	if v, ok := st.Volume(fsm.VolumeID(idOrName)); ok {
 		return v
 	}
-	if v, ok := st.VolumeByName(idOrName); ok {
-		return v
-	}
-	return nil
+	return st.VolumeNamed(idOrName)
 }
 
 // isOnNode tells whether a volume has a replica, a publication or a pending teardown on a node.
@@ -97,8 +94,8 @@ func nodeViews(st *fsm.State) []*adminpb.Node {
 	return out
 }
 
-// State streams a complete state: a header, every node, every volume, every snapshot and every group
-// snapshot.
+// State streams a complete state: a header, every node, every volume, every snapshot, every group
+// snapshot and every volume group.
 func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer) error {
 	st, err := s.fork(out.Context(), req.GetStale())
 	if err != nil {
@@ -117,7 +114,15 @@ func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer)
 			return err
 		}
 	}
-	return sendSnapshots(st, out)
+	if err := sendSnapshots(st, out); err != nil {
+		return err
+	}
+	for g := range st.VolumeGroups("") {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_VolumeGroup{VolumeGroup: volumeGroupView(g)}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sendSnapshots(st *fsm.State, out adminpb.Admin_StateServer) error {

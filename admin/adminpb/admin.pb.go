@@ -580,10 +580,17 @@ type Volume struct {
 	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
 	AccessModes   []string               `protobuf:"bytes,17,rep,name=access_modes,json=accessModes,proto3" json:"access_modes,omitempty"`
-	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`           // what it was made from; unset: empty
-	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"`           // unset: none
-	Replication   *Replication           `protobuf:"bytes,20,opt,name=replication,proto3" json:"replication,omitempty"` // unset: it has one replica
-	Claim         *Claim                 `protobuf:"bytes,21,opt,name=claim,proto3" json:"claim,omitempty"`             // unset: the orchestrator did not say what it calls it
+	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`               // what it was made from; unset: empty
+	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"`               // unset: none
+	Replication   *Replication           `protobuf:"bytes,20,opt,name=replication,proto3" json:"replication,omitempty"`     // unset: it has one replica
+	Claim         *Claim                 `protobuf:"bytes,21,opt,name=claim,proto3" json:"claim,omitempty"`                 // unset: the orchestrator did not say what it calls it
+	Origin        string                 `protobuf:"bytes,60,opt,name=origin,proto3" json:"origin,omitempty"`               // the site where it was made and has its name
+	Home          string                 `protobuf:"bytes,61,opt,name=home,proto3" json:"home,omitempty"`                   // the site that may publish, change and delete it
+	Sites         []string               `protobuf:"bytes,62,rep,name=sites,proto3" json:"sites,omitempty"`                 // two that have a replica each; none: its replicas are at one
+	Block         bool                   `protobuf:"varint,63,opt,name=block,proto3" json:"block,omitempty"`                // it is used raw
+	UsedAs        string                 `protobuf:"bytes,64,opt,name=used_as,json=usedAs,proto3" json:"used_as,omitempty"` // the filesystem that it was asked for with, empty when it is used raw
+	Encryption    *Encryption            `protobuf:"bytes,90,opt,name=encryption,proto3" json:"encryption,omitempty"`       // unset: it is in clear
+	Group         string                 `protobuf:"bytes,65,opt,name=group,proto3" json:"group,omitempty"`                 // the id of the volume group that it is in, empty when it is in none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -765,6 +772,185 @@ func (x *Volume) GetClaim() *Claim {
 	return nil
 }
 
+func (x *Volume) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Volume) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Volume) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *Volume) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
+func (x *Volume) GetUsedAs() string {
+	if x != nil {
+		return x.UsedAs
+	}
+	return ""
+}
+
+func (x *Volume) GetEncryption() *Encryption {
+	if x != nil {
+		return x.Encryption
+	}
+	return nil
+}
+
+func (x *Volume) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+// Encryption is the LUKS header of a volume.
+type Encryption struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        string                 `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"` // unformatted, formatting, formatted
+	LuksUuid      string                 `protobuf:"bytes,2,opt,name=luks_uuid,json=luksUuid,proto3" json:"luks_uuid,omitempty"`
+	KeyGeneration uint64                 `protobuf:"varint,3,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"` // how often the key was replaced
+	Rotation      *KeyRotation           `protobuf:"bytes,4,opt,name=rotation,proto3" json:"rotation,omitempty"`                                 // unset: none is under way
+	Discards      bool                   `protobuf:"varint,96,opt,name=discards,proto3" json:"discards,omitempty"`                               // pass through it: who can read the pool learns which blocks are in use
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Encryption) Reset() {
+	*x = Encryption{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Encryption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Encryption) ProtoMessage() {}
+
+func (x *Encryption) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
+func (*Encryption) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Encryption) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *Encryption) GetLuksUuid() string {
+	if x != nil {
+		return x.LuksUuid
+	}
+	return ""
+}
+
+func (x *Encryption) GetKeyGeneration() uint64 {
+	if x != nil {
+		return x.KeyGeneration
+	}
+	return 0
+}
+
+func (x *Encryption) GetRotation() *KeyRotation {
+	if x != nil {
+		return x.Rotation
+	}
+	return nil
+}
+
+func (x *Encryption) GetDiscards() bool {
+	if x != nil {
+		return x.Discards
+	}
+	return false
+}
+
+// KeyRotation is the replacement of a key that is not done.
+type KeyRotation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Slot          uint32                 `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`  // of the header, for the new key
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // begun, added
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRotation) Reset() {
+	*x = KeyRotation{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRotation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRotation) ProtoMessage() {}
+
+func (x *KeyRotation) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
+func (*KeyRotation) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *KeyRotation) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *KeyRotation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
 // Claim is what an orchestrator calls a volume.
 type Claim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -777,7 +963,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +975,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +988,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Claim) GetName() string {
@@ -845,7 +1031,7 @@ type Replication struct {
 
 func (x *Replication) Reset() {
 	*x = Replication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +1043,7 @@ func (x *Replication) String() string {
 func (*Replication) ProtoMessage() {}
 
 func (x *Replication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1056,7 @@ func (x *Replication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replication.ProtoReflect.Descriptor instead.
 func (*Replication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Replication) GetProtocol() string {
@@ -958,7 +1144,7 @@ type Primary struct {
 
 func (x *Primary) Reset() {
 	*x = Primary{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1156,7 @@ func (x *Primary) String() string {
 func (*Primary) ProtoMessage() {}
 
 func (x *Primary) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1169,7 @@ func (x *Primary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Primary.ProtoReflect.Descriptor instead.
 func (*Primary) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Primary) GetNode() string {
@@ -1043,7 +1229,7 @@ type Forced struct {
 
 func (x *Forced) Reset() {
 	*x = Forced{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1241,7 @@ func (x *Forced) String() string {
 func (*Forced) ProtoMessage() {}
 
 func (x *Forced) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1254,7 @@ func (x *Forced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forced.ProtoReflect.Descriptor instead.
 func (*Forced) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Forced) GetHostId() string {
@@ -1117,7 +1303,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1315,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1328,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Source) GetSnapshot() string {
@@ -1172,7 +1358,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1370,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1383,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -1243,7 +1429,7 @@ type SnapshotsRequest struct {
 
 func (x *SnapshotsRequest) Reset() {
 	*x = SnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1441,7 @@ func (x *SnapshotsRequest) String() string {
 func (*SnapshotsRequest) ProtoMessage() {}
 
 func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1454,7 @@ func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SnapshotsRequest) GetStale() bool {
@@ -1331,7 +1517,7 @@ type SnapshotsResponse struct {
 
 func (x *SnapshotsResponse) Reset() {
 	*x = SnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1529,7 @@ func (x *SnapshotsResponse) String() string {
 func (*SnapshotsResponse) ProtoMessage() {}
 
 func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1542,7 @@ func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SnapshotsResponse) GetIndex() uint64 {
@@ -1405,7 +1591,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1603,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1616,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Snapshot) GetId() string {
@@ -1564,7 +1750,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1762,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1775,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Kept) GetReason() string {
@@ -1632,7 +1818,7 @@ type GroupSnapshotsRequest struct {
 
 func (x *GroupSnapshotsRequest) Reset() {
 	*x = GroupSnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1830,7 @@ func (x *GroupSnapshotsRequest) String() string {
 func (*GroupSnapshotsRequest) ProtoMessage() {}
 
 func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1843,7 @@ func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GroupSnapshotsRequest) GetStale() bool {
@@ -1699,7 +1885,7 @@ type GroupSnapshotsResponse struct {
 
 func (x *GroupSnapshotsResponse) Reset() {
 	*x = GroupSnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1897,7 @@ func (x *GroupSnapshotsResponse) String() string {
 func (*GroupSnapshotsResponse) ProtoMessage() {}
 
 func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1910,7 @@ func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GroupSnapshotsResponse) GetIndex() uint64 {
@@ -1766,7 +1952,7 @@ type GroupSnapshot struct {
 
 func (x *GroupSnapshot) Reset() {
 	*x = GroupSnapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1964,7 @@ func (x *GroupSnapshot) String() string {
 func (*GroupSnapshot) ProtoMessage() {}
 
 func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1977,7 @@ func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshot.ProtoReflect.Descriptor instead.
 func (*GroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GroupSnapshot) GetId() string {
@@ -1864,6 +2050,218 @@ func (x *GroupSnapshot) GetModified() uint64 {
 	return 0
 }
 
+type VolumeGroupsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`                        // a group's id; the page begins above it
+	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // 0: 500
+	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`                        // an id, a name, or SITE/NAME where several sites have the name: that group only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeGroupsRequest) Reset() {
+	*x = VolumeGroupsRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeGroupsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeGroupsRequest) ProtoMessage() {}
+
+func (x *VolumeGroupsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeGroupsRequest.ProtoReflect.Descriptor instead.
+func (*VolumeGroupsRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *VolumeGroupsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *VolumeGroupsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *VolumeGroupsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *VolumeGroupsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+type VolumeGroupsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Groups        []*VolumeGroup         `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"` // the next page's after; empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeGroupsResponse) Reset() {
+	*x = VolumeGroupsResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeGroupsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeGroupsResponse) ProtoMessage() {}
+
+func (x *VolumeGroupsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeGroupsResponse.ProtoReflect.Descriptor instead.
+func (*VolumeGroupsResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *VolumeGroupsResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *VolumeGroupsResponse) GetGroups() []*VolumeGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *VolumeGroupsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type VolumeGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Origin        string                 `protobuf:"bytes,3,opt,name=origin,proto3" json:"origin,omitempty"`   // the site where it was made and has its name
+	Members       []string               `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // volumes
+	Created       string                 `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"` // epoch
+	Modified      uint64                 `protobuf:"varint,6,opt,name=modified,proto3" json:"modified,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeGroup) Reset() {
+	*x = VolumeGroup{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeGroup) ProtoMessage() {}
+
+func (x *VolumeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeGroup.ProtoReflect.Descriptor instead.
+func (*VolumeGroup) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *VolumeGroup) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *VolumeGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeGroup) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *VolumeGroup) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *VolumeGroup) GetCreated() string {
+	if x != nil {
+		return x.Created
+	}
+	return ""
+}
+
+func (x *VolumeGroup) GetModified() uint64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
 type Replica struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Node   string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1890,7 +2288,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2300,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2313,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Replica) GetNode() string {
@@ -2054,7 +2452,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2464,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2477,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Publication) GetNode() string {
@@ -2156,7 +2554,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2566,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2579,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Target) GetPath() string {
@@ -2217,7 +2615,7 @@ type Teardown struct {
 
 func (x *Teardown) Reset() {
 	*x = Teardown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2627,7 @@ func (x *Teardown) String() string {
 func (*Teardown) ProtoMessage() {}
 
 func (x *Teardown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2640,7 @@ func (x *Teardown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Teardown.ProtoReflect.Descriptor instead.
 func (*Teardown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Teardown) GetNode() string {
@@ -2275,7 +2673,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2685,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2698,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodesRequest) GetStale() bool {
@@ -2320,7 +2718,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2730,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2743,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodesResponse) GetIndex() uint64 {
@@ -2381,13 +2779,15 @@ type Node struct {
 	ReplicationVersion string                 `protobuf:"bytes,15,opt,name=replication_version,json=replicationVersion,proto3" json:"replication_version,omitempty"` // of the kernel's module
 	MaxReplicas        uint32                 `protobuf:"varint,16,opt,name=max_replicas,json=maxReplicas,proto3" json:"max_replicas,omitempty"`                     // that the module holds of one volume
 	NoNewReplicas      bool                   `protobuf:"varint,17,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`             // it registered without replication: it gets no new replicas of replicated volumes
+	Addresses          []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                                             // by which a fence finds it
+	Fence              string                 `protobuf:"bytes,71,opt,name=fence,proto3" json:"fence,omitempty"`                                                     // how it is fenced, or on its way back; empty: it is not
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2799,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2812,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Node) GetId() string {
@@ -2534,6 +2934,200 @@ func (x *Node) GetNoNewReplicas() bool {
 	return false
 }
 
+func (x *Node) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *Node) GetFence() string {
+	if x != nil {
+		return x.Fence
+	}
+	return ""
+}
+
+type FencesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FencesRequest) Reset() {
+	*x = FencesRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FencesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FencesRequest) ProtoMessage() {}
+
+func (x *FencesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FencesRequest.ProtoReflect.Descriptor instead.
+func (*FencesRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FencesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type FencesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Fences        []*Fence               `protobuf:"bytes,2,rep,name=fences,proto3" json:"fences,omitempty"` // in order of CIDR and owner
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FencesResponse) Reset() {
+	*x = FencesResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FencesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FencesResponse) ProtoMessage() {}
+
+func (x *FencesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FencesResponse.ProtoReflect.Descriptor instead.
+func (*FencesResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FencesResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *FencesResponse) GetFences() []*Fence {
+	if x != nil {
+		return x.Fences
+	}
+	return nil
+}
+
+type Fence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cidr          string                 `protobuf:"bytes,1,opt,name=cidr,proto3" json:"cidr,omitempty"`
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`                       // operator, or site/NAME
+	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`                      // index
+	Hosts         []string               `protobuf:"bytes,4,rep,name=hosts,proto3" json:"hosts,omitempty"`                       // node/host id
+	Holds         bool                   `protobuf:"varint,5,opt,name=holds,proto3" json:"holds,omitempty"`                      // nothing that they held can be written by them beside somebody else
+	WaitsFor      string                 `protobuf:"bytes,6,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why it does not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fence) Reset() {
+	*x = Fence{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fence) ProtoMessage() {}
+
+func (x *Fence) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fence.ProtoReflect.Descriptor instead.
+func (*Fence) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Fence) GetCidr() string {
+	if x != nil {
+		return x.Cidr
+	}
+	return ""
+}
+
+func (x *Fence) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Fence) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Fence) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *Fence) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
+func (x *Fence) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
 type Pool struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2554,7 +3148,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +3160,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +3173,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Pool) GetId() string {
@@ -2662,7 +3256,7 @@ type OperationsRequest struct {
 
 func (x *OperationsRequest) Reset() {
 	*x = OperationsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +3268,7 @@ func (x *OperationsRequest) String() string {
 func (*OperationsRequest) ProtoMessage() {}
 
 func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +3281,7 @@ func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsRequest.ProtoReflect.Descriptor instead.
 func (*OperationsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OperationsRequest) GetStale() bool {
@@ -2714,7 +3308,7 @@ type OperationsResponse struct {
 
 func (x *OperationsResponse) Reset() {
 	*x = OperationsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3320,7 @@ func (x *OperationsResponse) String() string {
 func (*OperationsResponse) ProtoMessage() {}
 
 func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3333,7 @@ func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsResponse.ProtoReflect.Descriptor instead.
 func (*OperationsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OperationsResponse) GetIndex() uint64 {
@@ -2781,7 +3375,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +3387,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +3400,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Operation) GetId() string {
@@ -2937,7 +3531,7 @@ type OperationRequest struct {
 
 func (x *OperationRequest) Reset() {
 	*x = OperationRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3543,7 @@ func (x *OperationRequest) String() string {
 func (*OperationRequest) ProtoMessage() {}
 
 func (x *OperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3556,7 @@ func (x *OperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRequest.ProtoReflect.Descriptor instead.
 func (*OperationRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OperationRequest) GetId() uint64 {
@@ -2982,7 +3576,7 @@ type AdoptNodeRequest struct {
 
 func (x *AdoptNodeRequest) Reset() {
 	*x = AdoptNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3588,7 @@ func (x *AdoptNodeRequest) String() string {
 func (*AdoptNodeRequest) ProtoMessage() {}
 
 func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3601,7 @@ func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNodeRequest.ProtoReflect.Descriptor instead.
 func (*AdoptNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AdoptNodeRequest) GetNode() string {
@@ -3026,20 +3620,22 @@ func (x *AdoptNodeRequest) GetHostId() string {
 
 type PlanRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Verb            string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept
-	Node            string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Verb            string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                   // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept, fence, unfence, restore-header
+	Node            string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                   // of restore-header empty: one that has a backup
 	HostId          string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
-	Volume          string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary and remove-kept: an id or a name; of remove-kept, also a kept copy's id
+	Volume          string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary, restore-header and remove-kept: an id or a name; of remove-kept, also a kept copy's id
 	Reason          string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	PeerDead        bool                   `protobuf:"varint,6,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`                        // of force-primary: the other replica's host does not run any more
 	EvenIfReachable bool                   `protobuf:"varint,7,opt,name=even_if_reachable,json=evenIfReachable,proto3" json:"even_if_reachable,omitempty"` // of lost and replace: without it, a host that can be reached now is not lost
+	Cidrs           []string               `protobuf:"bytes,70,rep,name=cidrs,proto3" json:"cidrs,omitempty"`                                              // of fence and unfence; host_id is then the hosts as the plan named them
+	Site            string                 `protobuf:"bytes,71,opt,name=site,proto3" json:"site,omitempty"`                                                // of fence and unfence: the site to act for; empty: the operators
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3647,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3660,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PlanRequest) GetVerb() string {
@@ -3116,6 +3712,20 @@ func (x *PlanRequest) GetEvenIfReachable() bool {
 	return false
 }
 
+func (x *PlanRequest) GetCidrs() []string {
+	if x != nil {
+		return x.Cidrs
+	}
+	return nil
+}
+
+func (x *PlanRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
 type PlanResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
@@ -3139,7 +3749,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3761,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3774,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlanResponse) GetIndex() uint64 {
@@ -3268,7 +3878,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3890,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3903,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlanStep) GetAction() string {
@@ -3346,7 +3956,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3968,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3981,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
 }
 
 type MembersResponse struct {
@@ -3385,7 +3995,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +4007,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +4020,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MembersResponse) GetIndex() uint64 {
@@ -3446,7 +4056,7 @@ type MemberPlanRequest struct {
 
 func (x *MemberPlanRequest) Reset() {
 	*x = MemberPlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +4068,7 @@ func (x *MemberPlanRequest) String() string {
 func (*MemberPlanRequest) ProtoMessage() {}
 
 func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +4081,7 @@ func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPlanRequest.ProtoReflect.Descriptor instead.
 func (*MemberPlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MemberPlanRequest) GetVerb() string {
@@ -3517,7 +4127,7 @@ type MemberPlanResponse struct {
 
 func (x *MemberPlanResponse) Reset() {
 	*x = MemberPlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +4139,7 @@ func (x *MemberPlanResponse) String() string {
 func (*MemberPlanResponse) ProtoMessage() {}
 
 func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +4152,7 @@ func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPlanResponse.ProtoReflect.Descriptor instead.
 func (*MemberPlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MemberPlanResponse) GetIndex() uint64 {
@@ -3607,7 +4217,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +4229,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +4242,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -3683,7 +4293,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +4305,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +4318,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -3763,7 +4373,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +4385,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +4398,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -3837,7 +4447,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4459,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +4472,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -3978,7 +4588,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4600,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4613,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
 }
 
 type AuditResponse struct {
@@ -4020,7 +4630,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4032,7 +4642,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +4655,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -4102,7 +4712,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4724,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4737,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Finding) GetNode() string {
@@ -4168,7 +4778,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4790,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4803,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Unknown) GetNode() string {
@@ -4219,7 +4829,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4841,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4854,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -4263,6 +4873,7 @@ type StateResponse struct {
 	//	*StateResponse_Volume
 	//	*StateResponse_Snapshot
 	//	*StateResponse_Group
+	//	*StateResponse_VolumeGroup
 	Body          isStateResponse_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4270,7 +4881,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4893,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4906,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -4350,6 +4961,15 @@ func (x *StateResponse) GetGroup() *GroupSnapshot {
 	return nil
 }
 
+func (x *StateResponse) GetVolumeGroup() *VolumeGroup {
+	if x != nil {
+		if x, ok := x.Body.(*StateResponse_VolumeGroup); ok {
+			return x.VolumeGroup
+		}
+	}
+	return nil
+}
+
 type isStateResponse_Body interface {
 	isStateResponse_Body()
 }
@@ -4374,6 +4994,10 @@ type StateResponse_Group struct {
 	Group *GroupSnapshot `protobuf:"bytes,5,opt,name=group,proto3,oneof"`
 }
 
+type StateResponse_VolumeGroup struct {
+	VolumeGroup *VolumeGroup `protobuf:"bytes,60,opt,name=volume_group,json=volumeGroup,proto3,oneof"`
+}
+
 func (*StateResponse_Header) isStateResponse_Body() {}
 
 func (*StateResponse_Node) isStateResponse_Body() {}
@@ -4383,6 +5007,8 @@ func (*StateResponse_Volume) isStateResponse_Body() {}
 func (*StateResponse_Snapshot) isStateResponse_Body() {}
 
 func (*StateResponse_Group) isStateResponse_Body() {}
+
+func (*StateResponse_VolumeGroup) isStateResponse_Body() {}
 
 type StateHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4400,7 +5026,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +5038,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +5051,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -4493,7 +5119,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +5131,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +5144,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -4544,7 +5170,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +5182,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +5195,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -4641,7 +5267,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4653,7 +5279,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4666,7 +5292,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Understanding) GetId() string {
@@ -4753,7 +5379,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fVolumesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x123\n" +
 	"\avolumes\x18\x02 \x03(\v2\x19.holdfast.admin.v1.VolumeR\avolumes\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xa1\x06\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xe7\a\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -4777,7 +5403,26 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06source\x18\x12 \x01(\v2\x19.holdfast.admin.v1.SourceR\x06source\x121\n" +
 	"\x06limits\x18\x13 \x01(\v2\x19.holdfast.admin.v1.LimitsR\x06limits\x12@\n" +
 	"\vreplication\x18\x14 \x01(\v2\x1e.holdfast.admin.v1.ReplicationR\vreplication\x12.\n" +
-	"\x05claim\x18\x15 \x01(\v2\x18.holdfast.admin.v1.ClaimR\x05claim\"Q\n" +
+	"\x05claim\x18\x15 \x01(\v2\x18.holdfast.admin.v1.ClaimR\x05claim\x12\x16\n" +
+	"\x06origin\x18< \x01(\tR\x06origin\x12\x12\n" +
+	"\x04home\x18= \x01(\tR\x04home\x12\x14\n" +
+	"\x05sites\x18> \x03(\tR\x05sites\x12\x14\n" +
+	"\x05block\x18? \x01(\bR\x05block\x12\x17\n" +
+	"\aused_as\x18@ \x01(\tR\x06usedAs\x12=\n" +
+	"\n" +
+	"encryption\x18Z \x01(\v2\x1d.holdfast.admin.v1.EncryptionR\n" +
+	"encryption\x12\x14\n" +
+	"\x05group\x18A \x01(\tR\x05group\"\xc0\x01\n" +
+	"\n" +
+	"Encryption\x12\x16\n" +
+	"\x06header\x18\x01 \x01(\tR\x06header\x12\x1b\n" +
+	"\tluks_uuid\x18\x02 \x01(\tR\bluksUuid\x12%\n" +
+	"\x0ekey_generation\x18\x03 \x01(\x04R\rkeyGeneration\x12:\n" +
+	"\brotation\x18\x04 \x01(\v2\x1e.holdfast.admin.v1.KeyRotationR\brotation\x12\x1a\n" +
+	"\bdiscards\x18` \x01(\bR\bdiscards\"7\n" +
+	"\vKeyRotation\x12\x12\n" +
+	"\x04slot\x18\x01 \x01(\rR\x04slot\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"Q\n" +
 	"\x05Claim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
@@ -4880,7 +5525,23 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\toperation\x18\b \x01(\v2\x1c.holdfast.admin.v1.OperationR\toperation\x12\x18\n" +
 	"\acreated\x18\t \x01(\tR\acreated\x12\x1a\n" +
 	"\bmodified\x18\n" +
-	" \x01(\x04R\bmodified\"\xdb\x03\n" +
+	" \x01(\x04R\bmodified\"t\n" +
+	"\x13VolumeGroupsRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\"x\n" +
+	"\x14VolumeGroupsResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x126\n" +
+	"\x06groups\x18\x02 \x03(\v2\x1e.holdfast.admin.v1.VolumeGroupR\x06groups\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\x99\x01\n" +
+	"\vVolumeGroup\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x18\n" +
+	"\amembers\x18\x04 \x03(\tR\amembers\x12\x18\n" +
+	"\acreated\x18\x05 \x01(\tR\acreated\x12\x1a\n" +
+	"\bmodified\x18\x06 \x01(\x04R\bmodified\"\xdb\x03\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -4927,7 +5588,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"T\n" +
 	"\rNodesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xad\x04\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xe1\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -4947,7 +5608,21 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x13replication_address\x18\x0e \x01(\tR\x12replicationAddress\x12/\n" +
 	"\x13replication_version\x18\x0f \x01(\tR\x12replicationVersion\x12!\n" +
 	"\fmax_replicas\x18\x10 \x01(\rR\vmaxReplicas\x12&\n" +
-	"\x0fno_new_replicas\x18\x11 \x01(\bR\rnoNewReplicas\"\xc6\x02\n" +
+	"\x0fno_new_replicas\x18\x11 \x01(\bR\rnoNewReplicas\x12\x1c\n" +
+	"\taddresses\x18F \x03(\tR\taddresses\x12\x14\n" +
+	"\x05fence\x18G \x01(\tR\x05fence\"%\n" +
+	"\rFencesRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"X\n" +
+	"\x0eFencesResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x120\n" +
+	"\x06fences\x18\x02 \x03(\v2\x18.holdfast.admin.v1.FenceR\x06fences\"\x90\x01\n" +
+	"\x05Fence\x12\x12\n" +
+	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x14\n" +
+	"\x05hosts\x18\x04 \x03(\tR\x05hosts\x12\x14\n" +
+	"\x05holds\x18\x05 \x01(\bR\x05holds\x12\x1b\n" +
+	"\twaits_for\x18\x06 \x01(\tR\bwaitsFor\"\xc6\x02\n" +
 	"\x04Pool\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12%\n" +
@@ -4996,7 +5671,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xc7\x01\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xf1\x01\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -5004,7 +5679,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06volume\x18\x04 \x01(\tR\x06volume\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
 	"\tpeer_dead\x18\x06 \x01(\bR\bpeerDead\x12*\n" +
-	"\x11even_if_reachable\x18\a \x01(\bR\x0fevenIfReachable\"\xba\x02\n" +
+	"\x11even_if_reachable\x18\a \x01(\bR\x0fevenIfReachable\x12\x14\n" +
+	"\x05cidrs\x18F \x03(\tR\x05cidrs\x12\x12\n" +
+	"\x04site\x18G \x01(\tR\x04site\"\xba\x02\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
@@ -5094,13 +5771,14 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"$\n" +
 	"\fStateRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xaa\x02\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xef\x02\n" +
 	"\rStateResponse\x128\n" +
 	"\x06header\x18\x01 \x01(\v2\x1e.holdfast.admin.v1.StateHeaderH\x00R\x06header\x12-\n" +
 	"\x04node\x18\x02 \x01(\v2\x17.holdfast.admin.v1.NodeH\x00R\x04node\x123\n" +
 	"\x06volume\x18\x03 \x01(\v2\x19.holdfast.admin.v1.VolumeH\x00R\x06volume\x129\n" +
 	"\bsnapshot\x18\x04 \x01(\v2\x1b.holdfast.admin.v1.SnapshotH\x00R\bsnapshot\x128\n" +
-	"\x05group\x18\x05 \x01(\v2 .holdfast.admin.v1.GroupSnapshotH\x00R\x05groupB\x06\n" +
+	"\x05group\x18\x05 \x01(\v2 .holdfast.admin.v1.GroupSnapshotH\x00R\x05group\x12C\n" +
+	"\fvolume_group\x18< \x01(\v2\x1e.holdfast.admin.v1.VolumeGroupH\x00R\vvolumeGroupB\x06\n" +
 	"\x04body\"\x97\x02\n" +
 	"\vStateHeader\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
@@ -5129,13 +5807,15 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\x97\r\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xd1\x0e\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\tSnapshots\x12#.holdfast.admin.v1.SnapshotsRequest\x1a$.holdfast.admin.v1.SnapshotsResponse\"\x03\x90\x02\x01\x12j\n" +
-	"\x0eGroupSnapshots\x12(.holdfast.admin.v1.GroupSnapshotsRequest\x1a).holdfast.admin.v1.GroupSnapshotsResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\x05Nodes\x12\x1f.holdfast.admin.v1.NodesRequest\x1a .holdfast.admin.v1.NodesResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\x0eGroupSnapshots\x12(.holdfast.admin.v1.GroupSnapshotsRequest\x1a).holdfast.admin.v1.GroupSnapshotsResponse\"\x03\x90\x02\x01\x12d\n" +
+	"\fVolumeGroups\x12&.holdfast.admin.v1.VolumeGroupsRequest\x1a'.holdfast.admin.v1.VolumeGroupsResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\x05Nodes\x12\x1f.holdfast.admin.v1.NodesRequest\x1a .holdfast.admin.v1.NodesResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\x06Fences\x12 .holdfast.admin.v1.FencesRequest\x1a!.holdfast.admin.v1.FencesResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
 	"Operations\x12$.holdfast.admin.v1.OperationsRequest\x1a%.holdfast.admin.v1.OperationsResponse\"\x03\x90\x02\x01\x12W\n" +
 	"\aHistory\x12!.holdfast.admin.v1.HistoryRequest\x1a\".holdfast.admin.v1.HistoryResponse\"\x03\x90\x02\x010\x01\x12O\n" +
@@ -5165,7 +5845,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -5175,145 +5855,162 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*VolumesRequest)(nil),         // 5: holdfast.admin.v1.VolumesRequest
 	(*VolumesResponse)(nil),        // 6: holdfast.admin.v1.VolumesResponse
 	(*Volume)(nil),                 // 7: holdfast.admin.v1.Volume
-	(*Claim)(nil),                  // 8: holdfast.admin.v1.Claim
-	(*Replication)(nil),            // 9: holdfast.admin.v1.Replication
-	(*Primary)(nil),                // 10: holdfast.admin.v1.Primary
-	(*Forced)(nil),                 // 11: holdfast.admin.v1.Forced
-	(*Source)(nil),                 // 12: holdfast.admin.v1.Source
-	(*Limits)(nil),                 // 13: holdfast.admin.v1.Limits
-	(*SnapshotsRequest)(nil),       // 14: holdfast.admin.v1.SnapshotsRequest
-	(*SnapshotsResponse)(nil),      // 15: holdfast.admin.v1.SnapshotsResponse
-	(*Snapshot)(nil),               // 16: holdfast.admin.v1.Snapshot
-	(*Kept)(nil),                   // 17: holdfast.admin.v1.Kept
-	(*GroupSnapshotsRequest)(nil),  // 18: holdfast.admin.v1.GroupSnapshotsRequest
-	(*GroupSnapshotsResponse)(nil), // 19: holdfast.admin.v1.GroupSnapshotsResponse
-	(*GroupSnapshot)(nil),          // 20: holdfast.admin.v1.GroupSnapshot
-	(*Replica)(nil),                // 21: holdfast.admin.v1.Replica
-	(*Publication)(nil),            // 22: holdfast.admin.v1.Publication
-	(*Target)(nil),                 // 23: holdfast.admin.v1.Target
-	(*Teardown)(nil),               // 24: holdfast.admin.v1.Teardown
-	(*NodesRequest)(nil),           // 25: holdfast.admin.v1.NodesRequest
-	(*NodesResponse)(nil),          // 26: holdfast.admin.v1.NodesResponse
-	(*Node)(nil),                   // 27: holdfast.admin.v1.Node
-	(*Pool)(nil),                   // 28: holdfast.admin.v1.Pool
-	(*OperationsRequest)(nil),      // 29: holdfast.admin.v1.OperationsRequest
-	(*OperationsResponse)(nil),     // 30: holdfast.admin.v1.OperationsResponse
-	(*Operation)(nil),              // 31: holdfast.admin.v1.Operation
-	(*OperationRequest)(nil),       // 32: holdfast.admin.v1.OperationRequest
-	(*AdoptNodeRequest)(nil),       // 33: holdfast.admin.v1.AdoptNodeRequest
-	(*PlanRequest)(nil),            // 34: holdfast.admin.v1.PlanRequest
-	(*PlanResponse)(nil),           // 35: holdfast.admin.v1.PlanResponse
-	(*PlanStep)(nil),               // 36: holdfast.admin.v1.PlanStep
-	(*MembersRequest)(nil),         // 37: holdfast.admin.v1.MembersRequest
-	(*MembersResponse)(nil),        // 38: holdfast.admin.v1.MembersResponse
-	(*MemberPlanRequest)(nil),      // 39: holdfast.admin.v1.MemberPlanRequest
-	(*MemberPlanResponse)(nil),     // 40: holdfast.admin.v1.MemberPlanResponse
-	(*HistoryRequest)(nil),         // 41: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 42: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 43: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 44: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 45: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 46: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 47: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 48: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 49: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 50: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 51: holdfast.admin.v1.StateHeader
-	(*UpgradeRequest)(nil),         // 52: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 53: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 54: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 55: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 56: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 57: holdfast.fsm.v1.Outcome
+	(*Encryption)(nil),             // 8: holdfast.admin.v1.Encryption
+	(*KeyRotation)(nil),            // 9: holdfast.admin.v1.KeyRotation
+	(*Claim)(nil),                  // 10: holdfast.admin.v1.Claim
+	(*Replication)(nil),            // 11: holdfast.admin.v1.Replication
+	(*Primary)(nil),                // 12: holdfast.admin.v1.Primary
+	(*Forced)(nil),                 // 13: holdfast.admin.v1.Forced
+	(*Source)(nil),                 // 14: holdfast.admin.v1.Source
+	(*Limits)(nil),                 // 15: holdfast.admin.v1.Limits
+	(*SnapshotsRequest)(nil),       // 16: holdfast.admin.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),      // 17: holdfast.admin.v1.SnapshotsResponse
+	(*Snapshot)(nil),               // 18: holdfast.admin.v1.Snapshot
+	(*Kept)(nil),                   // 19: holdfast.admin.v1.Kept
+	(*GroupSnapshotsRequest)(nil),  // 20: holdfast.admin.v1.GroupSnapshotsRequest
+	(*GroupSnapshotsResponse)(nil), // 21: holdfast.admin.v1.GroupSnapshotsResponse
+	(*GroupSnapshot)(nil),          // 22: holdfast.admin.v1.GroupSnapshot
+	(*VolumeGroupsRequest)(nil),    // 23: holdfast.admin.v1.VolumeGroupsRequest
+	(*VolumeGroupsResponse)(nil),   // 24: holdfast.admin.v1.VolumeGroupsResponse
+	(*VolumeGroup)(nil),            // 25: holdfast.admin.v1.VolumeGroup
+	(*Replica)(nil),                // 26: holdfast.admin.v1.Replica
+	(*Publication)(nil),            // 27: holdfast.admin.v1.Publication
+	(*Target)(nil),                 // 28: holdfast.admin.v1.Target
+	(*Teardown)(nil),               // 29: holdfast.admin.v1.Teardown
+	(*NodesRequest)(nil),           // 30: holdfast.admin.v1.NodesRequest
+	(*NodesResponse)(nil),          // 31: holdfast.admin.v1.NodesResponse
+	(*Node)(nil),                   // 32: holdfast.admin.v1.Node
+	(*FencesRequest)(nil),          // 33: holdfast.admin.v1.FencesRequest
+	(*FencesResponse)(nil),         // 34: holdfast.admin.v1.FencesResponse
+	(*Fence)(nil),                  // 35: holdfast.admin.v1.Fence
+	(*Pool)(nil),                   // 36: holdfast.admin.v1.Pool
+	(*OperationsRequest)(nil),      // 37: holdfast.admin.v1.OperationsRequest
+	(*OperationsResponse)(nil),     // 38: holdfast.admin.v1.OperationsResponse
+	(*Operation)(nil),              // 39: holdfast.admin.v1.Operation
+	(*OperationRequest)(nil),       // 40: holdfast.admin.v1.OperationRequest
+	(*AdoptNodeRequest)(nil),       // 41: holdfast.admin.v1.AdoptNodeRequest
+	(*PlanRequest)(nil),            // 42: holdfast.admin.v1.PlanRequest
+	(*PlanResponse)(nil),           // 43: holdfast.admin.v1.PlanResponse
+	(*PlanStep)(nil),               // 44: holdfast.admin.v1.PlanStep
+	(*MembersRequest)(nil),         // 45: holdfast.admin.v1.MembersRequest
+	(*MembersResponse)(nil),        // 46: holdfast.admin.v1.MembersResponse
+	(*MemberPlanRequest)(nil),      // 47: holdfast.admin.v1.MemberPlanRequest
+	(*MemberPlanResponse)(nil),     // 48: holdfast.admin.v1.MemberPlanResponse
+	(*HistoryRequest)(nil),         // 49: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 50: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 51: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 52: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 53: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 54: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 55: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 56: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 57: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 58: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 59: holdfast.admin.v1.StateHeader
+	(*UpgradeRequest)(nil),         // 60: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 61: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 62: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 63: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 64: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 65: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
 	4,  // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
 	7,  // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
-	21, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
-	22, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
-	24, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
-	31, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
-	12, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
-	13, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
-	9,  // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
-	8,  // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
-	10, // 11: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
-	11, // 12: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
-	16, // 13: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
-	31, // 14: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
-	17, // 15: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
-	20, // 16: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
-	31, // 17: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
-	23, // 18: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
-	27, // 19: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
-	28, // 20: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	55, // 21: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
-	31, // 22: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
-	8,  // 23: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
-	36, // 24: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	3,  // 25: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
-	36, // 26: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	43, // 27: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	44, // 28: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	56, // 29: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	57, // 30: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	8,  // 31: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	47, // 32: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	47, // 33: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	47, // 34: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	48, // 35: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	51, // 36: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	27, // 37: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 38: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	16, // 39: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	20, // 40: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	4,  // 41: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	54, // 42: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	54, // 43: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,  // 44: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 45: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	14, // 46: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	18, // 47: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	25, // 48: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	29, // 49: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	41, // 50: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	45, // 51: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	49, // 52: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	32, // 53: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	32, // 54: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	33, // 55: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	34, // 56: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	34, // 57: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	52, // 58: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	52, // 59: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	37, // 60: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	39, // 61: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	39, // 62: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 63: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 64: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	15, // 65: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	19, // 66: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	26, // 67: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	30, // 68: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	42, // 69: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	46, // 70: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	50, // 71: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 72: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 73: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 74: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	35, // 75: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	35, // 76: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	53, // 77: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	53, // 78: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	38, // 79: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	40, // 80: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	40, // 81: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	63, // [63:82] is the sub-list for method output_type
-	44, // [44:63] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	26, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
+	27, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
+	29, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
+	39, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
+	14, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
+	15, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
+	11, // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
+	10, // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
+	8,  // 11: holdfast.admin.v1.Volume.encryption:type_name -> holdfast.admin.v1.Encryption
+	9,  // 12: holdfast.admin.v1.Encryption.rotation:type_name -> holdfast.admin.v1.KeyRotation
+	12, // 13: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
+	13, // 14: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
+	18, // 15: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
+	39, // 16: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
+	19, // 17: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
+	22, // 18: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
+	39, // 19: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
+	25, // 20: holdfast.admin.v1.VolumeGroupsResponse.groups:type_name -> holdfast.admin.v1.VolumeGroup
+	28, // 21: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
+	32, // 22: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
+	36, // 23: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
+	63, // 24: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	35, // 25: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
+	39, // 26: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
+	10, // 27: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
+	44, // 28: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	3,  // 29: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
+	44, // 30: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	51, // 31: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	52, // 32: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	64, // 33: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	65, // 34: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	10, // 35: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	55, // 36: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	55, // 37: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	55, // 38: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	56, // 39: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	59, // 40: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	32, // 41: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 42: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	18, // 43: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	22, // 44: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	25, // 45: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,  // 46: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	62, // 47: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	62, // 48: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,  // 49: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 50: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	16, // 51: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	20, // 52: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	23, // 53: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	30, // 54: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	33, // 55: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	37, // 56: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	49, // 57: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	53, // 58: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	57, // 59: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	40, // 60: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	40, // 61: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	41, // 62: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	42, // 63: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	42, // 64: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	60, // 65: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	60, // 66: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	45, // 67: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	47, // 68: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	47, // 69: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 70: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 71: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	17, // 72: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	21, // 73: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	24, // 74: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	31, // 75: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	34, // 76: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	38, // 77: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	50, // 78: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	54, // 79: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	58, // 80: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 81: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 82: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 83: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	43, // 84: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	43, // 85: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	61, // 86: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	61, // 87: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	46, // 88: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	48, // 89: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	48, // 90: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	70, // [70:91] is the sub-list for method output_type
+	49, // [49:70] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -5321,16 +6018,17 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[42].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[50].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[50].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[58].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
 		(*StateResponse_Snapshot)(nil),
 		(*StateResponse_Group)(nil),
+		(*StateResponse_VolumeGroup)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5338,7 +6036,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,7 +27,9 @@ const (
 	Admin_Volumes_FullMethodName         = "/holdfast.admin.v1.Admin/Volumes"
 	Admin_Snapshots_FullMethodName       = "/holdfast.admin.v1.Admin/Snapshots"
 	Admin_GroupSnapshots_FullMethodName  = "/holdfast.admin.v1.Admin/GroupSnapshots"
+	Admin_VolumeGroups_FullMethodName    = "/holdfast.admin.v1.Admin/VolumeGroups"
 	Admin_Nodes_FullMethodName           = "/holdfast.admin.v1.Admin/Nodes"
+	Admin_Fences_FullMethodName          = "/holdfast.admin.v1.Admin/Fences"
 	Admin_Operations_FullMethodName      = "/holdfast.admin.v1.Admin/Operations"
 	Admin_History_FullMethodName         = "/holdfast.admin.v1.Admin/History"
 	Admin_Audit_FullMethodName           = "/holdfast.admin.v1.Admin/Audit"
@@ -59,7 +61,11 @@ type AdminClient interface {
 	Snapshots(ctx context.Context, in *SnapshotsRequest, opts ...grpc.CallOption) (*SnapshotsResponse, error)
 	// GroupSnapshots answers one page of group snapshots in all phases, in order of id.
 	GroupSnapshots(ctx context.Context, in *GroupSnapshotsRequest, opts ...grpc.CallOption) (*GroupSnapshotsResponse, error)
+	// VolumeGroups answers one page of volume groups of all sites, in order of id.
+	VolumeGroups(ctx context.Context, in *VolumeGroupsRequest, opts ...grpc.CallOption) (*VolumeGroupsResponse, error)
 	Nodes(ctx context.Context, in *NodesRequest, opts ...grpc.CallOption) (*NodesResponse, error)
+	// Fences lists the fences of all owners, and whether they hold.
+	Fences(ctx context.Context, in *FencesRequest, opts ...grpc.CallOption) (*FencesResponse, error)
 	// Operations lists the work of hosts that is under way or failed.
 	Operations(ctx context.Context, in *OperationsRequest, opts ...grpc.CallOption) (*OperationsResponse, error)
 	// History streams journalled commands; the first message has the header.
@@ -141,10 +147,30 @@ func (c *adminClient) GroupSnapshots(ctx context.Context, in *GroupSnapshotsRequ
 	return out, nil
 }
 
+func (c *adminClient) VolumeGroups(ctx context.Context, in *VolumeGroupsRequest, opts ...grpc.CallOption) (*VolumeGroupsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VolumeGroupsResponse)
+	err := c.cc.Invoke(ctx, Admin_VolumeGroups_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) Nodes(ctx context.Context, in *NodesRequest, opts ...grpc.CallOption) (*NodesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(NodesResponse)
 	err := c.cc.Invoke(ctx, Admin_Nodes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Fences(ctx context.Context, in *FencesRequest, opts ...grpc.CallOption) (*FencesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FencesResponse)
+	err := c.cc.Invoke(ctx, Admin_Fences_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +350,11 @@ type AdminServer interface {
 	Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error)
 	// GroupSnapshots answers one page of group snapshots in all phases, in order of id.
 	GroupSnapshots(context.Context, *GroupSnapshotsRequest) (*GroupSnapshotsResponse, error)
+	// VolumeGroups answers one page of volume groups of all sites, in order of id.
+	VolumeGroups(context.Context, *VolumeGroupsRequest) (*VolumeGroupsResponse, error)
 	Nodes(context.Context, *NodesRequest) (*NodesResponse, error)
+	// Fences lists the fences of all owners, and whether they hold.
+	Fences(context.Context, *FencesRequest) (*FencesResponse, error)
 	// Operations lists the work of hosts that is under way or failed.
 	Operations(context.Context, *OperationsRequest) (*OperationsResponse, error)
 	// History streams journalled commands; the first message has the header.
@@ -378,8 +408,14 @@ func (UnimplementedAdminServer) Snapshots(context.Context, *SnapshotsRequest) (*
 func (UnimplementedAdminServer) GroupSnapshots(context.Context, *GroupSnapshotsRequest) (*GroupSnapshotsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GroupSnapshots not implemented")
 }
+func (UnimplementedAdminServer) VolumeGroups(context.Context, *VolumeGroupsRequest) (*VolumeGroupsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method VolumeGroups not implemented")
+}
 func (UnimplementedAdminServer) Nodes(context.Context, *NodesRequest) (*NodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Nodes not implemented")
+}
+func (UnimplementedAdminServer) Fences(context.Context, *FencesRequest) (*FencesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Fences not implemented")
 }
 func (UnimplementedAdminServer) Operations(context.Context, *OperationsRequest) (*OperationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Operations not implemented")
@@ -516,6 +552,24 @@ func _Admin_GroupSnapshots_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_VolumeGroups_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VolumeGroupsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).VolumeGroups(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_VolumeGroups_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).VolumeGroups(ctx, req.(*VolumeGroupsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_Nodes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(NodesRequest)
 	if err := dec(in); err != nil {
@@ -530,6 +584,24 @@ func _Admin_Nodes_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServer).Nodes(ctx, req.(*NodesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Fences_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FencesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Fences(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Fences_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Fences(ctx, req.(*FencesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -796,8 +868,16 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_GroupSnapshots_Handler,
 		},
 		{
+			MethodName: "VolumeGroups",
+			Handler:    _Admin_VolumeGroups_Handler,
+		},
+		{
 			MethodName: "Nodes",
 			Handler:    _Admin_Nodes_Handler,
+		},
+		{
+			MethodName: "Fences",
+			Handler:    _Admin_Fences_Handler,
 		},
 		{
 			MethodName: "Operations",
