@@ -47,6 +47,7 @@ func devFlags(cmd *cobra.Command, o *dev.Options) {
 	flags.BoolVar(&o.FaultPoints, "enable-fault-points", false, "let the nodes be made to fail on purpose, for tests")
 	flags.StringArrayVar(&o.ControllerArgs, "controller-arg", nil, "further `flag` of every controller, like --controller-arg=--snapshot-threshold=64; repeatable")
 	flags.StringArrayVar(&o.NodeArgs, "node-arg", nil, "further `flag` of every node; repeatable")
+	flags.StringSliceVar(&o.Sites, "sites", nil, "`names` of sites: the first is that of c1 and n1, the second that of c2 and n2, and then from the first again; the same at each start")
 	flags.BoolVar(&o.EchoLogs, "echo-logs", false, "write the processes' logs to standard error too")
 }
 

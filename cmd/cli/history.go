@@ -73,7 +73,7 @@ func printState(ctx context.Context, c *connection, client *admin.Client, cmd *c
 	err := client.State(ctx, req, func(m *adminpb.StateResponse) (err error) {
 		switch body := m.GetBody().(type) {
 		case *adminpb.StateResponse_Header:
-			doc, err = admin.NewDocument(cmd.OutOrStdout(), format, body.Header, "nodes", "volumes", "snapshots", "group_snapshots")
+			doc, err = admin.NewDocument(cmd.OutOrStdout(), format, body.Header, "nodes", "volumes", "snapshots", "group_snapshots", "volume_groups")
 		case *adminpb.StateResponse_Node:
 			err = doc.Item("nodes", body.Node)
 		case *adminpb.StateResponse_Volume:
@@ -82,6 +82,8 @@ func printState(ctx context.Context, c *connection, client *admin.Client, cmd *c
 			err = doc.Item("snapshots", body.Snapshot)
 		case *adminpb.StateResponse_Group:
 			err = doc.Item("group_snapshots", body.Group)
+		case *adminpb.StateResponse_VolumeGroup:
+			err = doc.Item("volume_groups", body.VolumeGroup)
 		}
 		return err
 	})

@@ -106,7 +106,7 @@ func Root() *cobra.Command {
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(controller.Command(), node.Command(), devCommand(), caCommand(), versionCommand(),
-		statusCommand(), volumesCommand(), snapshotsCommand(), thawCommand(), endFilesystemCommand(), fencePeerCommand(), nodesCommand(), membersCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand(), upgradeCommand(), logCommand())
+		statusCommand(), volumesCommand(), volumeGroupsCommand(), snapshotsCommand(), thawCommand(), endFilesystemCommand(), fencePeerCommand(), nodesCommand(), membersCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand(), upgradeCommand(), logCommand())
 	return root
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,7 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 		}
 	}
 	if err != nil {
-		return callError(p.req.GetVerb()+" "+p.req.GetNode(), err)
+		return callError(p.req.GetVerb()+" "+p.subject(), err)
 	}
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
@@ -62,6 +63,14 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 		return exit.Usagef("nothing was changed: --yes needs the host that the plan is for: the same command with --host-id %s carries it out", resp.GetHostId())
 	}
 	return p.reportResult(cmd, resp)
+}
+
+// subject is the node that the verb is about, or the CIDRs.
+func (p *planVerb) subject() string {
+	if len(p.req.GetCidrs()) > 0 {
+		return strings.Join(p.req.GetCidrs(), " ")
+	}
+	return p.req.GetNode()
 }
 
 func (p *planVerb) call(ctx context.Context, client *admin.Client) (resp *adminpb.PlanResponse, err error) {
@@ -82,7 +91,7 @@ func (p *planVerb) reportResult(cmd *cobra.Command, resp *adminpb.PlanResponse) 
 	case !p.yes && stepCount(resp, "todo") > 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --host-id "+resp.GetHostId()+" --yes carries this out")
 	case p.yes && stepCount(resp, "blocked") > 0:
-		return exit.Refusedf("%s %s: %d steps are blocked", p.req.GetVerb(), p.req.GetNode(), stepCount(resp, "blocked"))
+		return exit.Refusedf("%s %s: %d steps are blocked", p.req.GetVerb(), p.subject(), stepCount(resp, "blocked"))
 	case p.yes && hasOpenSteps(resp):
 		fmt.Fprintln(cmd.ErrOrStderr(), "what is left waits for others: the same command goes on later")
 	}

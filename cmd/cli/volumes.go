@@ -19,7 +19,7 @@ func volumesCommand() *cobra.Command {
 	cmd := list("volumes [ID|NAME]")
 	cmd.AddCommand(list("list [ID|NAME]"),
 		volumesList("replicas [ID|NAME]", "List the replicas of replicated volumes: what the log says of each, and what its host saw", admin.PrintReplicas),
-		forceCommand(), keptCommand())
+		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand())
 	return cmd
 }
 

@@ -130,8 +130,11 @@ func (c *cluster) Peers(context.Context) ([]session.Peer, error) {
 // as their actor, whose socket only the CO on this host reaches.
 type csiCluster struct {
 	*cluster
-	actor string
+	actor, site string
 }
+
+// Site is the site that this controller's endpoint acts for.
+func (c csiCluster) Site() string { return c.site }
 
 // Propose has a command applied with this controller as its actor.
 func (c csiCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {

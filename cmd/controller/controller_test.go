@@ -11,6 +11,7 @@ import (
 	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	addonsspec "github.com/csi-addons/spec/lib/go/identity"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
@@ -43,7 +44,7 @@ func newTestController(t *testing.T) *testController {
 	cmd := Command()
 	require.NoError(t, cmd.ParseFlags(nil))
 	b.opts = &options{
-		dataDir: filepath.Join(b.dir, "data"), logStore: "wal", bootstrap: true, segmentSize: 1 << 20, diskReserve: -1,
+		dataDir: filepath.Join(b.dir, "data"), logStore: "wal", site: fsm.DefaultSite, bootstrap: true, segmentSize: 1 << 20, diskReserve: -1,
 		heartbeat: 100 * time.Millisecond, election: 100 * time.Millisecond, lease: 50 * time.Millisecond,
 		nodeTimeout: time.Hour, drainTimeout: time.Minute, diskHang: time.Minute, journalRetain: 1 << 20,
 		raftListen: "127.0.0.1:0", apiListen: "127.0.0.1:0",
@@ -138,6 +139,9 @@ func (b *testController) checkCSI() {
 	require.True(b.t, probe.GetReady().GetValue())
 	_, err = csispec.NewControllerClient(conn).ListVolumes(b.t.Context(), &csispec.ListVolumesRequest{})
 	require.NoError(b.t, err)
+	named, err := addonsspec.NewIdentityClient(conn).GetIdentity(b.t.Context(), &addonsspec.GetIdentityRequest{})
+	require.NoError(b.t, err)
+	require.Equal(b.t, "csi.holdfast.storage", named.GetName())
 	_, err = csispec.NewNodeClient(conn).NodeGetInfo(b.t.Context(), &csispec.NodeGetInfoRequest{})
 	require.Equal(b.t, codes.Unimplemented, status.Code(err))
 }
@@ -220,7 +224,7 @@ func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {
 	b := newTestController(t)
 	c := b.start()
 	defer b.stopAndWait()
-	cluster := csiCluster{c.cluster, "controller/c1"}
+	cluster := csiCluster{c.cluster, "controller/c1", "default"}
 	propose := func(cmd *fsmpb.Command) {
 		t.Helper()
 		_, err := cluster.Propose(t.Context(), cmd)

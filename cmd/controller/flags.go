@@ -10,13 +10,16 @@ import (
 
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // options are the flags.
 type options struct {
 	daemon.Flags
 	disabled                                daemon.DisableFlags
+	token                                   daemon.TokenFlags
 	mounts                                  daemon.MountFlags
+	groups                                  groupFlags
 	name, dataDir, site                     string
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
@@ -69,7 +72,9 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.keptRetention, "kept-retention", 7*24*time.Hour, "how long a kept copy, a snapshot of what an outdated replica had, stays after all replicas were up to date; 0: until an operator removes it")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
 	o.disabled.Add(flags)
+	o.token.Add(flags)
 	o.mounts.Add(flags)
+	o.groups.add(flags)
 	o.raftFlags(cmd)
 	return cmd
 }
@@ -117,7 +122,16 @@ func (o *options) check() error {
 	if _, err := o.disabled.Disabled(); err != nil {
 		return err
 	}
+	if rej := fsm.CheckSite(o.site); rej != nil {
+		return exit.Usagef("--site: %w", rej)
+	}
+	if err := o.groups.check(); err != nil {
+		return err
+	}
 	if err := o.mounts.Check(); err != nil {
+		return err
+	}
+	if err := o.token.Check(); err != nil {
 		return err
 	}
 	return o.Flags.Check()

@@ -103,6 +103,12 @@ func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	return pools
 }
 
+// HeaderBackup asks one host, through whichever member has its session.
+func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (string, error) {
+	facts, err := h.members.VolumeFacts(ctx, node, volume)
+	return facts.HeaderBackup, err
+}
+
 // Inventory queries one host, through whichever member has its session.
 func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
 	found, err := h.members.Inventory(ctx, node)

@@ -210,6 +210,7 @@ func (c *controller) serve(ctx context.Context) error {
 	})
 	run("serve CSI", func() error { return server.Run(serveCtx, c.csi, c.csiListener) })
 	run("watch the hosts", func() error { return c.monitor.Run(serveCtx) })
+	run("register this controller", func() error { return c.registerMember(serveCtx) })
 	run("count operations", func() error { return countOperations(serveCtx, c.member, c.registry) })
 	select {
 	case <-ctx.Done():

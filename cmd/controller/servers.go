@@ -47,7 +47,7 @@ func (c *controller) openServers() error {
 // openCSI makes the server of the CSI socket: Identity and the controllers' services,
 // never Node (S20).
 func (c *controller) openCSI() (err error) {
-	if c.csi, err = server.New(server.Config{Logger: c.log, Metrics: c.registry}); err != nil {
+	if c.csi, err = server.New(server.Config{Logger: c.log, Metrics: c.registry, Interceptors: c.token.Interceptors()}); err != nil {
 		return err
 	}
 	disabled, err := c.disabled.Disabled()
@@ -60,15 +60,17 @@ func (c *controller) openCSI() (err error) {
 	if err != nil {
 		return err
 	}
-	csiState := csiCluster{c.cluster, "controller/" + c.name}
+	csiState := csiCluster{c.cluster, "controller/" + c.name, c.site}
 	csispec.RegisterIdentityServer(c.csi, identityServer)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).WithPoolFacts(c.monitor.Facts().PollFacts).WithMountPolicy(c.mounts.Policy()))
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).
+		WithPoolFacts(c.monitor.Facts().PollFacts).WithMountPolicy(c.mounts.Policy()).WithMaxGroupVolumes(c.groups.maxVolumes))
 	if !disabled.HasService(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(csiState, disabled.Group...))
 	}
 	if !disabled.HasService(csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE) {
 		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(csiState, c.members))
 	}
+	c.openAddons(identityServer, csiState, disabled)
 	return nil
 }
 

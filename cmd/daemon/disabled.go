@@ -5,8 +5,10 @@ import (
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-addons/spec/lib/go/identity"
 	"github.com/spf13/pflag"
 
+	addons "github.com/holdfast-storage/holdfast/addons/identity"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
@@ -27,10 +29,18 @@ type Disabled struct {
 	Group      []csi.GroupControllerServiceCapability_RPC_Type
 	Node       []csi.NodeServiceCapability_RPC_Type
 	Services   []csi.PluginCapability_Service_Type
+	// Addons are capabilities of CSI-Addons, by their names.
+	Addons []string
 }
 
 // requiredCapabilities cannot be disabled: without them no volume can be used.
 var requiredCapabilities = []string{"UNKNOWN", "CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "STAGE_UNSTAGE_VOLUME", "CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}
+
+// addonsCapabilities are those of CSI-Addons that can be disabled.
+var addonsCapabilities = []string{
+	"NETWORK_FENCE", "GET_CLIENTS_TO_FENCE", "OFFLINE", "ONLINE", "VOLUME_GROUP", "MODIFY_VOLUME_GROUP", "GET_VOLUME_GROUP", "LIST_VOLUME_GROUPS",
+	"ENCRYPTIONKEYROTATION",
+}
 
 // Disabled reads the names. One that names capabilities of several services means all of them.
 func (o *DisableFlags) Disabled() (Disabled, error) {
@@ -62,7 +72,16 @@ func (o *Disabled) add(name string) bool {
 		o.Group = append(o.Group, csi.GroupControllerServiceCapability_RPC_Type(group))
 		o.Services = append(o.Services, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
 	}
-	return inController || inGroup || inNode || inServices
+	inAddons := slices.Contains(addonsCapabilities, name)
+	if inAddons {
+		o.Addons = append(o.Addons, name)
+	}
+	return inController || inGroup || inNode || inServices || inAddons
+}
+
+// Enabled are the capabilities of CSI-Addons that are not disabled.
+func (o *Disabled) Enabled(capabilities ...*identity.Capability) []*identity.Capability {
+	return slices.DeleteFunc(capabilities, func(c *identity.Capability) bool { return slices.Contains(o.Addons, addons.Name(c)) })
 }
 
 // HasService tells whether a whole service is disabled.

@@ -23,6 +23,7 @@ func TestDisabledCapabilities(t *testing.T) {
 		"a group's, which leaves nothing of its service": {names: []string{"create_delete_get_volume_group_snapshot"}, grows: true, want: Disabled{
 			Group:    []csi.GroupControllerServiceCapability_RPC_Type{csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT},
 			Services: []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE}}},
+		"one of CSI-Addons": {names: []string{"modify_volume_group"}, grows: true, want: Disabled{Addons: []string{"MODIFY_VOLUME_GROUP"}}},
 		"a whole service": {names: []string{"SNAPSHOT_METADATA_SERVICE"}, grows: true, want: Disabled{
 			Services: []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE}}},
 	} {

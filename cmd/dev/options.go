@@ -21,6 +21,7 @@ type Options struct {
 	FaultPoints        bool
 	ControllerArgs     []string // further flags of every controller
 	NodeArgs           []string // further flags of every node
+	Sites              []string // of the controllers one after the other, and of the nodes; nil: there is one
 	EchoLogs           bool
 
 	// Binary is the path of this program.
@@ -75,7 +76,16 @@ func (o *Options) controllerLine(l layout, s *settings, id string) []string {
 			args = append(args, "--join", s.address(other, "raft"))
 		}
 	}
-	return append(args, o.ControllerArgs...)
+	return append(append(args, o.siteArgs(id)...), o.ControllerArgs...)
+}
+
+// siteArgs are the flags that say at which site a child is.
+func (o *Options) siteArgs(id string) []string {
+	number, err := strconv.Atoi(id[1:])
+	if err != nil || len(o.Sites) == 0 {
+		return nil
+	}
+	return []string{"--site", o.Sites[(number-1)%len(o.Sites)]}
 }
 
 func (o *Options) nodeLine(l layout, s *settings, id string) []string {
@@ -96,7 +106,7 @@ func (o *Options) nodeLine(l layout, s *settings, id string) []string {
 	if o.FaultPoints {
 		args = append(args, "--enable-fault-points")
 	}
-	return append(args, o.NodeArgs...)
+	return append(append(args, o.siteArgs(id)...), o.NodeArgs...)
 }
 
 func fileArgs(f pki.Files) []string {

@@ -69,6 +69,15 @@ func TestProcessArguments(t *testing.T) {
 	require.NotContains(t, c, "--min-free")
 }
 
+func TestProcessesAreAtOneSiteAfterTheOther(t *testing.T) {
+	s := &settings{Controllers: 3, Nodes: 2, Ports: map[string]map[string]int{}}
+	o := &Options{Binary: "holdfast", Sites: []string{"A", "B"}, NodeArgs: []string{"--site", "C"}}
+	for id, want := range map[string]string{"c1": "--site A", "c2": "--site B", "c3": "--site A", "n1": "--site A --site C", "n2": "--site B --site C"} {
+		require.True(t, strings.HasSuffix(strings.Join(o.commandLine(layout{"/d"}, s, id), " "), " "+want), id)
+	}
+	require.NotContains(t, (&Options{Binary: "holdfast"}).commandLine(layout{"/d"}, s, "c1"), "--site")
+}
+
 func TestSocketsGoBelowRunWhenTheirPathIsTooLong(t *testing.T) {
 	short, long := layout{"/tmp/d"}, layout{"/" + strings.Repeat("x", 90)}
 	require.Equal(t, "unix:///tmp/d/sock/c1.sock", short.endpoint("c1"))

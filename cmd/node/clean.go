@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-storage/holdfast/executor/agent"
+	"github.com/holdfast-storage/holdfast/executor/luks"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -18,14 +19,15 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 	if _, err := os.Stat(filepath.Join(dataDir, "host.json")); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	runner := run.New()
 	p := &components{}
-	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, fsm.MountPolicy{}, run.New()), p.openFreezer(dataDir))
+	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, fsm.MountPolicy{}, runner), p.openFreezer(dataDir))
 	if err == nil {
-		err = p.openFolderPool(poolDir, run.New(), false)
+		err = p.openFolderPool(poolDir, runner, false)
 	}
 	if err == nil {
 		var e *agent.Agent
-		e, err = agent.New(agent.Config{Host: p.host, Pools: p.backends(), Mounter: p.mounter, Freezer: p.freezer})
+		e, err = agent.New(agent.Config{Host: p.host, Pools: p.backends(), Mounter: p.mounter, Freezer: p.freezer, Encryptor: luks.New(runner, nil)})
 		if err == nil {
 			err = e.Clean(ctx)
 		}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/freeze"
 	"github.com/holdfast-storage/holdfast/executor/loopfile"
+	"github.com/holdfast-storage/holdfast/executor/luks"
 	"github.com/holdfast-storage/holdfast/executor/mount"
 	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/executor/run"
@@ -34,6 +36,7 @@ type components struct {
 	freezer       *freeze.Freezer
 	// replication is nil on a host that holds no replicas of replicated volumes.
 	replication *replication
+	encryptor   *luks.Tool
 	throttle    executor.Throttle // nil when this host has no control groups that bound I/O
 }
 
@@ -44,7 +47,8 @@ func openComponents(o *options, log *slog.Logger) (*components, error) {
 	if err := checkHost(o, runner.LookPath); err != nil {
 		return nil, err
 	}
-	p := &components{}
+	p := &components{encryptor: luks.New(runner, nil)}
+	protectPassphrases(log)
 	for _, step := range []func() error{
 		func() error { return p.openIdentity(o.dataDir) },
 		func() error { return p.openPools(o, runner) },
@@ -52,6 +56,7 @@ func openComponents(o *options, log *slog.Logger) (*components, error) {
 		func() error { return p.checkPropagation(log) },
 		func() error { return p.openFreezer(o.dataDir) },
 		func() error { return p.openReplication(o, log) },
+		func() error { return p.checkEncryption(log) },
 	} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, p.close())
@@ -93,6 +98,15 @@ func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner 
 func (p *components) checkPropagation(log *slog.Logger) error {
 	if err := p.mounter.SelfTest(); err != nil {
 		log.Warn("containers may not see the mounts of this node", "error", err)
+	}
+	return nil
+}
+
+// checkEncryption says what keeps encrypted volumes from being staged here. It never fails the start: other volumes
+// need none of it, and a kernel module may be loaded later.
+func (p *components) checkEncryption(log *slog.Logger) error {
+	if err := p.encryptor.Check(context.Background()); err != nil {
+		log.Info("encrypted volumes cannot be staged on this host", "error", err)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ const (
 type options struct {
 	daemon.Flags
 	disabled                   daemon.DisableFlags
+	token                      daemon.TokenFlags
 	mountFlags                 daemon.MountFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
@@ -41,6 +42,7 @@ type options struct {
 	ioCgroup                   string
 	freezeMax, healthInterval  time.Duration
 	replicationAddress         string
+	fenceAddresses             []string
 	fencePeerSocket, handler   string
 	drbdDir, selfFence         string
 	verifyInterval             time.Duration
@@ -80,6 +82,7 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.freezeMax, "freeze-max", 10*time.Second, "how long a filesystem may be frozen for a snapshot at most")
 	flags.DurationVar(&o.healthInterval, "health-interval", 10*time.Second, "how often the volumes are examined")
 	flags.StringVar(&o.replicationAddress, "replication-address", "", "`IP` address that other hosts replicate to; empty: this host holds no replicas of replicated volumes")
+	flags.StringArrayVar(&o.fenceAddresses, "fence-address", nil, "`IP` address of this host by which a NetworkFence finds it; repeatable; the one it replicates with and those from which it reaches the controllers are known")
 	flags.StringVar(&o.fencePeerSocket, "fence-socket", fencepeer.DefaultSocket, "`path` of the socket at which the kernel's handler asks whether a volume may go on without its peer")
 	flags.StringVar(&o.handler, "handler", "/usr/sbin/holdfast", "`path` of a copy of this program on the host's own root, which the kernel runs as that handler")
 	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
@@ -87,6 +90,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when an outdated replica cannot be torn down within a minute; without it, that replica's I/O stays suspended")
 	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
 	o.disabled.Add(flags)
+	o.token.Add(flags)
 	o.mountFlags.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
 	return cmd
@@ -116,10 +120,19 @@ func (o *options) check() error {
 	if _, err := o.topology(); err != nil {
 		return err
 	}
+	if _, err := o.givenAddresses(); err != nil {
+		return err
+	}
 	if _, err := o.disabled.Disabled(); err != nil {
 		return err
 	}
+	if rej := fsm.CheckSite(o.site); rej != nil {
+		return exit.Usagef("--site: %w", rej)
+	}
 	if err := o.mountFlags.Check(); err != nil {
+		return err
+	}
+	if err := o.token.Check(); err != nil {
 		return err
 	}
 	if err := o.checkReplication(); err != nil {

@@ -24,11 +24,12 @@ func TestByteSizesAreParsed(t *testing.T) {
 }
 
 func TestInvalidFlagsAreRefused(t *testing.T) {
-	good := options{endpoints: []string{"a:1"}, dataDir: "/d", poolDir: "/p", overcommit: 20, poolImage: imageAuto, freezeMax: time.Second, healthInterval: time.Second}
+	good := options{endpoints: []string{"a:1"}, site: "A", dataDir: "/d", poolDir: "/p", overcommit: 20, poolImage: imageAuto, freezeMax: time.Second, healthInterval: time.Second}
 	good.CSIEndpoint = "unix:///d/n.sock"
 	require.NoError(t, good.check())
 	for name, spoil := range map[string]func(*options){
 		"no controllers":          func(o *options) { o.endpoints = nil },
+		"a site that is none":     func(o *options) { o.site = "a b" },
 		"no data folder":          func(o *options) { o.dataDir = "" },
 		"nothing of the pool":     func(o *options) { o.overcommit = -1 },
 		"no pool":                 func(o *options) { o.poolDir = "" },

@@ -20,6 +20,8 @@ type fakeFreezer struct {
 	err      error
 }
 
+func (i *fakeFreezer) Frozen(fsm.VolumeID) bool { return false }
+
 func (i *fakeFreezer) Recover(context.Context) error { return nil }
 
 func (i *fakeFreezer) Freeze(context.Context, fsm.VolumeID, string, time.Time) (executor.Freeze, error) {

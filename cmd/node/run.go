@@ -121,6 +121,9 @@ func (n *node) openExecutor() (err error) {
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return n.executor.Map(ctx, base, target, from, limit)
 		},
+		VolumeFacts: func(ctx context.Context, id fsm.VolumeID) (executor.VolumeFacts, error) {
+			return n.executor.VolumeFacts(ctx, id)
+		},
 	})
 	if err != nil {
 		return exit.Wrap(exit.Usage, err)
@@ -132,9 +135,9 @@ func (n *node) openExecutor() (err error) {
 	n.components.openThrottle(n.ioCgroup, n.log)
 	config := agent.Config{
 		Node: fsm.NodeID(n.id), Host: n.components.host, Pools: n.components.backends(), Mounter: n.components.mounter,
-		Freezer: freezes, FilesystemTools: n.components.mounter, Throttle: n.components.throttle, MaxFreeze: n.freezeMax, HealthInterval: n.healthInterval,
+		Freezer: freezes, FilesystemTools: n.components.mounter, Throttle: n.components.throttle, Encryptor: n.components.encryptor, MaxFreeze: n.freezeMax, HealthInterval: n.healthInterval,
 		Proposer: n.client, Logger: n.log, Metrics: n.registry,
-		Labels: labels, Site: n.site, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
+		Labels: labels, Site: n.site, Addresses: n.addressTexts, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
 		OvercommitPercents: n.overcommitPercents(), MinFree: int64(n.minFree),
 	}
 	if n.faultPoints {
@@ -147,7 +150,7 @@ func (n *node) openExecutor() (err error) {
 
 // openCSI creates the server of the CSI socket: Identity and Node, never Controller (S20).
 func (n *node) openCSI() (err error) {
-	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry}); err != nil {
+	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry, Interceptors: n.token.Interceptors()}); err != nil {
 		return err
 	}
 	off, err := n.disabled.Disabled()
@@ -170,6 +173,7 @@ func (n *node) openCSI() (err error) {
 	}
 	csispec.RegisterIdentityServer(n.csi, who)
 	csispec.RegisterNodeServer(n.csi, service)
+	n.openAddons(who, off)
 	return nil
 }
 
