@@ -40,6 +40,9 @@ func (s *Sim) whatIsLeft() string {
 	for g := range state.GroupSnapshots("") {
 		return fmt.Sprintf("group snapshot %s is left", shortID(string(g.ID)))
 	}
+	for f := range state.Fences() {
+		return fmt.Sprintf("the fence %s is left", f.CIDR)
+	}
 	for _, h := range s.hosts {
 		if audit := h.world.Audit(); !audit.Empty() {
 			return fmt.Sprintf("something is left on %s: %+v", h.name, audit)

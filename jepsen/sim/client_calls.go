@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	reclaim "github.com/csi-addons/spec/lib/go/reclaimspace"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -175,6 +176,22 @@ func (u *use) expandNode() *csiCall {
 	req := &csi.NodeExpandVolumeRequest{VolumeId: u.claim.id, VolumePath: u.targetPath(), StagingTargetPath: u.stagingPath(), VolumeCapability: u.claim.capability()}
 	return u.nodeCall("expand-node", func(ctx context.Context, p *process) error {
 		_, err := p.node.NodeExpandVolume(ctx, req)
+		return err
+	}, nil)
+}
+
+func (u *use) reclaimSpace() *csiCall {
+	req := &reclaim.NodeReclaimSpaceRequest{VolumeId: u.claim.id, StagingTargetPath: u.stagingPath(), VolumeCapability: u.claim.capability()}
+	return u.nodeCall("reclaim-space", func(ctx context.Context, p *process) error {
+		_, err := p.space.NodeReclaimSpace(ctx, req)
+		return err
+	}, nil)
+}
+
+func (c *claim) reclaimSpace() *csiCall {
+	id := c.id
+	return c.controllerCall("reclaim-unused", func(ctx context.Context, m *member) error {
+		_, err := m.space.ControllerReclaimSpace(ctx, &reclaim.ControllerReclaimSpaceRequest{VolumeId: id})
 		return err
 	}, nil)
 }

@@ -60,6 +60,8 @@ func (u *use) nextCall() *csiCall {
 			return u.claim.delete()
 		}
 		return u.unpublish()
+	case u.context == nil && u.claim.s.tape.oneIn(4):
+		return u.claim.reclaimSpace()
 	case u.context == nil:
 		return u.publish()
 	case !u.staged:
@@ -72,7 +74,7 @@ func (u *use) nextCall() *csiCall {
 
 // busyCall is a call for a volume in use.
 func (c *claim) busyCall(u *use) *csiCall {
-	calls := []func() *csiCall{u.stats, c.expand, u.expandNode, func() *csiCall { return c.modify(100 * (1 + c.s.tape.pick(5))) }, c.takeSnapshot, c.get, u.bind}
+	calls := []func() *csiCall{u.stats, c.expand, u.expandNode, func() *csiCall { return c.modify(100 * (1 + c.s.tape.pick(5))) }, c.takeSnapshot, c.get, u.bind, u.reclaimSpace}
 	return calls[c.s.tape.pick(len(calls))]()
 }
 
@@ -80,7 +82,7 @@ func (c *claim) busyCall(u *use) *csiCall {
 func (c *claim) anyCall(u *use) *csiCall {
 	elsewhere := c.useOn(c.s.hosts[c.s.tape.pick(len(c.s.hosts))])
 	calls := []func() *csiCall{
-		c.create, u.publish, u.stage, u.bind, u.unstage, u.unpublish, u.unbind, c.expand, c.list, c.takeSnapshot, elsewhere.publish, elsewhere.stage, elsewhere.unpublish, elsewhere.unstage, c.delete,
+		c.create, u.publish, u.stage, u.bind, u.unstage, u.unpublish, u.unbind, c.expand, c.list, c.takeSnapshot, elsewhere.publish, elsewhere.stage, elsewhere.unpublish, elsewhere.unstage, c.delete, c.reclaimSpace,
 	}
 	if c.snapshot != "" {
 		calls = append(calls, c.deleteSnapshot)

@@ -282,10 +282,10 @@ func (f *faults) effect(e *event) bool {
 
 // mayLie: tools that say that they did what they did not. The freezing of a filesystem and the removal
 // of a path are calls of the kernel, which does not, nor does one that copies a block, of which the pools compare how much it
-// copied; and an unmount looks at the mount table until the mount is gone.
+// copied; an unmount looks at the mount table until the mount is gone, and limits are read back.
 func mayLie(name string) bool {
 	switch name {
-	case "mount.mount.before", "mount.bind.before", "throttle.apply.before":
+	case "mount.mount.before", "mount.bind.before":
 		return true
 	}
 	return strings.HasPrefix(name, "pool.") && name != "pool.copy.before"

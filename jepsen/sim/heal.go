@@ -106,6 +106,8 @@ type healer struct {
 	open   int
 	wait   time.Time // no call before
 	last   string    // error
+
+	unfencing bool // a call that ends a fence is open
 }
 
 // healing is one claim on its way.
@@ -153,7 +155,7 @@ func (h *healer) done() bool {
 		if g.stage != stageDone {
 			return false
 		}
-		if _, again := h.s.log.state.VolumeByName(g.claim.name); again { // a late call made another
+		if _, again := h.s.log.state.VolumeByName("", g.claim.name); again { // a late call made another
 			g.stage, g.host = stageDown, 0
 			return false
 		}
@@ -176,6 +178,9 @@ var stageNames = []string{"down", "publish", "stage", "bind", "write", "expand",
 func (h *healer) begin() bool {
 	if h.s.clients.open > 0 && h.s.clients.open >= maxOpenCalls {
 		return false
+	}
+	if h.unfence() {
+		return true
 	}
 	for _, g := range h.claims {
 		if g.open || time.Now().Before(g.retryAt) || g.claim.open > 0 {
@@ -243,7 +248,7 @@ func (g *healing) advance() {
 // next is the call of the stage; nil when there is none to make now.
 func (g *healing) next() *csiCall {
 	c := g.claim
-	v, exists := c.s.log.state.VolumeByName(c.name)
+	v, exists := c.s.log.state.VolumeByName("", c.name)
 	if exists {
 		c.id = string(v.ID)
 	} else if g.stage < stageCleanSnapshots {
@@ -281,7 +286,7 @@ func (g *healing) next() *csiCall {
 			g.advance()
 			return nil
 		}
-		if _, taken := c.s.log.state.SnapshotByName("snap-" + c.name); taken { // perhaps of an earlier volume of the name
+		if _, taken := c.s.log.state.SnapshotByName("", "snap-"+c.name); taken { // perhaps of an earlier volume of the name
 			g.advance()
 			return nil
 		}
@@ -364,14 +369,14 @@ func (g *healing) write(v *fsm.Volume) *csiCall {
 
 func (g *healing) cleanSnapshots() *csiCall {
 	c := g.claim
-	if group, ok := c.s.log.state.GroupSnapshotByName("group-" + c.name); ok {
+	if group, ok := c.s.log.state.GroupSnapshotByName("", "group-"+c.name); ok {
 		c.groupID, c.members = string(group.ID), nil
 		for _, member := range group.Members {
 			c.members = append(c.members, string(member))
 		}
 		return g.stay(c.deleteGroup())
 	}
-	if snap, ok := c.s.log.state.SnapshotByName("snap-" + c.name); ok {
+	if snap, ok := c.s.log.state.SnapshotByName("", "snap-"+c.name); ok {
 		c.snapshot = string(snap.ID)
 		return g.stay(c.deleteSnapshot())
 	}
@@ -389,12 +394,4 @@ func (g *healing) stay(call *csiCall) *csiCall {
 		}
 	}
 	return call
-}
-
-func (g *healing) deleteVolume(exists bool) *csiCall {
-	if !exists {
-		g.stage++
-		return nil
-	}
-	return g.claim.delete()
 }

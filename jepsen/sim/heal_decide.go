@@ -5,7 +5,7 @@ import "strings"
 // decide makes the decision that the answer asks an operator for, and no other.
 func (g *healing) decide() {
 	s := g.claim.s
-	v, exists := s.log.state.VolumeByName(g.claim.name)
+	v, exists := s.log.state.VolumeByName("", g.claim.name)
 	if g.stage != stagePublish || !exists {
 		return
 	}
@@ -19,9 +19,31 @@ func (g *healing) decide() {
 
 // giveUp: what an operator gave up may have been all that a volume held, its filesystem too.
 func (g *healing) giveUp() {
-	v, exists := g.claim.s.log.state.VolumeByName(g.claim.name)
+	v, exists := g.claim.s.log.state.VolumeByName("", g.claim.name)
 	if exists && g.stage == stageStage && g.claim.s.log.forced[v.ID] && strings.Contains(g.lastErr, " that was made for it") {
 		g.claim.s.counts["volumes given up"]++
 		g.stage = stageUnstage
 	}
+}
+
+// unfence begins to end a fence, one at a time; false when there is none.
+func (h *healer) unfence() bool {
+	for f := range h.s.log.state.Fences() {
+		if h.unfencing {
+			break
+		}
+		call := unfence(f.CIDR)
+		h.unfencing, call.done = true, func(error) { h.unfencing = false }
+		h.s.clients.begin(call)
+		return true
+	}
+	return false
+}
+
+func (g *healing) deleteVolume(exists bool) *csiCall {
+	if !exists {
+		g.stage++
+		return nil
+	}
+	return g.claim.delete()
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/addons/reclaimspace"
 	csinode "github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/agent"
@@ -44,6 +45,7 @@ type process struct {
 	agent  *agent.Agent
 	client *session.Client
 	node   *csinode.Server
+	space  *reclaimspace.NodeServer
 }
 
 func (s *Sim) addHost(number int) *host {
@@ -116,6 +118,7 @@ func (p *process) open() error {
 	if p.agent, err = agent.New(p.config(identity)); err != nil {
 		return err
 	}
+	p.space = reclaimspace.NewNode(p.agent)
 	p.node, err = csinode.New(p.agent, csinode.Config{ID: fsm.NodeID(p.host.name), MountGroup: true})
 	return err
 }

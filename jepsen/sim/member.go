@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/addons/reclaimspace"
 	"github.com/holdfast-storage/holdfast/csi/controller"
 	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/executor/policy"
@@ -37,6 +38,7 @@ type member struct {
 	monitor    *policy.Monitor
 	controller *controller.Server
 	groups     *group.Server
+	space      *reclaimspace.ControllerServer
 }
 
 var errNoQuorum = errors.New("there is no leader, or its answer was lost")
@@ -49,12 +51,14 @@ func (s *Sim) startMember(name string) *member {
 	m.life, m.cancel = context.WithCancel(s.life)
 	quiet := slog.New(slog.DiscardHandler)
 	m.sessions = session.NewServer(m, quiet)
+	members := session.NewMembers(m.sessions)
 	m.monitor = policy.NewMonitor(policy.MonitorConfig{
-		Member: m, Members: session.NewMembers(m.sessions), Name: name, ReplaceAfter: s.options.replaceAfter, KeptRetention: s.options.keptRetention, Logger: quiet,
+		Member: m, Members: members, Name: name, ReplaceAfter: s.options.replaceAfter, KeptRetention: s.options.keptRetention, Logger: quiet,
 	})
 	csiMember := actingMember{m}
 	m.controller = controller.New(csiMember).WithPoolFacts(m.monitor.Facts().PollFacts)
 	m.groups = group.New(csiMember)
+	m.space = reclaimspace.NewController(csiMember, members)
 	server := s.net.listen(m.life, name)
 	registerSessions(server, m.sessions)
 	go func() { _ = m.monitor.Run(m.life) }()

@@ -21,6 +21,8 @@ func (c *clients) operatorCall() *csiCall {
 	switch k := s.tape.pick(8); {
 	case k < 2:
 		return operate(fmt.Sprintf("cordon %s %t", h.name, k == 1), &fsmpb.Command{Body: &fsmpb.Command_ScheduleNode{ScheduleNode: &fsmpb.ScheduleNode{NodeId: h.name, HostId: string(n.Host), Cordoned: k == 1}}})
+	case k == 7:
+		return s.fenceOrUnfence(h)
 	case !found:
 		return nil
 	case k == 2:
@@ -36,6 +38,19 @@ func (c *clients) operatorCall() *csiCall {
 		return s.deleteKeptCopy()
 	}
 	return nil
+}
+
+// fenceOrUnfence fences a host that lives and works, or ends that.
+func (s *Sim) fenceOrUnfence(h *host) *csiCall {
+	cidrs := []string{fmt.Sprintf("10.0.0.%d/32", h.number)}
+	if _, fenced := s.log.state.Fence(cidrs[0], fsm.FenceOfOperator); fenced {
+		return unfence(cidrs...)
+	}
+	return operate("fence "+h.name, &fsmpb.Command{Body: &fsmpb.Command_FenceNetwork{FenceNetwork: &fsmpb.FenceNetwork{Cidrs: cidrs}}})
+}
+
+func unfence(cidrs ...string) *csiCall {
+	return operate("unfence "+cidrs[0], &fsmpb.Command{Body: &fsmpb.Command_UnfenceNetwork{UnfenceNetwork: &fsmpb.UnfenceNetwork{Cidrs: cidrs}}})
 }
 
 // anyReplicated is one of the replicated volumes.

@@ -44,6 +44,9 @@ func play(t *tape, c Config) *Result {
 		s.heal()
 	}
 	s.settle()
+	if s.failed() {
+		s.noteReplicas()
+	}
 	s.note("the end")
 	r := &Result{
 		Failure: s.failure, Hash: s.trace.hash(), Disturbed: s.trace.disturbed, Steps: s.trace.steps, Simulated: time.Since(s.began), Choices: t.choices,
@@ -51,6 +54,20 @@ func play(t *tape, c Config) *Result {
 	}
 	s.close()
 	return r
+}
+
+// noteReplicas ends a failure's story with what the log says of the replicated volumes.
+func (s *Sim) noteReplicas() {
+	for v := range s.log.state.Volumes("") {
+		if !v.Replicated() {
+			continue
+		}
+		for _, r := range v.ActiveReplicas() {
+			s.note("the log says of %s on %s: %s, %+v", v.Name, r.Node, r.State, *r.ReplicaSync)
+		}
+		r := v.Replication
+		s.note("the log says of %s: generation %d, last grant %d, primary %+v, forced %+v, %d teardowns", v.Name, r.Generation, r.LastGrantIndex, r.Primary, r.Forced, len(v.Teardowns))
+	}
 }
 
 // begin lets the hosts register before anybody calls, in most seeds.

@@ -57,6 +57,7 @@ var scenes = []scene{
 		name: "grow", claims: []string{"pair"}, prepare: func(o *options) { o.capacity = 1 << 36 }, play: grow,
 		leadsTo: aroundEach("agent.resize", "drbd.resize", "agent.grow", "pool.expand", "agent.grow-filesystem", "filesystem.expand"),
 	},
+	{name: "reclaim", claims: []string{"pair"}, play: reclaimSpace, leadsTo: aroundEach("agent.trim", "agent.report-reclaimed", "filesystem.trim")},
 	{name: "limits", claims: []string{"local"}, play: limits, leadsTo: aroundEach("agent.throttle", "throttle.apply")},
 	{
 		name: "snapshot", claims: []string{"local"}, prepare: keepsSnapshots, play: snapshot,

@@ -146,6 +146,20 @@ func grow(x *script) {
 	}
 }
 
+// reclaimSpace reclaims the space of a volume in use, and then of the same when nobody uses it.
+func reclaimSpace(x *script) {
+	here, _, ok := x.pair("pair")
+	if !ok {
+		return
+	}
+	x.write(here)
+	x.call(here.reclaimSpace)
+	if x.takeDown(here) {
+		x.call(here.claim.reclaimSpace)
+		x.up(here)
+	}
+}
+
 // limits changes the limits of a volume in use.
 func limits(x *script) {
 	u := x.made("local")

@@ -85,7 +85,7 @@ func onOneProcessor(t testing.TB) {
 }
 
 // regressions are seeds beyond the short form that once failed (jepsen/TRACK.md).
-var regressions = []int{1076, 700049, 700590, 700791, 810036, 810313}
+var regressions = []int{1076, 1408, 19836, 25508, 33319, 56494, 92290, 117197, 142966, 700049, 700590, 700791, 810036, 810313}
 
 func TestRegressions(t *testing.T) {
 	onOneProcessor(t)
