@@ -31,6 +31,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	require.NoError(t, co.Publish(t.Context(), v, "n1"))
 	controllerSecrets(t, c, v)
 	nodeSecrets(t, c, co, v)
+	passphrases(t, c, co)
 	createMany(t, co, "more", 60, 8) // until there is a Raft snapshot
 	awaitSnapshot(t, c, "c1")
 	requireNoSecretIn(t, c.Base)

@@ -208,7 +208,7 @@ func (m *mixedCluster) lifecycle(ctx context.Context, co *harness.CO, spec harne
 
 // TestTwoBuildsHoldOneState (S72): a cluster of the previous build is rolled forward to this one and back, under
 // load, and forward again; then the level is raised. After every step its members have equal states, and volumes can
-// be used on every node.
+// be used on every node; what the level brings is used too.
 func TestTwoBuildsHoldOneState(t *testing.T) {
 	m := startLevel1(t, prepareBuilds(t))
 	stop := m.startLoad()
@@ -219,6 +219,7 @@ func TestTwoBuildsHoldOneState(t *testing.T) {
 	m.cannotFinish("c3")
 	m.rollTo(m.current, "c3")
 	m.finishUpgrade()
+	m.useAddons()
 	m.refusesOldController("c2")
 	m.refusesOldNode("n1")
 	m.awaitLifecycles()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 )
 
 // Snapshot takes a snapshot with a name, and returns its id.
@@ -85,18 +86,8 @@ func (co *CO) DeleteGroup(ctx context.Context, g *csi.VolumeGroupSnapshot) error
 	})
 }
 
-// atGroups repeats a call of the group service at one controller after another.
 func (co *CO) atGroups(ctx context.Context, what string, call func(context.Context, csi.GroupControllerClient) error) error {
-	l, err := co.Cluster.Layout()
-	if err != nil {
-		return err
-	}
-	ids := l.ControllerIDs()
-	return co.repeat(ctx, what, func(ctx context.Context) error {
-		conn, err := co.Cluster.conn(ids[co.nextController.Add(1)%uint64(len(ids))])
-		if err != nil {
-			return err
-		}
+	return co.At(ctx, what, func(ctx context.Context, conn grpc.ClientConnInterface) error {
 		return call(ctx, csi.NewGroupControllerClient(conn))
 	})
 }

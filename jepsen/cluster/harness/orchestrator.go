@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -88,8 +89,8 @@ func (co *CO) repeat(ctx context.Context, what string, call func(context.Context
 	}
 }
 
-// controller is the next controller to ask.
-func (co *CO) controller() (csi.ControllerClient, error) {
+// conn is the connection to the next controller to ask.
+func (co *CO) conn() (*grpc.ClientConn, error) {
 	ids := co.Controllers
 	if len(ids) == 0 {
 		l, err := co.Cluster.Layout()
@@ -98,17 +99,23 @@ func (co *CO) controller() (csi.ControllerClient, error) {
 		}
 		ids = l.ControllerIDs()
 	}
-	return co.Cluster.Controller(ids[co.nextController.Add(1)%uint64(len(ids))])
+	return co.Cluster.conn(ids[co.nextController.Add(1)%uint64(len(ids))])
 }
 
-// atController repeats a call at one controller after the other.
-func (co *CO) atController(ctx context.Context, what string, call func(context.Context, csi.ControllerClient) error) error {
+// At repeats a call at one controller after the other, of whichever service it serves.
+func (co *CO) At(ctx context.Context, what string, call func(context.Context, grpc.ClientConnInterface) error) error {
 	return co.repeat(ctx, what, func(ctx context.Context) error {
-		client, err := co.controller()
+		conn, err := co.conn()
 		if err != nil {
 			return err
 		}
-		return call(ctx, client)
+		return call(ctx, conn)
+	})
+}
+
+func (co *CO) atController(ctx context.Context, what string, call func(context.Context, csi.ControllerClient) error) error {
+	return co.At(ctx, what, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		return call(ctx, csi.NewControllerClient(conn))
 	})
 }
 
