@@ -1,6 +1,6 @@
 // Package scenarios tests replicated volumes on real kernels: power loss, partitions of every kind, failing
-// disks, full pools, each with three guests with LVM thin pools and DRBD that run Holdfast as hosts do. The
-// short form runs in CI, -long repeats the scenarios.
+// disks, full pools, fences by another site, space that is reclaimed, each with three guests with LVM thin pools and DRBD
+// that run Holdfast as hosts do. The short form runs in CI, -long repeats the scenarios.
 //
 // TestRandomFaults is all of it at random: rounds in which faults that a seed chooses overlap, under writers on raw
 // volumes and filesystems with one replica and two. A round ends when everything works again by itself; then the

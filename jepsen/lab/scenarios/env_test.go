@@ -43,8 +43,22 @@ type env struct {
 	openErr string
 }
 
-// sharedEnv is made by the first scenario and closed by TestMain.
-var sharedEnv *env
+// sharedEnv is made by the first scenario and closed by TestMain. currentEnv is the one of the scenario that runs.
+var sharedEnv, currentEnv *env
+
+// layout is in what clusters of scenarios differ.
+type layout struct {
+	nodes int      // 0: one in each guest
+	sites []string // of each guest; nil: there is one site
+}
+
+// siteArgs are the flags of the processes in a guest that say where it is.
+func (y *layout) siteArgs(g *lab.Guest) []string {
+	if y.sites == nil {
+		return nil
+	}
+	return []string{"--site", y.sites[g.Index-1]}
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -73,24 +87,45 @@ func newScenario(t *testing.T) *env {
 	t.Helper()
 	lab.RequireLab(t)
 	if sharedEnv == nil {
-		w, err := openEnv(context.WithoutCancel(t.Context()))
+		w, err := openEnv(context.WithoutCancel(t.Context()), layout{})
 		require.NoError(t, err)
 		sharedEnv = w
 	}
-	sharedEnv.lastError, sharedEnv.openErr = map[int]int{}, ""
-	for _, g := range sharedEnv.lab.Guests() {
-		sharedEnv.lastError[g.Index] = len(g.Console())
-	}
 	t.Cleanup(func() {
-		if t.Failed() {
-			sharedEnv.showEvidence(t)
-		}
 		require.NoError(t, sharedEnv.restore(context.WithoutCancel(t.Context())), "leave the lab as it was")
 	})
+	sharedEnv.begin(t)
 	return sharedEnv
 }
 
-func openEnv(ctx context.Context) (_ *env, err error) {
+// newEnvOf is an environment of another layout, for one scenario.
+func newEnvOf(t *testing.T, y layout) *env {
+	t.Helper()
+	lab.RequireLab(t)
+	w, err := openEnv(context.WithoutCancel(t.Context()), y)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		w.cluster.Close()
+		require.NoError(t, w.lab.Close())
+	})
+	w.begin(t)
+	return w
+}
+
+// begin begins a scenario. If that fails, the evidence is printed before anything is undone.
+func (w *env) begin(t *testing.T) {
+	currentEnv, w.lastError, w.openErr = w, map[int]int{}, ""
+	for _, g := range w.lab.Guests() {
+		w.lastError[g.Index] = len(g.Console())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.showEvidence(t)
+		}
+	})
+}
+
+func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	l, err := lab.Start(ctx, lab.Config{Disks: []int64{2 << 30}})
@@ -110,12 +145,12 @@ func openEnv(ctx context.Context) (_ *env, err error) {
 		return nil, err
 	}
 	w.cluster, err = l.NewCluster(ctx, lab.ClusterConfig{
-		Setup: pools, Pool: "lvm:vg/pool",
+		Setup: pools, Pool: "lvm:vg/pool", Nodes: y.nodes, ControllerArgsOf: y.siteArgs,
 		// A guest may stand still for a second while others use the machine's processors.
 		ControllerArgs: []string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"},
-		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit)},
+		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit), "--enable-fault-points"},
 		NodeArgsOf: func(g *lab.Guest) []string {
-			return []string{"--replication-address", g.IP(lab.Replication)}
+			return append(y.siteArgs(g), "--replication-address", g.IP(lab.Replication), "--fence-address", g.IP(lab.Management))
 		},
 	})
 	if err != nil {
@@ -247,7 +282,7 @@ func eventually(t *testing.T, within time.Duration, what string, ask func(contex
 		}
 		select {
 		case <-ctx.Done():
-			sharedEnv.fatalf(t, "%s: not within %s: %v", what, within, last)
+			currentEnv.fatalf(t, "%s: not within %s: %v", what, within, last)
 			return
 		case <-time.After(100 * time.Millisecond):
 		}

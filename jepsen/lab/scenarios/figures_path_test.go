@@ -28,30 +28,33 @@ func measurePath(t *testing.T, w *env, found *table) {
 		w.mustExec(t, "n1", fmt.Sprintf("dd if=/dev/zero of=%s bs=1M count=%d oflag=direct 2>/dev/null", d, pathSize/mi))
 	}
 	for _, depth := range []int{1, 16} {
-		w.compare(t, found, devices, depth)
+		w.compare(t, found, pair{"a volume", "bare DRBD"}, devices, depth)
 	}
 	w.unstageAndUnpublish(t, v, "n1")
 }
 
-// compare runs a volume, bare DRBD twice and the volume again, and takes the ratio of the
+// pair are the names of what is compared: a volume, and the same without Holdfast.
+type pair struct{ volume, bare string }
+
+// compare runs a volume, bare DRBD or the like twice and the volume again, and takes the ratio of the
 // sums: what the machine does beside is in both, and so is what an order of runs does. What
-// bare DRBD makes of itself is the noise.
-func (w *env) compare(t *testing.T, found *table, devices []string, depth int) {
+// the bare device makes of itself is the noise.
+func (w *env) compare(t *testing.T, found *table, of pair, devices []string, depth int) {
 	t.Helper()
 	name := fmt.Sprintf("4 KiB random writes, %d at once: ", depth)
 	for range 2 * *samples {
-		var of [2][]fioResult
+		var runs [2][]fioResult
 		for _, which := range []int{0, 1, 1, 0} {
-			of[which] = append(of[which], w.fio(t, "n1", devices[which], depth))
+			runs[which] = append(runs[which], w.fio(t, "n1", devices[which], depth))
 		}
-		volume, bare := sum(of[0]), sum(of[1])
-		found.row(name+"a volume", "IOPS").add(volume.iops / 2)
-		found.row(name+"bare DRBD", "IOPS").add(bare.iops / 2)
-		found.row(name+"a volume / bare DRBD", "x").around(1).add(volume.iops / bare.iops)
-		found.row(name+"bare DRBD / its next run", "x").add(of[1][0].iops / of[1][1].iops)
-		found.row(name+"mean latency, a volume", "ms").add(volume.mean / 2)
-		found.row(name+"mean latency, bare DRBD", "ms").add(bare.mean / 2)
-		found.row(name+"mean latency, a volume / bare DRBD", "x").around(1).add(volume.mean / bare.mean)
+		volume, bare := sum(runs[0]), sum(runs[1])
+		found.row(name+of.volume, "IOPS").add(volume.iops / 2)
+		found.row(name+of.bare, "IOPS").add(bare.iops / 2)
+		found.row(name+of.volume+" / "+of.bare, "x").around(1).add(volume.iops / bare.iops)
+		found.row(name+of.bare+" / its next run", "x").add(runs[1][0].iops / runs[1][1].iops)
+		found.row(name+"mean latency, "+of.volume, "ms").add(volume.mean / 2)
+		found.row(name+"mean latency, "+of.bare, "ms").add(bare.mean / 2)
+		found.row(name+"mean latency, "+of.volume+" / "+of.bare, "x").around(1).add(volume.mean / bare.mean)
 	}
 }
 

@@ -35,6 +35,10 @@ func TestFigures(t *testing.T) {
 		{"the path of data", measurePath},
 		{"a partition", measurePartition},
 		{"a cut link", measureLink},
+		{"a fence", measureFence},
+		{"reclaimed space", measureReclaim},
+		{"encryption", measureEncryption},
+		{"a volume group", measureGroup},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			fmt.Fprintf(os.Stderr, "measuring %s\n", m.name)

@@ -40,7 +40,8 @@ type volume struct {
 	size                    int64
 	block                   bool
 	context, publishContext map[string]string
-	hosts                   []string // in its accessible topology
+	secrets                 map[string]string // of an encrypted one
+	hosts                   []string          // in its accessible topology
 }
 
 func retriable(err error) bool {
@@ -170,6 +171,7 @@ func (c *orchestrator) stage(ctx context.Context, v *volume, node string) error 
 	err := retryUntil(ctx, "stage "+v.name+" on "+node, func(ctx context.Context) error {
 		_, err := c.nodeClient(node).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
 			VolumeId: v.id, PublishContext: v.publishContext, StagingTargetPath: v.staging(), VolumeCapability: v.capability(), VolumeContext: v.context,
+			Secrets: v.secrets,
 		})
 		return err
 	})

@@ -152,7 +152,7 @@ func (w *env) sanity(t *testing.T, r sanityRun) {
 }
 
 // retriableAnswer is what a failed attempt says of an answer after which a sidecar repeats the call.
-var retriableAnswer = regexp.MustCompile(`code = (Unavailable|Aborted|DeadlineExceeded)|can be reached`)
+var retriableAnswer = regexp.MustCompile(`code = (Unavailable|Aborted|DeadlineExceeded)|can be reached|no reachable host`)
 
 // onlyNewer are the reasons to skip that only v1.13 brings: its capabilities are not in
 // v1.12, which is served.
