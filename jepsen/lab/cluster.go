@@ -19,8 +19,9 @@ type ClusterConfig struct {
 	Pool string
 	// ControllerArgs and NodeArgs are further flags, after the lab's own.
 	ControllerArgs, NodeArgs []string
-	// NodeArgsOf are further flags of one guest's node, such as its replication address.
-	NodeArgsOf func(*Guest) []string
+	// NodeArgsOf are further flags of one guest's node, such as its replication address, ControllerArgsOf
+	// those of its controller.
+	NodeArgsOf, ControllerArgsOf func(*Guest) []string
 	// Setup is a script that runs in each node's guest before its node starts for the
 	// first time, for pools.
 	Setup string
@@ -196,7 +197,11 @@ func (c *Cluster) controllerArgs(i int) []string {
 			}
 		}
 	}
-	return append(append(argv, certificate(controllerRole)...), c.config.ControllerArgs...)
+	argv = append(append(argv, certificate(controllerRole)...), c.config.ControllerArgs...)
+	if c.config.ControllerArgsOf != nil {
+		argv = append(argv, c.config.ControllerArgsOf(c.Lab.Guest(i))...)
+	}
+	return argv
 }
 
 func (c *Cluster) nodeArgs(i int) []string {

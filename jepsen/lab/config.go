@@ -76,7 +76,7 @@ func (c Config) check() error {
 // requiredPrograms are the programs that the lab calls and their Debian packages.
 var requiredPrograms = []struct{ program, pkg string }{
 	{"linux.uml", "user-mode-linux"}, {"busybox", "busybox-static"}, {"ip", "iproute2"}, {"nft", "nftables"},
-	{"mkfs.ext4", "e2fsprogs"}, {"drbdadm", "drbd-utils"}, {"lvm", "lvm2"}, {"thin_check", "thin-provisioning-tools"},
+	{"mkfs.ext4", "e2fsprogs"}, {"drbdadm", "drbd-utils"}, {"lvm", "lvm2"}, {"cryptsetup", "cryptsetup-bin"}, {"thin_check", "thin-provisioning-tools"},
 	{"insmod", "kmod"}, {"bash", "bash"},
 }
 

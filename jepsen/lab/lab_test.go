@@ -38,6 +38,7 @@ func TestGuests(t *testing.T) {
 		{"a paused guest answers again when it goes on", testPause},
 		{"a guest whose kernel lost an alarm goes on", testLostAlarms},
 		{"a guest whose clock stands still is noticed", testStandingClock},
+		{"a guest from which all alarms are kept is noticed", testWithheldAlarms},
 		{"a disk is added while a guest runs, and stays", testDisks},
 		{"a guest cannot write to the host", testReadOnlyHost},
 		{"a loss of power keeps what was synced and loses the rest", testCrash},
