@@ -16,6 +16,7 @@ var catalogue = []map[string]rowTest{
 	nodeStatsRows,
 	nodeInfoRows,
 	nodeExpandRows,
+	addonsIdentityRows, volumeGroupRows, membershipRows, alphaRows, reclaimRows, nodeReclaimRows,
 }
 
 // disruptiveRows is every table of rows that kill, stop or starve a process of the
@@ -25,4 +26,5 @@ var disruptiveRows = []map[string]rowTest{
 	faultRows,
 	lateRows,
 	nodeDisruptiveRows,
+	addonsProbeRows, volumeGroupFaultRows, reclaimFaultRows,
 }

@@ -14,17 +14,47 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// disabledCluster is a second, small cluster with every optional capability disabled.
-var disabledCluster struct {
+// smallCluster is a cluster of one controller and one node, started when a row needs it.
+type smallCluster struct {
 	once    sync.Once
 	cluster *harness.Cluster
 	err     error
 }
 
+// start starts it at the first call.
+func (s *smallCluster) start(t *testing.T, flags func() []string) *harness.Cluster {
+	t.Helper()
+	s.once.Do(func() {
+		path, err := builder.Path(context.Background())
+		if err == nil {
+			s.cluster, err = harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 1, Nodes: 1, Flags: flags()})
+		}
+		s.err = err
+	})
+	require.NoError(t, s.err)
+	return s.cluster
+}
+
+// connOf is a connection to a process of a cluster.
+func (k *fixture) connOf(c *harness.Cluster, id string) *grpc.ClientConn {
+	k.t.Helper()
+	l, err := c.Layout()
+	require.NoError(k.t, err)
+	conn, err := harness.Dial(endpointPath(l, id))
+	require.NoError(k.t, err)
+	k.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// disabledCluster has every optional capability disabled.
+var disabledCluster smallCluster
+
 // turnedOff are all capabilities without which a CO can work.
 var turnedOff = []string{"LIST_VOLUMES", "LIST_VOLUMES_PUBLISHED_NODES", "GET_CAPACITY", "GET_VOLUME",
 	"CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS", "GET_SNAPSHOT", "CLONE_VOLUME", "EXPAND_VOLUME", "MODIFY_VOLUME", "VOLUME_MOUNT_GROUP",
-	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE"}
+	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE",
+	"NETWORK_FENCE", "GET_CLIENTS_TO_FENCE", "OFFLINE", "ONLINE", "VOLUME_GROUP", "MODIFY_VOLUME_GROUP", "GET_VOLUME_GROUP", "LIST_VOLUME_GROUPS",
+	"ENCRYPTIONKEYROTATION"}
 
 // alsoTurnedOff are those of controllers only.
 var alsoTurnedOff = []string{"PUBLISH_READONLY", "SINGLE_NODE_MULTI_WRITER"}
@@ -36,7 +66,7 @@ const maxPublished = 2
 // the rows about calls that are not served.
 func (w *Env) DisabledCluster(t *testing.T) *harness.Cluster {
 	t.Helper()
-	disabledCluster.once.Do(func() {
+	return disabledCluster.start(t, func() []string {
 		flags := []string{fmt.Sprintf("--node-arg=--max-volumes=%d", maxPublished)}
 		for _, name := range turnedOff {
 			off := "--disable-capability=" + name
@@ -45,32 +75,25 @@ func (w *Env) DisabledCluster(t *testing.T) *harness.Cluster {
 		for _, name := range alsoTurnedOff {
 			flags = append(flags, "--controller-arg=--disable-capability="+name)
 		}
-		path, err := builder.Path(context.Background())
-		if err == nil {
-			disabledCluster.cluster, err = harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 1, Nodes: 1, Flags: flags})
-		}
-		disabledCluster.err = err
+		return flags
 	})
-	require.NoError(t, disabledCluster.err)
-	return disabledCluster.cluster
 }
 
 // disabledConn returns a connection to a child of the cluster with every optional capability disabled.
 func (k *fixture) disabledConn(id string) *grpc.ClientConn {
 	k.t.Helper()
-	l, err := k.env.DisabledCluster(k.t).Layout()
-	require.NoError(k.t, err)
-	conn, err := harness.Dial(endpointPath(l, id))
-	require.NoError(k.t, err)
-	k.t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return k.connOf(k.env.DisabledCluster(k.t), id)
 }
 
 // rowServedIff makes a row of a capability: where it is advertised the call is served, and elsewhere the call is
 // UNIMPLEMENTED.
 func rowServedIff(advertised func(k *fixture, conn *grpc.ClientConn) bool, call func(k *fixture, conn *grpc.ClientConn) error) rowTest {
+	return rowServedIffAt("c1", advertised, call)
+}
+
+func rowServedIffAt(id string, advertised func(k *fixture, conn *grpc.ClientConn) bool, call func(k *fixture, conn *grpc.ClientConn) error) rowTest {
 	return rowOf(func(k *fixture) {
-		here, there := k.env.Conn(k.t, "c1"), k.disabledConn("c1")
+		here, there := k.env.Conn(k.t, id), k.disabledConn(id)
 		require.True(k.t, advertised(k, here), "it is not advertised")
 		require.NoError(k.t, call(k, here))
 		require.False(k.t, advertised(k, there), "it is advertised where it is turned off")

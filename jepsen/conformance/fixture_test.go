@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-addons/spec/lib/go/volumegroup"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,19 +18,21 @@ import (
 
 // fixture is what a row works with: clients of c1, and objects that are cleaned up with the row.
 type fixture struct {
-	t          *testing.T
-	env        *Env
-	ctx        context.Context
-	controller csi.ControllerClient
-	groups     csi.GroupControllerClient
-	maps       csi.SnapshotMetadataClient
+	t            *testing.T
+	env          *Env
+	ctx          context.Context
+	controller   csi.ControllerClient
+	groups       csi.GroupControllerClient
+	maps         csi.SnapshotMetadataClient
+	volumeGroups volumegroup.ControllerClient
 }
 
 func newFixture(t *testing.T, w *Env) *fixture {
 	t.Helper()
 	conn := w.Conn(t, "c1")
 	return &fixture{t: t, env: w, ctx: w.Context(t), controller: w.Controller(t),
-		groups: csi.NewGroupControllerClient(conn), maps: csi.NewSnapshotMetadataClient(conn)}
+		groups: csi.NewGroupControllerClient(conn), maps: csi.NewSnapshotMetadataClient(conn),
+		volumeGroups: volumegroup.NewControllerClient(conn)}
 }
 
 // rowOf makes a row of a function of a fixture.

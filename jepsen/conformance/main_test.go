@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-addons/spec/lib/go/volumegroup"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
@@ -47,10 +48,12 @@ func stopSharedClusters() error {
 		defer cancel()
 		cleaned = sharedEnvOnce.world.Cluster.Clean(ctx)
 	}
-	if disabledCluster.cluster != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-		defer cancel()
-		cleaned = errors.Join(cleaned, disabledCluster.cluster.Clean(ctx))
+	for _, small := range []*smallCluster{&disabledCluster, &configuredCluster} {
+		if small.cluster != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+			defer cancel()
+			cleaned = errors.Join(cleaned, small.cluster.Clean(ctx))
+		}
 	}
 	return errors.Join(cleaned, builder.Close())
 }
@@ -81,8 +84,11 @@ func sharedEnv(t *testing.T) *Env {
 // TestRows checks the cluster against every row. It fails for a row without a test and without a reason, and for a row
 // that the committed page has as passed and that does not pass any more.
 func TestRows(t *testing.T) {
-	rows, err := readRows("rows.csv")
+	sheet, err := readRows("rows.csv")
 	require.NoError(t, err)
+	out, err := readNotListed("notlisted.csv")
+	require.NoError(t, err)
+	rows, left := out.split(sheet)
 	reasons, err := readNotApplicable(".")
 	require.NoError(t, err)
 	calm, err := mergeTables(catalogue)
@@ -102,7 +108,7 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	writeReport(t, rows, results, reasons, before)
+	writeReport(t, judge(t, rows, results, reasons, before), left)
 }
 
 // runRow runs one row and sees that it left nothing behind.
@@ -132,7 +138,7 @@ func runRow(t *testing.T, w *Env, id string, test rowTest) string {
 	return failed
 }
 
-// inventory is every volume and snapshot that the cluster knows.
+// inventory is every volume, snapshot and volume group that the cluster knows.
 func (w *Env) inventory(t *testing.T) map[string]bool {
 	ctx, cancel := context.WithTimeout(context.Background(), rowTime)
 	defer cancel()
@@ -147,12 +153,16 @@ func (w *Env) inventory(t *testing.T) map[string]bool {
 	for _, s := range snapshot.GetEntries() {
 		all["snapshot "+s.GetSnapshot().GetSnapshotId()] = true
 	}
+	groups, err := volumegroup.NewControllerClient(w.Conn(t, "c1")).ListVolumeGroups(ctx, &volumegroup.ListVolumeGroupsRequest{})
+	require.NoError(t, err)
+	for _, e := range groups.GetEntries() {
+		all["volume group "+e.GetVolumeGroup().GetVolumeGroupId()] = true
+	}
 	return all
 }
 
-// writeReport judges the rows that did not run, writes the page and compares it with the committed one.
-func writeReport(t *testing.T, rows []row, results map[string]result, reasons map[string]string, before map[string]bool) {
-	var all []result
+// judge is the result of every row, also of those that did not run, and fails for what passes no longer.
+func judge(t *testing.T, rows []row, results map[string]result, reasons map[string]string, before map[string]bool) (all []result) {
 	for _, r := range rows {
 		res, run := results[r.ID]
 		if !run {
@@ -169,9 +179,14 @@ func writeReport(t *testing.T, rows []row, results map[string]result, reasons ma
 		}
 		all = append(all, res)
 	}
+	return all
+}
+
+// writeReport writes the page.
+func writeReport(t *testing.T, all []result, left []unlisted) {
 	t.Logf("%d passed, %d failed, %d not applicable, %d without a test, %d not run", count(all, passed),
 		count(all, failed), count(all, notApplicable), count(all, withoutTest), count(all, notRun))
 	if out := os.Getenv(outVariable); out != "" {
-		require.NoError(t, writeResults(out, all))
+		require.NoError(t, writeResults(out, all, left))
 	}
 }

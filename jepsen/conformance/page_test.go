@@ -25,9 +25,16 @@ type result struct {
 	Remark     string `json:"remark,omitempty"`
 }
 
+// unlisted is how many rows the page leaves out, and why.
+type unlisted struct {
+	Rows   string
+	Number int
+	Reason string
+}
+
 // write puts results into a file: JSON when its name says so, else the page.
-func writeResults(path string, results []result) error {
-	raw := []byte(renderPage(results))
+func writeResults(path string, results []result, left []unlisted) error {
+	raw := []byte(renderPage(results, left))
 	if strings.HasSuffix(path, ".json") {
 		var err error
 		if raw, err = json.MarshalIndent(results, "", "  "); err != nil {
@@ -38,22 +45,33 @@ func writeResults(path string, results []result) error {
 }
 
 // renderPage is the results as one table that differs only where a result differs.
-func renderPage(results []result) string {
+func renderPage(results []result, left []unlisted) string {
 	sorted := slices.SortedFunc(slices.Values(results), func(a, b result) int { return strings.Compare(a.ID, b.ID) })
 	var b strings.Builder
-	b.WriteString("# Conformance to CSI\n\n`make conformance` writes this page from a run against a cluster of three controllers and two nodes.\n")
-	b.WriteString("A row is one obligation of the specification; each that passed has a test of the same name in this folder.\n\n")
+	b.WriteString("# Conformance to CSI and CSI-Addons\n\n`make conformance` writes this page from a run against a cluster of three controllers and two nodes.\n")
+	b.WriteString("A row is one obligation of a specification; each that passed has a test of the same name in this folder.\n\n")
 	b.WriteString("| Result | Rows |\n| --- | --- |\n")
 	for _, kind := range []string{passed, failed, notApplicable, withoutTest, notRun} {
 		if n := count(results, kind); n > 0 || kind == passed || kind == failed {
 			fmt.Fprintf(&b, "| %s | %d |\n", kind, n)
 		}
 	}
+	for _, u := range left {
+		fmt.Fprintf(&b, "\nNot listed yet: %s, %d in number. %s\n", rowsOf(u.Rows), u.Number, u.Reason)
+	}
 	b.WriteString("\n| Row | Result | Obligation | Why not applicable |\n| --- | --- | --- | --- |\n")
 	for _, r := range sorted {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.ID, r.Result, escapeCell(r.Obligation), escapeCell(r.Remark))
 	}
 	return b.String()
+}
+
+// rowsOf names the rows of an entry of what is not listed.
+func rowsOf(entry string) string {
+	if beginning, many := strings.CutSuffix(entry, "-"); many {
+		return "all rows that begin with " + beginning
+	}
+	return "the row " + entry
 }
 
 // escapeCell keeps text inside its cell of a markdown table.
@@ -83,8 +101,9 @@ func passedRows(path string) (map[string]bool, error) {
 	rows := map[string]bool{}
 	for line := range strings.Lines(string(raw)) {
 		cells := strings.Split(line, " | ")
-		if len(cells) > 2 && cells[1] == passed && strings.HasPrefix(cells[0], "| CSI-") {
-			rows[strings.TrimPrefix(cells[0], "| ")] = true
+		id, isRow := strings.CutPrefix(cells[0], "| ")
+		if isRow && len(cells) > 2 && cells[1] == passed {
+			rows[id] = true
 		}
 	}
 	return rows, nil

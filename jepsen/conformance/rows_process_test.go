@@ -208,8 +208,8 @@ var processRows = map[string]rowTest{
 		}
 		p.kill()
 	}),
-	"CSI-GEN-Secrets-03": documented("## Secrets", "There are none"),
-	"CSI-GEN-Secrets-04": documented("## Secrets", "none has two meanings"),
+	"CSI-GEN-Secrets-03": documented("## Secrets", "`encryptionPassphrase`", "`previousEncryptionPassphrase`", "`holdfastToken`"),
+	"CSI-GEN-Secrets-04": documented("## Secrets", "no key has two meanings"),
 
 	"CSI-OPS-Env-01": rowOf(func(k *fixture) {
 		raw, err := os.ReadFile(filepath.Join(k.newProcess().dir, "holdfast"))

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -39,14 +40,25 @@ func TestPassedRowsAreReadFromAPage(t *testing.T) {
 		{ID: "CSI-B-02", Result: passed, Obligation: "a | b"},
 		{ID: "CSI-A-01", Result: failed},
 		{ID: "CSI-A-02", Result: notApplicable, Remark: "passed | passed"},
+		{ID: "ADD-A-01", Result: passed},
 	}
 	path := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, writeResults(path, results))
+	require.NoError(t, writeResults(path, results, []unlisted{{Rows: "ADD-B-", Number: 3, Reason: "It is so."}}))
 	got, err := passedRows(path)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"CSI-B-02": true}, got)
+	require.Equal(t, map[string]bool{"CSI-B-02": true, "ADD-A-01": true}, got)
+	page, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "Not listed yet: all rows that begin with ADD-B, 3 in number. It is so.")
 
 	none, err := passedRows(filepath.Join(t.TempDir(), "none.md"))
 	require.NoError(t, err)
 	require.Empty(t, none)
+}
+
+func TestWhatIsNotListedIsLeftOutByItsIDOrItsBeginning(t *testing.T) {
+	rows := []row{{ID: "ADD-A-01"}, {ID: "ADD-B-01"}, {ID: "ADD-B-02"}, {ID: "ADD-BC-01"}, {ID: "ADD-C-01"}}
+	listed, left := notListed{{"ADD-B-", "why"}, {"ADD-C-01", "so"}}.split(rows)
+	require.Equal(t, []row{{ID: "ADD-A-01"}, {ID: "ADD-BC-01"}}, listed)
+	require.Equal(t, []unlisted{{"ADD-B-", 2, "why"}, {"ADD-C-01", 1, "so"}}, left)
 }

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// row is one obligation of CSI, as rows.csv states it.
+// row is one obligation of CSI or CSI-Addons, as rows.csv states it.
 type row struct{ ID, Obligation string }
 
-// readRows answers the rows of CSI in the order of the sheet; rows of other
-// interfaces have suites of their own.
+// readRows answers the rows in the order of the sheet.
 func readRows(path string) ([]row, error) {
 	records, err := readCSV(path)
 	if err != nil {
@@ -21,11 +21,50 @@ func readRows(path string) ([]row, error) {
 	}
 	var rows []row
 	for _, r := range records[1:] {
-		if strings.HasPrefix(r[0], "CSI-") {
-			rows = append(rows, row{ID: r[0], Obligation: r[5]})
-		}
+		rows = append(rows, row{ID: r[0], Obligation: r[5]})
 	}
 	return rows, nil
+}
+
+// notListed are rows that the page does not list yet, by their ids or, with a final "-", by the beginning
+// of them, and why.
+type notListed []struct{ Rows, Reason string }
+
+func readNotListed(path string) (notListed, error) {
+	records, err := readCSV(path)
+	if err != nil {
+		return nil, err
+	}
+	var all notListed
+	for _, r := range records {
+		if len(r) != 2 || r[1] == "" {
+			return nil, fmt.Errorf("read %s: %s has no reason", path, r[0])
+		}
+		all = append(all, struct{ Rows, Reason string }{r[0], r[1]})
+	}
+	return all, nil
+}
+
+// has tells whether a row is not listed.
+func (n notListed) has(id string) bool {
+	return slices.ContainsFunc(n, func(e struct{ Rows, Reason string }) bool {
+		return e.Rows == id || strings.HasSuffix(e.Rows, "-") && strings.HasPrefix(id, e.Rows)
+	})
+}
+
+// split are the rows that are listed, and how many each entry leaves out.
+func (n notListed) split(rows []row) (listed []row, left []unlisted) {
+	for _, e := range n {
+		one := notListed{e}
+		of := unlisted{Rows: e.Rows, Reason: e.Reason}
+		for _, r := range rows {
+			if one.has(r.ID) {
+				of.Number++
+			}
+		}
+		left = append(left, of)
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return n.has(r.ID) }), left
 }
 
 // readNotApplicable answers the reason by row of every notapplicable*.csv in a directory.
