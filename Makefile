@@ -11,7 +11,7 @@ LOGS     := .cache/test
 # Guests wait more than they compute, so labs that share nothing run side by side.
 TOGETHER := deploy/side-by-side.sh $(LOGS)
 # One half of the scenarios; what is not named here is the other half.
-HALF     := ^(TestRandomFaults|TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
+HALF     := ^(TestRandomFaults|TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
 
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
@@ -74,7 +74,7 @@ sims: ## simulations: thousands of seeds of faults over the executors and over R
 SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -timeout 60m -p 1 -v ./jepsen/cluster/...
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
-system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
+system: deps build ## real clusters: csi-sanity, the published clients of CSI-Addons, crashes, full disks, corrupted files (LONG=1: the long form)
 	$(SYSTEM)
 
 rows: deps build ## every row of CSI against a real cluster; fails when one passes no longer

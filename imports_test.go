@@ -41,10 +41,19 @@ var mayImport = importMap{
 	"csi/server":     {"fsm", "csi/rpcerr", "csi/csiconv"},
 	"csi/identity":   {"csi/rpcerr"},
 	"csi/cluster":    {"fsm", "fsm/fsmpb", "csi/rpcerr"},
-	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
+	"csi/page":       {"fsm"},
+	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster", "csi/page"},
 	"csi/group":      {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster"},
 	"csi/metadata":   {"fsm", "executor", "csi/rpcerr", "csi/cluster"},
 	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
+
+	"addons/fence":        {"addons/params", "csi/cluster", "csi/csiconv", "csi/rpcerr", "fsm", "fsm/fsmpb"},
+	"addons/identity":     {"csi/identity"},
+	"addons/encryption":   {"csi/csiconv", "csi/rpcerr", "executor", "fsm"},
+	"addons/reclaimspace": {"fsm", "fsm/fsmpb", "addons/params", "executor", "csi/cluster", "csi/csiconv", "csi/rpcerr"},
+	"addons/token":        {"fsm"},
+	"addons/params":       {"fsm", "csi/csiconv"},
+	"addons/volumegroup":  {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster", "csi/page", "addons/params"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},
 	"executor/records":           {"fsm", "executor", "plantedbug"},
@@ -56,6 +65,7 @@ var mayImport = importMap{
 	"executor/policy":            {"fsm", "fsm/fsmpb", "executor/session", "executor/session/sessionpb"},
 	"executor/mount":             {"fsm", "executor", "executor/run"},
 	"executor/loopfile":          {"fsm", "executor", "executor/run", "plantedbug"},
+	"executor/luks":              {"fsm", "executor", "executor/run"},
 	"executor/lvm":               {"fsm", "executor", "executor/run"},
 	"executor/drbd":              {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/drbd/drbdmodel":    {"fsm/fsmpb"},
@@ -74,7 +84,7 @@ var mayImport = importMap{
 	"jepsen/campaign": {"jepsen/catalog", "jepsen/report"},
 	"jepsen/planted":  {"plantedbug"},
 	"jepsen/sim": {
-		"fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
+		"addons/reclaimspace", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
 		"executor/records", "executor/session", "executor/session/sessionpb",
 	},
 	"jepsen/raftsim": {

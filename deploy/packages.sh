@@ -15,6 +15,7 @@ need busybox busybox-static
 need git git
 need drbdadm drbd-utils
 need lvm lvm2
+need cryptsetup cryptsetup-bin
 need thin_check thin-provisioning-tools
 need nft nftables
 need ip iproute2
