@@ -30,16 +30,6 @@ run() {
     grep --line-buffered -E '^(=== RUN +[^/]*$|--- |ok |FAIL|panic)' | sed -u "s/^/$1: /"
   return "${PIPESTATUS[0]}"
 }
-# failures LOG: the assertions that did not hold, panics, and the tests that failed, each with
-# the lines before it.
-failures() {
-  awk '/Error Trace:/ { quoted = 1 }
-       /^ *--- FAIL/ && !quoted { print before[3]; print before[2]; print before[1] }
-       quoted || rest > 0 || /^ *--- FAIL|^FAIL\t/ { print substr($0, 1, 600) }
-       { rest--; before[3] = before[2]; before[2] = before[1]; before[1] = substr($0, 1, 600) }
-       /Test: / { quoted = 0 }
-       /^panic: |DATA RACE|test timed out/ { print; rest = 30 }' "$1" | head -n 200
-}
 while [ $# -ge 2 ]; do
   name=${1%%:*} after=${1#"${1%%:*}"}
   (
@@ -64,7 +54,7 @@ done
 [ ${#failed[@]} -gt 0 ] || exit 0
 for name in "${failed[@]}"; do
   echo "==> what failed in $name:"
-  failures "$folder/$name.log"
+  awk -f "$(dirname "$0")/failed-tests.awk" "$folder/$name.log" | head -n 200
 done
 echo "failed: ${failed[*]}"
 exit 1
