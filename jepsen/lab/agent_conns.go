@@ -8,7 +8,8 @@ import (
 )
 
 // agentConns are the connections to the agent of one run of a guest. They are closed when the run ends,
-// because a guest that loses its power closes none.
+// because a guest that loses its power closes none. Each request has a connection of its own: one that was idle while
+// its guest was paused or cut off may be dead, and a script that was sent over it is not sent again, as it may have run.
 type agentConns struct {
 	mu    sync.Mutex
 	open  map[net.Conn]bool
@@ -18,7 +19,7 @@ type agentConns struct {
 
 func newAgentConns() *agentConns {
 	l := &agentConns{open: map[net.Conn]bool{}}
-	l.http = &http.Client{Transport: &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 4}}
+	l.http = &http.Client{Transport: &http.Transport{DialContext: l.dial, DisableKeepAlives: true}}
 	return l
 }
 

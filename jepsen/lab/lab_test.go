@@ -262,7 +262,10 @@ func testPause(t *testing.T, l *lab.Lab) {
 	_, _, err := g.Exec(ctx, "true")
 	require.Error(t, err)
 	require.NoError(t, g.Resume())
-	require.Equal(t, up, g.MustExec(t, "cat /proc/sys/kernel/random/boot_id"))
+	lab.Await(t, time.Minute, "it answers in the same boot", func() (bool, string) {
+		out, code, err := g.Exec(t.Context(), "cat /proc/sys/kernel/random/boot_id")
+		return out == up, fmt.Sprintf("exit code %d, %v: %q", code, err, out)
+	})
 }
 
 func testDisks(t *testing.T, l *lab.Lab) {
