@@ -25,7 +25,7 @@ func TestS64_ARotationIsEndedWhereTheVolumeGoes(t *testing.T) {
 	for _, node := range nodes {
 		w.mustExec(t, node, cryptModules)
 	}
-	v := w.encryptedPair(t, "rotated")
+	v := w.encryptedPairOf(t, "rotated", "key-0", false)
 	w.publishAndStage(t, v, nodes[0])
 	number := uint64(1)
 	for i, point := range rotationPoints() {
@@ -41,20 +41,6 @@ func rotationPoints() (points []string) {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}
 	return points
-}
-
-// encryptedPair is a volume of two replicas, encrypted above DRBD.
-func (w *env) encryptedPair(t *testing.T, name string) *volume {
-	t.Helper()
-	w.count++
-	v := &volume{name: fmt.Sprintf("%s-%d", name, w.count), size: 32 * mi, secrets: map[string]string{passphrase: "key-0"}}
-	require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2", "encrypted": "true"}))
-	t.Cleanup(func() {
-		if !t.Failed() {
-			require.NoError(t, w.co.delete(context.WithoutCancel(t.Context()), v))
-		}
-	})
-	return v
 }
 
 // The names of the secrets.
