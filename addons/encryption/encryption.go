@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	spec "github.com/csi-addons/spec/lib/go/encryptionkeyrotation"
 
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
@@ -54,11 +55,9 @@ func (s *Server) rotateRequest(req *spec.EncryptionKeyRotateRequest) (executor.R
 	if err := csiconv.CheckSite(s.site, req.GetParameters()); err != nil {
 		return r, err
 	}
-	if c := req.GetVolumeCapability(); c != nil {
-		var err error
-		if r.Capability, err = csiconv.ParseCapability(c); err != nil {
-			return r, err
-		}
+	var err error
+	if r.Capability, err = parseCapability(req.GetVolumeCapability()); err != nil {
+		return r, err
 	}
 	if err := readKeys(&r, req); err != nil {
 		return r, err
@@ -70,6 +69,19 @@ func (s *Server) rotateRequest(req *spec.EncryptionKeyRotateRequest) (executor.R
 		return r, fsm.Reject(fsm.NotFound, "volume %s is not at that volume_path", r.Volume)
 	}
 	return r, nil
+}
+
+// parseCapability reads what the volume is staged for, which is zero where the call does not say it: the client of Kubernetes
+// sends the access mode alone, of raw volumes and of filesystems.
+func parseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
+	if c == nil {
+		return fsm.Capability{}, nil
+	}
+	if c.GetAccessType() == nil {
+		_, err := csiconv.DecodeAccessMode(c)
+		return fsm.Capability{}, err
+	}
+	return csiconv.ParseCapability(c)
 }
 
 // readKeys: the new key is encryption_key, which the client of Kubernetes does not send, or else the present

@@ -46,6 +46,7 @@ func TestEncryptionKeyRotateChecksTheRequest(t *testing.T) {
 		"the one before alone":      {func(r *req) { r.Secrets = map[string]string{"previousEncryptionPassphrase": canary} }, codes.InvalidArgument},
 		"a key that is too long":    {func(r *req) { r.EncryptionKey = strings.Repeat(canary, 40) }, codes.InvalidArgument},
 		"a malformed capability":    {func(r *req) { r.VolumeCapability = &csi.VolumeCapability{} }, codes.InvalidArgument},
+		"a mode of Kubernetes":      {func(r *req) { r.VolumeCapability = modeAlone() }, codes.OK},
 		"a relative path":           {func(r *req) { r.VolumePath = "rel" }, codes.NotFound},
 		"S34: another site":         {func(r *req) { r.Parameters = map[string]string{"site": "B"} }, codes.InvalidArgument},
 		"this site":                 {func(r *req) { r.Parameters = map[string]string{"site": "A"} }, codes.OK},
@@ -60,6 +61,7 @@ func TestEncryptionKeyRotateChecksTheRequest(t *testing.T) {
 			require.Equal(t, tc.want, status.Code(err), "%v", err)
 			require.Equal(t, tc.want == codes.OK, h.asked.Volume != "")
 			require.NotContains(t, fmt.Sprint(err, h.asked), canary, "S63")
+			require.Zero(t, h.asked.Capability, "whatever it is staged for")
 		})
 	}
 }
@@ -100,4 +102,10 @@ func TestEncryptionKeyRotateAnswersByTheTable(t *testing.T) {
 		})
 		require.Equal(t, want, status.Code(err))
 	}
+}
+
+// modeAlone is the capability that the client of Kubernetes sends, whatever the volume is staged for.
+func modeAlone() *csi.VolumeCapability {
+	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
 }

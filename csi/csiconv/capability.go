@@ -35,10 +35,10 @@ func DecodeCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 	if c == nil {
 		return fsm.Capability{}, fsm.Reject(fsm.Invalid, "volume_capability is required")
 	}
-	parsed := fsm.Capability{Mode: fsmpb.AccessMode(c.GetAccessMode().GetMode())}
-	_, known := csi.VolumeCapability_AccessMode_Mode_name[int32(parsed.Mode)]
-	if !known || parsed.Mode == fsmpb.AccessMode_ACCESS_MODE_UNKNOWN {
-		return parsed, fsm.Reject(fsm.Invalid, "the access_mode of a volume capability is missing or unknown")
+	mode, err := DecodeAccessMode(c)
+	parsed := fsm.Capability{Mode: mode}
+	if err != nil {
+		return parsed, err
 	}
 	switch access := c.GetAccessType().(type) {
 	case *csi.VolumeCapability_Block:
@@ -49,6 +49,16 @@ func DecodeCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 		return parsed, fsm.Reject(fsm.Invalid, "the access_type of a volume capability is missing: it is either block or mount")
 	}
 	return parsed, nil
+}
+
+// DecodeAccessMode reads the mode of a capability. The rejection is fsm.Invalid when it is missing or unknown.
+func DecodeAccessMode(c *csi.VolumeCapability) (fsmpb.AccessMode, error) {
+	mode := fsmpb.AccessMode(c.GetAccessMode().GetMode())
+	_, known := csi.VolumeCapability_AccessMode_Mode_name[int32(mode)]
+	if !known || mode == fsmpb.AccessMode_ACCESS_MODE_UNKNOWN {
+		return mode, fsm.Reject(fsm.Invalid, "the access_mode of a volume capability is missing or unknown")
+	}
+	return mode, nil
 }
 
 func parseMount(parsed fsm.Capability, mount *csi.VolumeCapability_MountVolume) (fsm.Capability, error) {
