@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,7 +22,8 @@ func passphrases(t *testing.T, c *harness.Cluster, co *harness.CO) {
 	watched, stop := context.WithCancel(t.Context())
 	seen := make(chan string, 1)
 	go func() { seen <- canaryInProcesses(watched) }()
-	v := createEncrypted(t, c)
+	v, err := co.Create(t.Context(), harness.Spec{Name: "encrypted", Size: 32 * harness.Mi, Parameters: map[string]string{"encrypted": "true"}})
+	require.NoError(t, err)
 	require.NoError(t, co.Publish(t.Context(), v, "n1"))
 	node, err := c.Node("n1")
 	require.NoError(t, err)
@@ -46,19 +46,6 @@ func passphrases(t *testing.T, c *harness.Cluster, co *harness.CO) {
 	require.NoError(t, co.Unstage(t.Context(), v))
 	require.NoError(t, co.Unpublish(t.Context(), v))
 	require.NoError(t, co.Delete(t.Context(), v))
-}
-
-func createEncrypted(t *testing.T, c *harness.Cluster) *harness.Volume {
-	ctl, err := c.Controller("c1")
-	require.NoError(t, err)
-	create := harness.Spec{Name: "encrypted", Size: 32 * harness.Mi}.CreateRequest()
-	create.Parameters = map[string]string{"encrypted": "true"}
-	var made *csi.CreateVolumeResponse
-	require.NoError(t, repeatUntilDefinite(t, "create an encrypted volume", func() (err error) {
-		made, err = ctl.CreateVolume(timeoutContext(t, harness.Patience), create)
-		return err
-	}))
-	return &harness.Volume{Name: "encrypted", ID: made.GetVolume().GetVolumeId(), Size: made.GetVolume().GetCapacityBytes(), Context: made.GetVolume().GetVolumeContext(), FSType: "ext4"}
 }
 
 // headerBackups are the hosts' backups of LUKS headers.

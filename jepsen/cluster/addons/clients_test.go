@@ -13,7 +13,7 @@ import (
 )
 
 // TestPublishedClients: the sidecars register every socket, the manager's controllers and the tool drive every service.
-// Encryption and replication have no part here yet.
+// Replication has no part here yet. Of encryption there is what needs no device mapper, which the lab's guests have.
 func TestPublishedClients(t *testing.T) {
 	k := startKubernetes(t)
 	pods := k.startPods(t)
@@ -24,6 +24,7 @@ func TestPublishedClients(t *testing.T) {
 	t.Run("reclaims of a filesystem", k.testReclaimFilesystem)
 	t.Run("reclaims of a raw volume", k.testReclaimRaw)
 	t.Run("the tool reclaims", k.testToolReclaim)
+	t.Run("rotations of a key", k.testRotation)
 	t.Run("volume groups", k.testGroups)
 	t.Run("the tool makes volume groups", k.testToolGroups)
 	t.Run("fences", func(t *testing.T) { k.testFences(t, pods) })
@@ -38,7 +39,7 @@ var served = map[bool][]string{
 	true: {"network_fence.GET_CLIENTS_TO_FENCE", "network_fence.NETWORK_FENCE", "reclaim_space.OFFLINE", "service.CONTROLLER_SERVICE",
 		"volume_group.GET_VOLUME_GROUP", "volume_group.LIMIT_VOLUME_TO_ONE_VOLUME_GROUP", "volume_group.LIST_VOLUME_GROUPS",
 		"volume_group.MODIFY_VOLUME_GROUP", "volume_group.VOLUME_GROUP"},
-	false: {"network_fence.GET_CLIENTS_TO_FENCE", "reclaim_space.ONLINE", "service.NODE_SERVICE"},
+	false: {"encryption_key_rotation.ENCRYPTIONKEYROTATION", "network_fence.GET_CLIENTS_TO_FENCE", "reclaim_space.ONLINE", "service.NODE_SERVICE"},
 }
 
 // testRegistration: ADD-ID-GetIdentity-01 and ADD-ID-GetCapabilities-01, as the sidecar and the manager understand them.

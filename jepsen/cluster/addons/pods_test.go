@@ -77,6 +77,12 @@ func (k *kubernetes) startManager(t *testing.T, pods map[string]*pod) {
 // volume makes a volume, with the objects that an orchestrator has of it.
 func (k *kubernetes) volume(t *testing.T, spec harness.Spec) *harness.Volume {
 	t.Helper()
+	return k.volumeWith(t, spec, "holdfast")
+}
+
+// volumeWith is volume with another Secret of its node's calls.
+func (k *kubernetes) volumeWith(t *testing.T, spec harness.Spec, secret string) *harness.Volume {
+	t.Helper()
 	v, err := k.co.Create(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +94,7 @@ func (k *kubernetes) volume(t *testing.T, spec harness.Spec) *harness.Volume {
 	k.create(t, kubeapi.Ref{Resource: "persistentvolumes", Name: v.Name}, object{"spec": fields{
 		"accessModes": []any{"ReadWriteOnce"}, "volumeMode": mode, "csi": fields{"driver": driver, "volumeHandle": v.ID,
 			"volumeAttributes":   fields{"storage.kubernetes.io/csiProvisionerIdentity": "1-" + driver},
-			"nodeStageSecretRef": fields{"name": "holdfast", "namespace": namespace}}}})
+			"nodeStageSecretRef": fields{"name": secret, "namespace": namespace}}}})
 	claim := kubeapi.Ref{Resource: "persistentvolumeclaims", Namespace: "shop", Name: v.Name}
 	k.create(t, claim, object{"spec": fields{"volumeName": v.Name, "volumeMode": mode, "storageClassName": ""}})
 	k.status(t, claim, fields{"phase": "Bound"})

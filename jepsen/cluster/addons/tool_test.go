@@ -9,12 +9,11 @@ import (
 )
 
 // driven are the operations of the tool that are run here.
-var driven = []string{"ControllerGetVolumeGroup", "ControllerReclaimSpace", "CreateVolumeGroup", "DeleteVolumeGroup", "GetCapabilities", "GetIdentity",
+var driven = []string{"ControllerGetVolumeGroup", "ControllerReclaimSpace", "CreateVolumeGroup", "DeleteVolumeGroup", "EncryptionKeyRotation", "GetCapabilities", "GetIdentity",
 	"ModifyVolumeGroupMembership", "NetworkFence", "NetworkUnFence", "NodeReclaimSpace", "Probe"}
 
 // notYet are those of services that have no part here.
-var notYet = []string{"DemoteVolume", "DisableVolumeReplication", "EnableVolumeReplication", "EncryptionKeyRotation", "GetVolumeReplicationInfo",
-	"PromoteVolume", "ResyncVolume"}
+var notYet = []string{"DemoteVolume", "DisableVolumeReplication", "EnableVolumeReplication", "GetVolumeReplicationInfo", "PromoteVolume", "ResyncVolume"}
 
 // testToolOperations holds both lists to what the tool says that it has.
 func (k *kubernetes) testToolOperations(t *testing.T) {

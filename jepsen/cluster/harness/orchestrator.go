@@ -39,7 +39,8 @@ type Spec struct {
 	FSType string // ext4 when empty
 	Block  bool
 	// Topology pins the volume to a node when not empty.
-	Node string
+	Node       string
+	Parameters map[string]string
 }
 
 // CO calls CSI as a container orchestrator does: it repeats a call that was answered with ABORTED or
@@ -153,6 +154,7 @@ func (s Spec) CreateRequest() *csi.CreateVolumeRequest {
 		Name:               s.Name,
 		CapacityRange:      &csi.CapacityRange{RequiredBytes: s.Size},
 		VolumeCapabilities: []*csi.VolumeCapability{capability(s.FSType, s.Block)},
+		Parameters:         s.Parameters,
 	}
 	if s.Node != "" {
 		here := &csi.Topology{Segments: map[string]string{TopologyKey: s.Node}}
