@@ -39,7 +39,7 @@ func (w *cryptNode) tryRotate(v *csi.Volume, key, previous string) error {
 	conn, err := w.c.NodeCSI(1)
 	require.NoError(w, err)
 	_, err = rotation.NewEncryptionKeyRotationControllerClient(conn).EncryptionKeyRotate(ctx, &rotation.EncryptionKeyRotateRequest{
-		VolumeId: v.GetVolumeId(), Secrets: map[string]string{"encryptionPassphrase": key, "previousEncryptionPassphrase": previous},
+		VolumeId: v.GetVolumeId(), Parameters: v.GetVolumeContext(), VolumeCapability: modeAlone(), Secrets: map[string]string{"encryptionPassphrase": key, "previousEncryptionPassphrase": previous},
 	})
 	return err
 }
@@ -47,4 +47,10 @@ func (w *cryptNode) tryRotate(v *csi.Volume, key, previous string) error {
 func (w *cryptNode) stageWith(v *csi.Volume, key, previous string) {
 	w.Helper()
 	retry(w, "stage", func(ctx context.Context) (*csi.Volume, error) { return v, w.tryStageWith(ctx, v, key, previous) })
+}
+
+// modeAlone is the capability that the client of Kubernetes sends with a rotation.
+func modeAlone() *csi.VolumeCapability {
+	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	return &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
 }

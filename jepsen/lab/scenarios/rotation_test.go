@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	rotation "github.com/csi-addons/spec/lib/go/encryptionkeyrotation"
 	"github.com/stretchr/testify/require"
 
@@ -85,6 +86,9 @@ func (w *env) rotate(ctx context.Context, v *volume, node string) error {
 	}
 	ctx, end := context.WithTimeout(ctx, time.Minute)
 	defer end()
-	_, err = rotation.NewEncryptionKeyRotationControllerClient(conn).EncryptionKeyRotate(ctx, &rotation.EncryptionKeyRotateRequest{VolumeId: v.id, Secrets: v.secrets})
+	// The client of Kubernetes sends the access mode alone.
+	mode := &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}
+	_, err = rotation.NewEncryptionKeyRotationControllerClient(conn).EncryptionKeyRotate(ctx, &rotation.EncryptionKeyRotateRequest{
+		VolumeId: v.id, VolumeCapability: &csi.VolumeCapability{AccessMode: mode}, Secrets: v.secrets})
 	return err
 }
