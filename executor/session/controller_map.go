@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -35,26 +33,10 @@ func (m *Members) Map(ctx context.Context, node fsm.NodeID, base, target fsm.Sna
 		answer, err := ls.askMap(ctx, q)
 		return mapPageFromProto(node, answer, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	members, err := m.server.member.Peers(ctx)
-	if err != nil {
-		return executor.MapPage{}, fmt.Errorf("ask the members for the session of %s: %w", node, err)
-	}
-	replies := make(chan mapReply, len(members))
-	for _, peer := range members {
-		go func() { replies <- askPeerForMap(ctx, peer, node, q) }()
-	}
-	failures := status.Errorf(codes.Unavailable, "ask %s for a block map: %v", node, ErrNoSession)
-	for range members {
-		switch r := <-replies; {
-		case r.err == nil:
-			return mapPageFromProto(node, r.answer, nil)
-		case !errors.Is(r.err, errNoSessionHere):
-			failures = r.err
-		}
-	}
-	return executor.MapPage{}, failures
+	answer, err := askHolder(ctx, m, node, mapTimeout, "for a block map", func(ctx context.Context, peer sessionpb.PeersClient) (*sessionpb.MapResponse, error) {
+		return peer.Map(ctx, &sessionpb.MapRequest{NodeId: string(node), Question: q})
+	})
+	return mapPageFromProto(node, answer, err)
 }
 
 func clampExtents(max int) uint32 {
@@ -88,27 +70,6 @@ func uint8OrZero(n uint32) uint8 {
 	return uint8(n)
 }
 
-type mapReply struct {
-	answer *sessionpb.MapAnswer
-	err    error
-}
-
-func askPeerForMap(ctx context.Context, peer Peer, node fsm.NodeID, q *sessionpb.MapQuestion) mapReply {
-	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
-	defer cancel()
-	if peer.Conn == nil {
-		return mapReply{err: status.Errorf(codes.Unavailable, "member %s cannot be reached", peer.ID)}
-	}
-	resp, err := sessionpb.NewPeersClient(peer.Conn).Map(ctx, &sessionpb.MapRequest{NodeId: string(node), Question: q})
-	switch {
-	case err != nil:
-		return mapReply{err: fmt.Errorf("member %s: %w", peer.ID, err)}
-	case !resp.GetHeld():
-		return mapReply{err: errNoSessionHere}
-	}
-	return mapReply{answer: resp.GetAnswer()}
-}
-
 // Map queries a host whose session is at this member.
 func (p *peerService) Map(ctx context.Context, req *sessionpb.MapRequest) (*sessionpb.MapResponse, error) {
 	if err := onlyControllers(ctx); err != nil {
@@ -139,15 +100,4 @@ func (ls *liveSession) askMap(ctx context.Context, query *sessionpb.MapQuestion)
 		return nil, err
 	}
 	return q.mapAnswer, nil
-}
-
-// setMapAnswer stores an answer. One to a query that has ended is too late, and is dropped.
-func (ls *liveSession) setMapAnswer(a *sessionpb.MapAnswer) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if q := ls.queries[a.GetQuestion()]; q != nil {
-		delete(ls.queries, a.GetQuestion())
-		q.mapAnswer = a
-		q.done <- nil
-	}
 }

@@ -254,9 +254,9 @@ func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 	case *sessionpb.FromNode_Inventory:
 		ls.addInventoryAnswer(body.Inventory)
 	case *sessionpb.FromNode_Map:
-		ls.setMapAnswer(body.Map)
+		ls.endQuery(body.Map.GetQuestion(), func(q *pendingQuery) { q.mapAnswer = body.Map })
 	case *sessionpb.FromNode_Volume:
-		ls.setVolumeAnswer(body.Volume)
+		ls.endQuery(body.Volume.GetQuestion(), func(q *pendingQuery) { q.volumeAnswer = body.Volume })
 	case *sessionpb.FromNode_Hello: // controllers of earlier builds end the session here, and the next one registers as much
 		return s.registerAgain(ls, body.Hello.GetRegister())
 	}

@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,26 +22,10 @@ func (m *Members) VolumeFacts(ctx context.Context, node fsm.NodeID, id fsm.Volum
 		answer, err := ls.askVolume(ctx, id)
 		return volumeFactsFromProto(node, answer, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	members, err := m.server.member.Peers(ctx)
-	if err != nil {
-		return executor.VolumeFacts{}, fmt.Errorf("ask the members for the session of %s: %w", node, err)
-	}
-	replies := make(chan volumeReply, len(members))
-	for _, peer := range members {
-		go func() { replies <- askPeerForVolume(ctx, peer, node, id) }()
-	}
-	failures := status.Errorf(codes.Unavailable, "ask %s about volume %s: %v", node, id, ErrNoSession)
-	for range members {
-		switch r := <-replies; {
-		case r.err == nil:
-			return volumeFactsFromProto(node, r.answer, nil)
-		case !errors.Is(r.err, errNoSessionHere):
-			failures = r.err
-		}
-	}
-	return executor.VolumeFacts{}, failures
+	answer, err := askHolder(ctx, m, node, volumeTimeout, "about volume "+string(id), func(ctx context.Context, peer sessionpb.PeersClient) (*sessionpb.VolumeResponse, error) {
+		return peer.Volume(ctx, &sessionpb.VolumeRequest{NodeId: string(node), Question: &sessionpb.VolumeQuestion{Volume: string(id)}})
+	})
+	return volumeFactsFromProto(node, answer, err)
 }
 
 func volumeFactsFromProto(node fsm.NodeID, a *sessionpb.VolumeAnswer, err error) (executor.VolumeFacts, error) {
@@ -56,27 +38,6 @@ func volumeFactsFromProto(node fsm.NodeID, a *sessionpb.VolumeAnswer, err error)
 		return executor.VolumeFacts{}, status.Errorf(codes.Unavailable, "%s could not look at the volume: %s", node, a.GetError())
 	}
 	return executor.VolumeFacts{AllocatedKnown: a.GetAllocatedKnown(), Allocated: a.GetAllocated(), HeaderBackup: a.GetHeaderBackup()}, nil
-}
-
-type volumeReply struct {
-	answer *sessionpb.VolumeAnswer
-	err    error
-}
-
-func askPeerForVolume(ctx context.Context, peer Peer, node fsm.NodeID, id fsm.VolumeID) volumeReply {
-	ctx, cancel := context.WithTimeout(ctx, volumeTimeout)
-	defer cancel()
-	if peer.Conn == nil {
-		return volumeReply{err: status.Errorf(codes.Unavailable, "member %s cannot be reached", peer.ID)}
-	}
-	resp, err := sessionpb.NewPeersClient(peer.Conn).Volume(ctx, &sessionpb.VolumeRequest{NodeId: string(node), Question: &sessionpb.VolumeQuestion{Volume: string(id)}})
-	switch {
-	case err != nil:
-		return volumeReply{err: fmt.Errorf("member %s: %w", peer.ID, err)}
-	case !resp.GetHeld():
-		return volumeReply{err: errNoSessionHere}
-	}
-	return volumeReply{answer: resp.GetAnswer()}
 }
 
 // Volume queries a host whose session is at this member.
@@ -106,15 +67,4 @@ func (ls *liveSession) askVolume(ctx context.Context, id fsm.VolumeID) (*session
 		return nil, err
 	}
 	return q.volumeAnswer, nil
-}
-
-// setVolumeAnswer stores an answer. One to a query that has ended is too late, and is dropped.
-func (ls *liveSession) setVolumeAnswer(a *sessionpb.VolumeAnswer) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if q := ls.queries[a.GetQuestion()]; q != nil {
-		delete(ls.queries, a.GetQuestion())
-		q.volumeAnswer = a
-		q.done <- nil
-	}
 }
