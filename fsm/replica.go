@@ -60,6 +60,8 @@ type ReplicaSync struct {
 	// NotKeptReason is why the content of an outdated replica was not copied to a snapshot yet,
 	// so that it cannot be discarded (S9).
 	NotKeptReason string
+	// KeyGeneration is that of the LUKS header on an outdated replica: a rotation since then did not reach it (S65).
+	KeyGeneration uint64
 	// InSyncUUID is the content that both replicas had after the initial sync or at a clean
 	// demotion, SoloPrimaryUUID that of a primary without its peer. Each counts for a
 	// promotion only while no grant is newer (S5).
@@ -183,6 +185,7 @@ func (l *Replica) syncRecord() *fsmpb.LegRecord {
 	return &fsmpb.LegRecord{
 		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attachment, Seen: l.Observed.Proto(),
 		Settled: l.InSyncUUID.record(), Alone: l.SoloPrimaryUUID.record(), DiskFailed: l.DiskFailed, NotKept: l.NotKeptReason,
+		KeyGeneration: l.KeyGeneration,
 	}
 }
 
@@ -197,7 +200,7 @@ func replicaSyncFromRecord(l *fsmpb.LegRecord) *ReplicaSync {
 	return &ReplicaSync{
 		UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attachment: l.GetAttach(),
 		Observed:   ReplicaObservationFrom(l.GetSeen()),
-		DiskFailed: l.GetDiskFailed(), NotKeptReason: l.GetNotKept(),
+		DiskFailed: l.GetDiskFailed(), NotKeptReason: l.GetNotKept(), KeyGeneration: l.GetKeyGeneration(),
 		InSyncUUID: RecordedUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, SoloPrimaryUUID: RecordedUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
 	}
 }
@@ -244,6 +247,16 @@ func hashNotKept(e *encoder, replicas []*Replica) {
 			e.u64(fieldNotKept)
 			e.str(string(l.Host))
 			e.str(l.NotKeptReason)
+		}
+	}
+}
+
+func hashKeyGenerations(e *encoder, replicas []*Replica) {
+	for _, l := range replicas {
+		if l.KeyGeneration != 0 {
+			e.u64(fieldKeyGeneration)
+			e.str(string(l.Host))
+			e.u64(l.KeyGeneration)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	}
 	updated := v.withReplication()
 	updated.Replication.Port = port
-	r.ReplicaSync = &ReplicaSync{Outdated: true} // until it was synchronised
+	r.ReplicaSync = &ReplicaSync{Outdated: true, KeyGeneration: v.Crypt.keyGeneration()} // until it was synchronised
 	updated.Replicas = append(updated.Replicas, r)
 	updated.Replication.Generation = m.Index // earlier observations are of the former peer
 	s.beginReplicaChange(&updated, m)

@@ -88,10 +88,10 @@ func TestS5_AnObservationOfBeforeTheGrantDoesNotCount(t *testing.T) {
 func TestS67_TwoReplicasThatLackWritesDoNotConnect(t *testing.T) {
 	for name, lack := range map[string]func(own, peer *Replica){
 		"both disks failed":                  func(own, peer *Replica) { own.DiskFailed, peer.DiskFailed = 1, 1 },
-		"one is outdated, the other failed":  func(own, peer *Replica) { own.DiskFailed = 1; peer.markOutdated() },
-		"both are outdated":                  func(own, peer *Replica) { own.markOutdated(); peer.markOutdated() },
+		"one is outdated, the other failed":  func(own, peer *Replica) { own.DiskFailed = 1; peer.markOutdated(nil) },
+		"both are outdated":                  func(own, peer *Replica) { own.markOutdated(nil); peer.markOutdated(nil) },
 		"one failed, the other one is whole": func(own, _ *Replica) { own.DiskFailed = 1 },
-		"one was copied since":               func(own, peer *Replica) { own.DiskFailed, own.UpToDate = 1, true; peer.markOutdated() },
+		"one was copied since":               func(own, peer *Replica) { own.DiskFailed, own.UpToDate = 1, true; peer.markOutdated(nil) },
 		"one was made anew, and not copied": func(own, peer *Replica) {
 			own.DiskFailed, own.Observed, peer.DiskFailed = 1, ReplicaObservation{Disk: inconsistent}, 1
 		},

@@ -116,8 +116,18 @@ func equalPointees[T comparable](a, b *T) bool {
 	return *a == *b
 }
 
-// markOutdated records that the peer is primary without the replica.
-func (l *ReplicaSync) markOutdated() { l.Outdated, l.UpToDate = true, false }
+// markOutdated records that the peer is primary without the replica, whose header stays that of now (S65).
+func (l *ReplicaSync) markOutdated(c *Crypt) {
+	if !l.Outdated {
+		l.KeyGeneration = c.keyGeneration()
+	}
+	l.Outdated, l.UpToDate = true, false
+}
+
+// clearOutdated records that it has what the volume has.
+func (l *ReplicaSync) clearOutdated() {
+	l.UpToDate, l.Outdated, l.NotKeptReason, l.KeyGeneration = true, false, "", 0
+}
 
 // isOfAttachment tells whether the observation is of the recorded attachment (S5).
 func (l *ReplicaSync) isOfAttachment(n *Node, observed ReplicaObservation) bool {

@@ -173,7 +173,7 @@ func (s *State) markUpToDate(v *Volume, primary HostID, index uint64) {
 		if !caughtUp[i] || l.UpToDate {
 			continue
 		}
-		l.UpToDate, l.Outdated, l.NotKeptReason = true, false, ""
+		l.clearOutdated()
 		if l.Host == primary {
 			s.askPeerAgain(v, l)
 			continue

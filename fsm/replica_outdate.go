@@ -35,7 +35,7 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	updated.ActiveReplica(n.Host).UpToDate = true
 	s.endForcedElsewhere(updated.Replication, n.Host)
 	if o := updated.PeerReplica(n.Host); o != nil {
-		o.markOutdated()
+		o.markOutdated(v.Crypt)
 		o.SoloPrimaryUUID = RecordedUUID{}
 	}
 	s.putVolume(updated)

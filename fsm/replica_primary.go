@@ -181,13 +181,13 @@ func (a *promotionCheck) grant(m Meta, solo, forced bool, epoch Epoch) {
 	if a.peer != nil {
 		a.peer.InSyncUUID, a.peer.SoloPrimaryUUID = RecordedUUID{}, RecordedUUID{}
 	}
-	a.own.UpToDate, a.own.Outdated, a.own.NotKeptReason = true, false, ""
+	a.own.clearOutdated()
 	a.s.endForcedElsewhere(r, a.n.Host)
 	if forced {
 		a.useAsItIs()
 	}
 	if solo && a.peer != nil {
-		a.peer.markOutdated()
+		a.peer.markOutdated(a.v.Crypt)
 	}
 }
 

@@ -61,6 +61,7 @@ const (
 	fieldNotKept          = 3
 	fieldPeerBehind       = 4
 	fieldFailedAttachment = 5
+	fieldKeyGeneration    = 92
 )
 
 // hashReplication writes near the end of the volume's record, and only for replicated volumes, so
@@ -93,6 +94,8 @@ func hashReplication(e *encoder, v *Volume) {
 	hashPeersBehind(e, leaving)
 	hashFailedAttachments(e, active)
 	hashFailedAttachments(e, leaving)
+	hashKeyGenerations(e, active)
+	hashKeyGenerations(e, leaving)
 }
 
 func hashPrimary(e *encoder, p *PrimaryGrant) {

@@ -78,6 +78,26 @@ func (s *State) checkKeepable(v *Volume, n *Node, c *fsmpb.KeepReplica) (*Snapsh
 	return nil, nil
 }
 
+// keptCrypt is the encryption of what a host has of the volume.
+func (v *Volume) keptCrypt(host HostID) *Crypt {
+	crypt, r := v.Crypt.cloned(), v.Replica(host)
+	if crypt == nil || r == nil {
+		return crypt
+	}
+	if own := v.keyGenerationOn(r); own != crypt.KeyGeneration {
+		crypt.KeyGeneration, crypt.Rotation = own, nil // the rotation that is under way did not reach it
+	}
+	return crypt
+}
+
+// keyGenerationOn is that of the LUKS header on a replica: the volume's, or that of when the replica was outdated.
+func (v *Volume) keyGenerationOn(r *Replica) uint64 {
+	if v.Crypt != nil && r.ReplicaSync != nil && r.Outdated {
+		return r.KeyGeneration
+	}
+	return v.Crypt.keyGeneration()
+}
+
 // newKeptCopy is a copy of what a host has of a volume. It belongs to the host's site: only there can a
 // volume be made of it.
 func newKeptCopy(v *Volume, n *Node, id SnapshotID, pool PoolID) Snapshot {
@@ -87,7 +107,7 @@ func newKeptCopy(v *Volume, n *Node, id SnapshotID, pool PoolID) Snapshot {
 	}
 	return Snapshot{
 		ID: id, Source: v.ID, Node: n.ID, Host: n.Host, Pool: pool, Size: size, Origin: n.site(),
-		Format: v.Format.withoutFormatting().cloned(), Capabilities: v.Capabilities, Crypt: v.Crypt.cloned(),
+		Format: v.Format.withoutFormatting().cloned(), Capabilities: v.Capabilities, Crypt: v.keptCrypt(n.Host),
 	}
 }
 

@@ -53,6 +53,14 @@ func (c *Crypt) cloned() *Crypt {
 // discards tells whether they pass through an encryption.
 func (c *Crypt) discards() bool { return c != nil && c.Discards }
 
+// keyGeneration is 0 for what is in clear.
+func (c *Crypt) keyGeneration() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.KeyGeneration
+}
+
 // withDiscards is the encryption of a copy that lets discards pass, or does not.
 func (c *Crypt) withDiscards(pass bool) *Crypt {
 	if c != nil {

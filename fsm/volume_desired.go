@@ -36,6 +36,8 @@ type DesiredVolume struct {
 	Encrypted bool
 	// EncryptionDiscards: what is discarded above the encryption may be discarded below it.
 	EncryptionDiscards bool
+	// KeyGeneration says how often the key was replaced: what a host has of a header of before opens with an older one (S65).
+	KeyGeneration uint64
 	// Replication is set for a replicated volume.
 	Replication *DesiredReplica
 }
@@ -91,7 +93,7 @@ func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 	if r == nil && teardown == nil && p == nil {
 		return DesiredVolume{}, false
 	}
-	d := DesiredVolume{Volume: v.ID, Size: v.Size, Goal: s.goal(n, v, r), Format: v.Format, Publication: p, Teardown: teardown, Limits: v.Limits, Encrypted: v.Crypt != nil, EncryptionDiscards: v.Crypt.discards()}
+	d := DesiredVolume{Volume: v.ID, Size: v.Size, Goal: s.goal(n, v, r), Format: v.Format, Publication: p, Teardown: teardown, Limits: v.Limits, Encrypted: v.Crypt != nil, EncryptionDiscards: v.Crypt.discards(), KeyGeneration: v.Crypt.keyGeneration()}
 	if d.Goal == GoalCreate && v.isMadeFromSource(n.Host) {
 		d.Source = v.Source
 		d.SourceSize, _ = s.SourceSize(v.Source)

@@ -60,7 +60,7 @@ func TestVolumePublication(t *testing.T) {
 				*v = v.withReplication()
 				own, peer := v.ActiveReplica("host-n1"), v.ActiveReplica("host-n2")
 				own.DiskFailed, own.UpToDate, own.Observed = 1, false, ReplicaObservation{}
-				peer.markOutdated()
+				peer.markOutdated(nil)
 			})
 		}, waitsFor: "the disk of the replica on node n1 was given up by its kernel; its disk was given up, and the replica on node n2 is outdated: if what it has is enough, `holdfast volumes force-primary " + volumeID(1) + " n1` lets it go on with what it has"},
 		"both disks were given up": {given: func(w *world) {

@@ -1627,8 +1627,9 @@ type LegRecord struct {
 	Seen          *ReplicaSeen           `protobuf:"bytes,6,opt,name=seen,proto3" json:"seen,omitempty"`
 	Settled       *KnownUUIDRecord       `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	Alone         *KnownUUIDRecord       `protobuf:"bytes,8,opt,name=alone,proto3" json:"alone,omitempty"`
-	DiskFailed    uint64                 `protobuf:"varint,9,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"` // level 2
-	NotKept       string                 `protobuf:"bytes,10,opt,name=not_kept,json=notKept,proto3" json:"not_kept,omitempty"`          // level 2
+	DiskFailed    uint64                 `protobuf:"varint,9,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`           // level 2
+	NotKept       string                 `protobuf:"bytes,10,opt,name=not_kept,json=notKept,proto3" json:"not_kept,omitempty"`                    // level 2
+	KeyGeneration uint64                 `protobuf:"varint,92,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"` // level 2: of the LUKS header on it, while it is outdated
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1731,6 +1732,13 @@ func (x *LegRecord) GetNotKept() string {
 		return x.NotKept
 	}
 	return ""
+}
+
+func (x *LegRecord) GetKeyGeneration() uint64 {
+	if x != nil {
+		return x.KeyGeneration
+	}
+	return 0
 }
 
 type KnownUUIDRecord struct {
@@ -3519,7 +3527,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04done\x18\x06 \x01(\bR\x04done\"\xf1\x02\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\x98\x03\n" +
 	"\tLegRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1c\n" +
 	"\n" +
@@ -3533,7 +3541,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vdisk_failed\x18\t \x01(\x04R\n" +
 	"diskFailed\x12\x19\n" +
 	"\bnot_kept\x18\n" +
-	" \x01(\tR\anotKept\";\n" +
+	" \x01(\tR\anotKept\x12%\n" +
+	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\";\n" +
 	"\x0fKnownUUIDRecord\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\x04R\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa2\x01\n" +

@@ -678,6 +678,7 @@ type DesiredVolume struct {
 	ModifyAttempt      uint32                 `protobuf:"varint,19,opt,name=modify_attempt,json=modifyAttempt,proto3" json:"modify_attempt,omitempty"`
 	Encrypted          bool                   `protobuf:"varint,90,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
 	EncryptionDiscards bool                   `protobuf:"varint,96,opt,name=encryption_discards,json=encryptionDiscards,proto3" json:"encryption_discards,omitempty"`
+	KeyGeneration      uint64                 `protobuf:"varint,92,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -857,6 +858,13 @@ func (x *DesiredVolume) GetEncryptionDiscards() bool {
 		return x.EncryptionDiscards
 	}
 	return false
+}
+
+func (x *DesiredVolume) GetKeyGeneration() uint64 {
+	if x != nil {
+		return x.KeyGeneration
+	}
+	return 0
 }
 
 // DesiredReplica is fsm.DesiredReplica, field by field.
@@ -2456,15 +2464,16 @@ func (x *VolumeQuestion) GetVolume() string {
 
 // VolumeAnswer is executor.VolumeFacts, field by field, or why there are none.
 type VolumeAnswer struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Question       uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
-	AllocatedKnown bool                   `protobuf:"varint,2,opt,name=allocated_known,json=allocatedKnown,proto3" json:"allocated_known,omitempty"`
-	Allocated      int64                  `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	HeaderBackup   string                 `protobuf:"bytes,4,opt,name=header_backup,json=headerBackup,proto3" json:"header_backup,omitempty"`
-	Error          string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	Reason         uint32                 `protobuf:"varint,6,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state                  protoimpl.MessageState `protogen:"open.v1"`
+	Question               uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	AllocatedKnown         bool                   `protobuf:"varint,2,opt,name=allocated_known,json=allocatedKnown,proto3" json:"allocated_known,omitempty"`
+	Allocated              int64                  `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	HeaderBackup           string                 `protobuf:"bytes,4,opt,name=header_backup,json=headerBackup,proto3" json:"header_backup,omitempty"`
+	Error                  string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Reason                 uint32                 `protobuf:"varint,6,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
+	HeaderBackupGeneration uint64                 `protobuf:"varint,92,opt,name=header_backup_generation,json=headerBackupGeneration,proto3" json:"header_backup_generation,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *VolumeAnswer) Reset() {
@@ -2535,6 +2544,13 @@ func (x *VolumeAnswer) GetError() string {
 func (x *VolumeAnswer) GetReason() uint32 {
 	if x != nil {
 		return x.Reason
+	}
+	return 0
+}
+
+func (x *VolumeAnswer) GetHeaderBackupGeneration() uint64 {
+	if x != nil {
+		return x.HeaderBackupGeneration
 	}
 	return 0
 }
@@ -2690,7 +2706,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
-	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xc5\x06\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xec\x06\n" +
 	"\rDesiredVolume\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
@@ -2714,7 +2730,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x10modify_operation\x18\x12 \x01(\x04R\x0fmodifyOperation\x12%\n" +
 	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\x12\x1c\n" +
 	"\tencrypted\x18Z \x01(\bR\tencrypted\x12/\n" +
-	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\"\xd2\x05\n" +
+	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\x12%\n" +
+	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\"\xd2\x05\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -2857,14 +2874,15 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06answer\x18\x02 \x01(\v2\x1e.holdfast.session.v1.MapAnswerR\x06answer\"D\n" +
 	"\x0eVolumeQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x16\n" +
-	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xc4\x01\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xfe\x01\n" +
 	"\fVolumeAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12'\n" +
 	"\x0fallocated_known\x18\x02 \x01(\bR\x0eallocatedKnown\x12\x1c\n" +
 	"\tallocated\x18\x03 \x01(\x03R\tallocated\x12#\n" +
 	"\rheader_backup\x18\x04 \x01(\tR\fheaderBackup\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\rR\x06reason\"i\n" +
+	"\x06reason\x18\x06 \x01(\rR\x06reason\x128\n" +
+	"\x18header_backup_generation\x18\\ \x01(\x04R\x16headerBackupGeneration\"i\n" +
 	"\rVolumeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12?\n" +
 	"\bquestion\x18\x02 \x01(\v2#.holdfast.session.v1.VolumeQuestionR\bquestion\"_\n" +
