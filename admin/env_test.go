@@ -26,8 +26,8 @@ type env struct {
 	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
 	unreachable map[fsm.NodeID]error
-	backups     map[fsm.NodeID]string // UUIDs of LUKS headers
-	asked       func()                // called before each inventory
+	backups     map[fsm.NodeID]HeaderBackup
+	asked       func() // called before each inventory
 	server      *Server
 }
 
@@ -205,7 +205,7 @@ func (w *env) Inventory(_ context.Context, node fsm.NodeID) ([]Item, error) {
 	return w.items[node], w.unreachable[node]
 }
 
-func (w *env) HeaderBackup(_ context.Context, node fsm.NodeID, _ fsm.VolumeID) (string, error) {
+func (w *env) HeaderBackup(_ context.Context, node fsm.NodeID, _ fsm.VolumeID) (HeaderBackup, error) {
 	return w.backups[node], w.unreachable[node]
 }
 

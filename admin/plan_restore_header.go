@@ -19,10 +19,23 @@ const restoreHeader = "restore-header"
 // backupTimeout is how long hosts may take to say what they have a backup of.
 const backupTimeout = 5 * time.Second
 
-// headerBackup is the UUID of the header that a host has a backup of, or why it did not say.
+// HeaderBackup is a host's backup of a LUKS header.
+type HeaderBackup struct {
+	UUID string // of the header; empty: there is no backup
+	// Generation is how often the log knew the key to be replaced when the backup was taken.
+	Generation uint64
+}
+
+// headerBackup is the backup that a host has, or why it did not say.
 type headerBackup struct {
-	uuid string
-	err  error
+	HeaderBackup
+	err error
+}
+
+// restores reports whether it is of the volume's header and of its present key: an older one would bring a key back
+// that was replaced (S65).
+func (b *headerBackup) restores(c *fsm.Crypt) bool {
+	return b.UUID == c.UUID && b.Generation >= c.KeyGeneration
 }
 
 // findHeaderBackups asks the hosts of a volume's replicas for their backups of its header, and chooses the node
@@ -62,10 +75,10 @@ func (s *Server) headerBackups(ctx context.Context, v *fsm.Volume) map[fsm.NodeI
 	for i := range v.Replicas {
 		node := v.Replicas[i].Node
 		wg.Go(func() {
-			uuid, err := s.Hosts.HeaderBackup(ctx, node, v.ID)
+			backup, err := s.Hosts.HeaderBackup(ctx, node, v.ID)
 			mu.Lock()
 			defer mu.Unlock()
-			backups[node] = headerBackup{uuid: uuid, err: err}
+			backups[node] = headerBackup{HeaderBackup: backup, err: err}
 		})
 	}
 	wg.Wait()
@@ -74,10 +87,10 @@ func (s *Server) headerBackups(ctx context.Context, v *fsm.Volume) map[fsm.NodeI
 
 // nodeToRestoreOn prefers, of the nodes with a backup, the one that the volume is published to.
 func nodeToRestoreOn(v *fsm.Volume, backups map[fsm.NodeID]headerBackup) (chosen fsm.NodeID) {
+	has := func(node fsm.NodeID) bool { b := backups[node]; return b.restores(v.Crypt) }
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		has, published := backups[r.Node].uuid == v.Crypt.UUID, v.Publication(r.Node) != nil
-		if chosen == "" || has && (published || backups[chosen].uuid != v.Crypt.UUID) {
+		if chosen == "" || has(r.Node) && (v.Publication(r.Node) != nil || !has(chosen)) {
 			chosen = r.Node
 		}
 	}
@@ -101,10 +114,12 @@ func (p *planner) planRestoreHeader() error {
 		t.state, t.detail = stepWaiting, "this node writes its backup when the volume is staged there the next time"
 	case backup.err != nil:
 		t.state, t.detail = stepBlocked, "this node cannot be asked for its backup: "+Reason(backup.err)
-	case backup.uuid == "":
+	case backup.UUID == "":
 		t.state, t.detail = stepBlocked, "this node has no backup of the header"+p.otherBackup(v)
-	case backup.uuid != v.Crypt.UUID:
-		t.state, t.detail = stepBlocked, fmt.Sprintf("the backup on this node is of header %s, not of %s that the log knows%s", backup.uuid, v.Crypt.UUID, p.otherBackup(v))
+	case backup.UUID != v.Crypt.UUID:
+		t.state, t.detail = stepBlocked, fmt.Sprintf("the backup on this node is of header %s, not of %s that the log knows%s", backup.UUID, v.Crypt.UUID, p.otherBackup(v))
+	case !backup.restores(v.Crypt):
+		t.state, t.detail = stepBlocked, fmt.Sprintf("the backup on this node is of key generation %d, the volume's is %d: it would bring back a key that was replaced%s", backup.Generation, v.Crypt.KeyGeneration, p.otherBackup(v))
 	default:
 		p.addRestoreHeader(t, v)
 		return nil
@@ -127,7 +142,7 @@ func (p *planner) addRestoreHeader(t step, v *fsm.Volume) {
 func (p *planner) otherBackup(v *fsm.Volume) string {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if r.Node != p.nodeID() && p.backups[r.Node].uuid == v.Crypt.UUID {
+		if b := p.backups[r.Node]; r.Node != p.nodeID() && b.restores(v.Crypt) {
 			return fmt.Sprintf("; node %s has one", r.Node)
 		}
 	}

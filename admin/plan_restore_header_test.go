@@ -35,7 +35,7 @@ func (w *env) createEncrypted() (fsm.VolumeID, *fsmpb.Epoch) {
 func TestS62_PlanOfRestoringAHeader(t *testing.T) {
 	w := newEnv(t, "n1", "n2")
 	id, epoch := w.createEncrypted()
-	w.backups = map[fsm.NodeID]string{"n1": luksUUID}
+	w.backups = map[fsm.NodeID]HeaderBackup{"n1": {UUID: luksUUID}}
 	for _, req := range []*adminpb.PlanRequest{{Verb: "restore-header", Volume: "pvc-1"}, {Verb: "restore-header", Volume: string(id), Node: "n1"}} {
 		p := w.plan(req)
 		require.Equal(t, "n1", p.GetNode())
@@ -66,7 +66,7 @@ func TestS62_NoPlanRestoresAnythingButTheRightHeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newEnv(t, "n1", "n2")
 			id, _ := w.createEncrypted()
-			w.backups, w.unreachable = map[fsm.NodeID]string{"n1": tc.backup}, map[fsm.NodeID]error{"n1": tc.err}
+			w.backups, w.unreachable = map[fsm.NodeID]HeaderBackup{"n1": {UUID: tc.backup}}, map[fsm.NodeID]error{"n1": tc.err}
 			req := &adminpb.PlanRequest{Verb: "restore-header", Volume: string(id)}
 			for _, p := range []*adminpb.PlanResponse{w.plan(req), w.carryOut(req)} {
 				require.Equal(t, "blocked", p.GetSteps()[0].GetState())
@@ -86,8 +86,40 @@ func TestS62_NoPlanRestoresAnythingButTheRightHeader(t *testing.T) {
 		_, err := w.server.Plan(t.Context(), req)
 		require.ErrorContains(t, err, want)
 	}
-	w.backups = map[fsm.NodeID]string{"n1": luksUUID}
+	w.backups = map[fsm.NodeID]HeaderBackup{"n1": {UUID: luksUUID}}
 	require.Contains(t, w.plan(&adminpb.PlanRequest{Verb: "restore-header", Volume: string(id), Node: "n2"}).GetSteps()[0].GetDetail(), "node n1 has one")
 	_, err := w.server.CarryOut(t.Context(), &adminpb.PlanRequest{Verb: "restore-header", Volume: string(id), HostId: "host-n2"})
 	require.Error(t, err, "S71: it is not the host that the plan showed")
+}
+
+// rotate replaces the key of a volume that createEncrypted made, and unstages it.
+func (w *env) rotate(id fsm.VolumeID, epoch *fsmpb.Epoch) {
+	w.t.Helper()
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 4, Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: "/staging"}}})
+	w.mustApply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_BeginKeyRotation{BeginKeyRotation: &fsmpb.BeginKeyRotation{
+		VolumeId: string(id), NodeId: "n1", HostId: "host-n1", BootId: "boot", Epoch: epoch, Sequence: 5, Slots: []uint32{0}}}})
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 6, Fact: &fsmpb.Observation_KeyAdded{KeyAdded: &fsmpb.KeyAdded{Slot: 1}}})
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 7, Fact: &fsmpb.Observation_KeyDropped{KeyDropped: &fsmpb.KeyDropped{Slot: 1}}})
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 8, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
+	require.EqualValues(w.t, 1, w.volume(id).Crypt.KeyGeneration)
+}
+
+// S65: a backup of before a rotation is not offered, and the plan says what it is.
+func TestS65_NoPlanRestoresABackupOfAnOlderKey(t *testing.T) {
+	w := newEnv(t, "n1", "n2")
+	id, epoch := w.createEncrypted()
+	w.rotate(id, epoch)
+	w.backups = map[fsm.NodeID]HeaderBackup{"n1": {UUID: luksUUID}}
+	req := &adminpb.PlanRequest{Verb: "restore-header", Volume: string(id)}
+	for _, p := range []*adminpb.PlanResponse{w.plan(req), w.carryOut(req)} {
+		require.Equal(t, "blocked", p.GetSteps()[0].GetState())
+		require.Contains(t, p.GetSteps()[0].GetDetail(), "is of key generation 0, the volume's is 1: it would bring back a key that was replaced")
+	}
+	require.Nil(t, w.volume(id).HeaderRestore)
+	w.backups["n1"] = HeaderBackup{UUID: luksUUID, Generation: 1}
+	require.Equal(t, "todo", w.plan(req).GetSteps()[0].GetState())
+	v := *w.volume(id)
+	v.Replicas = []fsm.Replica{{Node: "n1"}, {Node: "n2"}}
+	older := map[fsm.NodeID]headerBackup{"n1": {HeaderBackup: HeaderBackup{UUID: luksUUID}}, "n2": {HeaderBackup: HeaderBackup{UUID: luksUUID, Generation: 1}}}
+	require.Equal(t, fsm.NodeID("n2"), nodeToRestoreOn(&v, older), "although it is published to n1")
 }

@@ -52,8 +52,8 @@ type Hosts interface {
 	// Inventory returns what a host found below its pools and in its kernel. The error says why
 	// there is no answer.
 	Inventory(ctx context.Context, node fsm.NodeID) ([]Item, error)
-	// HeaderBackup returns the UUID of the LUKS header that a host has a backup of, for a volume; empty: it has none.
-	HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (uuid string, err error)
+	// HeaderBackup returns what a host has a backup of, of a volume's LUKS header.
+	HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (HeaderBackup, error)
 }
 
 // Member is the status of one member, or the reason why it did not answer (Err).

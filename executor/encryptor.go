@@ -44,8 +44,11 @@ type Encryptor interface {
 	AddKey(ctx context.Context, device string, slot int, known, added Passphrase) error
 	// KillSlot removes a slot; the passphrase must open another one.
 	KillSlot(ctx context.Context, device string, slot int, remaining Passphrase) error
-	// BackUpHeader replaces the file by the header on the device, atomically.
+	// BackUpHeader replaces the file by the header on the device, atomically. What was in the file is overwritten: it
+	// may have a key that was removed since (S65).
 	BackUpHeader(ctx context.Context, device, file string) error
+	// RemoveBackup overwrites the file and removes it, with all that an interrupted BackUpHeader left of it. Not there is success.
+	RemoveBackup(ctx context.Context, file string) error
 	// RestoreHeader writes the header in the file onto the device.
 	RestoreHeader(ctx context.Context, device, file string) error
 	// WipeHeader overwrites the header: nobody can read the content afterwards.

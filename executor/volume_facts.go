@@ -7,4 +7,6 @@ type VolumeFacts struct {
 	Allocated      int64
 	// HeaderBackup is the UUID of the LUKS header that the host has a backup of; empty: it has none.
 	HeaderBackup string
+	// HeaderBackupGeneration is the key generation that it is of.
+	HeaderBackupGeneration uint64
 }

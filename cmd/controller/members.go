@@ -104,9 +104,9 @@ func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 }
 
 // HeaderBackup asks one host, through whichever member has its session.
-func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (string, error) {
+func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (admin.HeaderBackup, error) {
 	facts, err := h.members.VolumeFacts(ctx, node, volume)
-	return facts.HeaderBackup, err
+	return admin.HeaderBackup{UUID: facts.HeaderBackup, Generation: facts.HeaderBackupGeneration}, err
 }
 
 // Inventory queries one host, through whichever member has its session.

@@ -86,9 +86,10 @@ type rotation struct {
 	device  string
 	staging fsm.Epoch // of the publication under which it is staged
 
-	view   plan.RotationView
-	opened []uint32            // of the slots, by the new key
-	known  executor.Passphrase // opens one of them
+	view       plan.RotationView
+	generation uint64              // of the key, by the log, when it was begun
+	opened     []uint32            // of the slots, by the new key
+	known      executor.Passphrase // opens one of them
 }
 
 func (j *rotation) run(ctx context.Context) error {

@@ -280,6 +280,21 @@ func (f *fakeEncryptor) BackUpHeader(_ context.Context, device, file string) err
 	return os.WriteFile(file, []byte(f.headers[id].uuid), 0o600)
 }
 
+func (f *fakeEncryptor) RemoveBackup(_ context.Context, file string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		if err := f.fail("remove-backup"); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	delete(f.backups, file)
+	return nil
+}
+
 func (f *fakeEncryptor) RestoreHeader(_ context.Context, device, file string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -48,12 +48,16 @@ func cryptFaultPoints() []string {
 // RotationFaultPoints are those of the rotation of a key.
 var RotationFaultPoints = rotationFaultPoints()
 
-func rotationFaultPoints() (points []string) {
+func rotationFaultPoints() []string {
+	points := []string{"key-dropped.acknowledged"}
 	for _, kind := range plan.RotationSteps {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}
 	return points
 }
+
+// HeaderBackupFaultPoints are those of a backup of a header of before a rotation.
+var HeaderBackupFaultPoints = []string{"stale-header.before", "stale-header.after", "header-backup.removed"}
 
 // ReplicaFaultPoints are those of replicated volumes only.
 var ReplicaFaultPoints = replicaFaultPoints()

@@ -28,7 +28,7 @@ func (j *rotation) perform(ctx context.Context, kind plan.StepKind) error {
 	case plan.StepBackUpRotated:
 		return j.backUp(ctx)
 	}
-	return j.report(ctx, &fsmpb.Observation{Fact: &fsmpb.Observation_KeyDropped{KeyDropped: &fsmpb.KeyDropped{Slot: j.view.Rotation.Slot}}})
+	return j.reportDropped(ctx)
 }
 
 // readSlots reads which slots have a key; the first time also which of them the new key opens, and
@@ -110,7 +110,7 @@ func (j *rotation) begin(ctx context.Context) error {
 		return err
 	}
 	if c := fsm.CryptFrom(outcome.GetGrant().GetCrypt()); c != nil {
-		j.view.Rotation = c.Rotation
+		j.view.Rotation, j.generation = c.Rotation, c.KeyGeneration
 	}
 	j.view.Begun = true
 	return nil
@@ -149,11 +149,22 @@ func (j *rotation) dropKey(ctx context.Context) error {
 	return err
 }
 
-// backUp replaces the copy of the header, which has a key of before (S65).
+// backUp replaces the copy of the header, which has a key of before (S65). Until the log says that the rotation is
+// done the copy counts as one of the generation before: another host may end it with another key.
 func (j *rotation) backUp(ctx context.Context) error {
-	err := backUpHeader(ctx, j.table, j.v, j.device)
+	err := j.records.backUpHeader(ctx, j.v, j.device, j.generation)
 	j.view.BackedUp = err == nil
 	return err
+}
+
+// reportDropped has it committed that the rotation is done. From then on the copy of the header is of the new generation.
+func (j *rotation) reportDropped(ctx context.Context) error {
+	err := j.report(ctx, &fsmpb.Observation{Fact: &fsmpb.Observation_KeyDropped{KeyDropped: &fsmpb.KeyDropped{Slot: j.view.Rotation.Slot}}})
+	j.hitFaultPoint("key-dropped.acknowledged")
+	if err != nil {
+		return err
+	}
+	return j.records.recordHeaderGeneration(j.v, j.generation+1)
 }
 
 // report has a step committed, under the publication under which the volume is staged.

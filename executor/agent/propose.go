@@ -71,7 +71,7 @@ func cryptGrantFrom(g *fsmpb.Grant, epoch fsm.Epoch) *plan.CryptGrant {
 		return nil
 	}
 	return &plan.CryptGrant{
-		UUID: c.UUID, Cloned: c.Cloned, Discards: c.Discards, Restore: g.GetRestoreHeader(), Formatting: c.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
+		UUID: c.UUID, KeyGeneration: c.KeyGeneration, Cloned: c.Cloned, Discards: c.Discards, Restore: g.GetRestoreHeader(), Formatting: c.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
 		FormatBegunBefore: c.Epoch.Incarnation == epoch.Incarnation && c.Epoch.Index < epoch.Index,
 	}
 }

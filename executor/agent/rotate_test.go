@@ -152,6 +152,7 @@ func TestS64_ACrashAtEveryPointOfARotation(t *testing.T) {
 				v, _ := w.volume(id)
 				require.EqualValues(t, 1, v.Crypt.KeyGeneration, "once")
 				require.Nil(t, v.Crypt.Rotation)
+				w.requireNewBackup(encryptor, id)
 				if !f.isStopped() {
 					require.Positive(t, skip, "the point was not reached")
 					return
@@ -160,6 +161,15 @@ func TestS64_ACrashAtEveryPointOfARotation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// requireNewBackup checks that the host's copy of the header has the new key alone, and counts for that (S65).
+func (w *testHost) requireNewBackup(f *fakeEncryptor, id fsm.VolumeID) {
+	w.t.Helper()
+	facts, err := w.e.VolumeFacts(w.t.Context(), id)
+	require.NoError(w.t, err)
+	require.EqualValues(w.t, 1, facts.HeaderBackupGeneration)
+	require.Equal(w.t, map[int]string{1: string(newKey.Reveal())}, f.backups[w.headerBackup(id)].keys)
 }
 
 // requireOpens checks that the key opens the volume that opens it by the log.

@@ -2,9 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
@@ -46,21 +43,4 @@ func (o *observer) observeCrypt(v *volume, device *executor.Device, c *plan.Obse
 	if v.record.HeaderWiped && device.Exists { // its content is gone: what is left is to be removed
 		device.Exists, device.Unfinished = false, true
 	}
-}
-
-const headersDir = "headers"
-
-// headerBackup is the file that has a copy of the volume's header.
-func (t *table) headerBackup(id fsm.VolumeID) string {
-	return filepath.Join(t.Host.Dir(), headersDir, string(id)+".luks")
-}
-
-// removeHeaderBackup removes the copy: with it, and an old key, who has the blocks could read them (S65).
-func (t *table) removeHeaderBackup(id fsm.VolumeID) error {
-	for _, file := range []string{t.headerBackup(id), t.headerBackup(id) + ".new"} {
-		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
-			return fmt.Errorf("remove the copy of the header of volume %s: %w", id, err)
-		}
-	}
-	return nil
 }

@@ -2,9 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
@@ -28,7 +25,7 @@ func (j *job) performCryptStep(ctx context.Context, s plan.Step, have *plan.Obse
 		j.v.crypt = cryptState{}
 		err = j.Encryptor.ChangeUUID(ctx, below, g.UUID)
 	case plan.StepBackUpHeader:
-		err = backUpHeader(ctx, j.table, j.v, below)
+		err = j.records.backUpHeader(ctx, j.v, below, g.KeyGeneration)
 	case plan.StepReportHeader:
 		err = j.reportHeader(ctx)
 	case plan.StepRestoreHeader:
@@ -79,19 +76,6 @@ func errNoPassphrase(id fsm.VolumeID) error {
 	return fsm.Reject(fsm.Invalid, "volume %s is encrypted: the secret encryptionPassphrase is required", id)
 }
 
-// backUpHeader replaces the copy of the header in the data directory.
-func backUpHeader(ctx context.Context, t *table, v *volume, below string) error {
-	file := t.headerBackup(v.id)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fmt.Errorf("keep a copy of the header of volume %s: %w", v.id, err)
-	}
-	if err := t.Encryptor.BackUpHeader(ctx, below, file); err != nil {
-		return err
-	}
-	v.crypt.backedUp = true
-	return nil
-}
-
 // reportHeader has the header committed before anything is written above it (S62).
 func (j *job) reportHeader(ctx context.Context) error {
 	g := j.want.Grant
@@ -133,7 +117,7 @@ func (j *job) wipeHeader(ctx context.Context) error {
 		return err
 	}
 	j.hitFaultPoint("luks-wipe.recorded")
-	if err := j.removeHeaderBackup(j.v.id); err != nil {
+	if err := j.removeHeaderBackup(ctx, j.v.id); err != nil {
 		return err
 	}
 	have, err := pool.Observe(ctx, j.v.id)

@@ -13,6 +13,9 @@ import (
 func (a *Agent) VolumeFacts(ctx context.Context, id fsm.VolumeID) (facts executor.VolumeFacts, err error) {
 	a.mu.Lock()
 	v := a.volumes[id]
+	if v != nil {
+		facts.HeaderBackupGeneration = v.recordCopy.HeaderGeneration
+	}
 	a.mu.Unlock()
 	if v == nil {
 		return facts, fsm.Reject(fsm.NotFound, "volume %s is not on this node", id)

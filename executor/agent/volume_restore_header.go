@@ -7,9 +7,9 @@ import (
 )
 
 // restoreHeader writes the host's backup onto a device whose header is missing. It looks at the device once more,
-// and leaves alone what is there; a backup of another header is never written (S62).
+// and leaves alone what is there; a backup of another header is never written (S62), nor one of before a rotation (S65).
 func (j *job) restoreHeader(ctx context.Context, below string) error {
-	want := j.want.Grant.Crypt.UUID
+	want, generation := j.want.Grant.Crypt.UUID, j.want.Grant.Crypt.KeyGeneration
 	backup, err := j.backupUUID(ctx, j.v.id)
 	switch {
 	case err != nil:
@@ -18,6 +18,9 @@ func (j *job) restoreHeader(ctx context.Context, below string) error {
 		return fsm.Reject(fsm.Precondition, "this host has no backup of the LUKS header of volume %s: nothing was written", j.v.id)
 	case backup != want:
 		return fsm.Reject(fsm.Precondition, "the backup on this host is of the LUKS header %s, not of %s that was made for volume %s: nothing was written", backup, want, j.v.id)
+	case j.v.record.HeaderGeneration < generation:
+		return fsm.Reject(fsm.Precondition, "the backup on this host of the LUKS header of volume %s is of key generation %d, the volume's is %d: it would bring back a key that was replaced; nothing was written",
+			j.v.id, j.v.record.HeaderGeneration, generation)
 	}
 	there, err := j.Encryptor.ProbeHeader(ctx, below)
 	if err != nil {

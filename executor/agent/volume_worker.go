@@ -65,6 +65,10 @@ const maxConvergeRounds = 4
 // converge brings the volume to its desired state without a call, and reports what the log does
 // not have of it.
 func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
+	if err := w.removeStaleBackup(ctx, v); err != nil {
+		w.logger(v).Warn("a copy of the header that an older key opens is still there", "error", err)
+		defer w.volumeQueue.addAfter(v.id, retryDelay(v.failures))
+	}
 	for range maxConvergeRounds {
 		replicaErr := w.replicaWorker.driveReplica(ctx, v) // its error must not keep the rest from being reported
 		view, at, err := w.observer.view(ctx, v)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,34 +114,10 @@ func (t *Tool) WipeHeader(_ context.Context, device string) error {
 	return nil
 }
 
-// BackUpHeader writes the header to a file that replaces the one before, which may hold a key that was
-// removed since (S65).
-func (t *Tool) BackUpHeader(ctx context.Context, device, file string) error {
-	made := file + ".new"
-	if err := os.Remove(made); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("back the header of %s up: %w", device, err)
-	}
-	if _, err := t.run(ctx, nil, "luksHeaderBackup", device, "--header-backup-file", made); err != nil {
-		return fmt.Errorf("back the header of %s up: %w", device, err)
-	}
-	if err := errors.Join(os.Chmod(made, 0o600), syncPath(made), os.Rename(made, file), syncPath(filepath.Dir(file))); err != nil {
-		return fmt.Errorf("back the header of %s up: %w", device, err)
-	}
-	return nil
-}
-
 // RestoreHeader writes the header in the file onto the device.
 func (t *Tool) RestoreHeader(ctx context.Context, device, file string) error {
 	if _, err := t.run(ctx, nil, "luksHeaderRestore", "--batch-mode", device, "--header-backup-file", file); err != nil {
 		return fmt.Errorf("restore the header of %s: %w", device, err)
 	}
 	return nil
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

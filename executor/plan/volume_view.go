@@ -27,8 +27,10 @@ type Grant struct {
 
 // CryptGrant is what the log says of the LUKS header.
 type CryptGrant struct {
-	UUID       string
-	Formatting bool // it is to be made, and that may be repeated (S15)
+	UUID string
+	// KeyGeneration says how often the key was replaced.
+	KeyGeneration uint64
+	Formatting    bool // it is to be made, and that may be repeated (S15)
 	// FormatBegunBefore: that was begun under an earlier publication of the same incarnation, perhaps on another host.
 	FormatBegunBefore bool
 	Cloned            bool // it was copied from a source, and is to get this UUID

@@ -26,6 +26,9 @@ type VolumeRecord struct {
 	Encrypted bool `json:"encrypted,omitempty"`
 	// HeaderMissing: the log knows of a LUKS header that was not on the device when it was looked for (S62).
 	HeaderMissing bool `json:"header_missing,omitempty"`
+	// HeaderGeneration is the key generation that the log had when the host's copy of the LUKS header was taken:
+	// what it had under an earlier one has a key that was replaced since (S65).
+	HeaderGeneration uint64 `json:"header_generation,omitempty"`
 	// HeaderWiped is set before the LUKS header is overwritten, for removal: from then on the image counts as unfinished.
 	HeaderWiped bool `json:"header_wiped,omitempty"`
 	// Staging is set before the device is handed out, and stays until nothing of it is up.

@@ -37,7 +37,7 @@ func volumeFactsFromProto(node fsm.NodeID, a *sessionpb.VolumeAnswer, err error)
 	case a.GetError() != "":
 		return executor.VolumeFacts{}, status.Errorf(codes.Unavailable, "%s could not look at the volume: %s", node, a.GetError())
 	}
-	return executor.VolumeFacts{AllocatedKnown: a.GetAllocatedKnown(), Allocated: a.GetAllocated(), HeaderBackup: a.GetHeaderBackup()}, nil
+	return executor.VolumeFacts{AllocatedKnown: a.GetAllocatedKnown(), Allocated: a.GetAllocated(), HeaderBackup: a.GetHeaderBackup(), HeaderBackupGeneration: a.GetHeaderBackupGeneration()}, nil
 }
 
 // Volume queries a host whose session is at this member.

@@ -35,7 +35,7 @@ func TestVolumesAreAskedAboutThroughWhicheverMemberHasTheSession(t *testing.T) {
 	members := l.newMembers()
 	n := l.startHost("n1", l.members[1])
 	eventually(t, "the session is up", n.client.Connected)
-	want := executor.VolumeFacts{AllocatedKnown: true, Allocated: 1 << 40, HeaderBackup: "11111111-2222-4333-8444-555555555555"}
+	want := executor.VolumeFacts{AllocatedKnown: true, Allocated: 1 << 40, HeaderBackup: "11111111-2222-4333-8444-555555555555", HeaderBackupGeneration: 3}
 	n.setVolumeFacts(func(_ context.Context, id fsm.VolumeID) (executor.VolumeFacts, error) {
 		if id != "hf-1" {
 			return executor.VolumeFacts{}, errors.New("another volume was asked for")

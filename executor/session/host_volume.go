@@ -25,7 +25,8 @@ func (h *hostSession) volumeAnswer(ctx context.Context, q *sessionpb.VolumeQuest
 		answer.Error, answer.Reason = err.Error(), rejectionReason(err)
 		return answer
 	}
-	answer.AllocatedKnown, answer.Allocated, answer.HeaderBackup = facts.AllocatedKnown, facts.Allocated, facts.HeaderBackup
+	answer.AllocatedKnown, answer.Allocated = facts.AllocatedKnown, facts.Allocated
+	answer.HeaderBackup, answer.HeaderBackupGeneration = facts.HeaderBackup, facts.HeaderBackupGeneration
 	return answer
 }
 
