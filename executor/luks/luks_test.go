@@ -218,6 +218,7 @@ func TestOpenAndClose(t *testing.T) {
 		return nil, nil
 	}}
 	tool := New(r, nil)
+	tool.control = os.DevNull
 	require.NoError(t, tool.Open(t.Context(), volume, "/dev/loop0", executor.OpenOptions{ReadOnly: true, Discards: true}, key("first"), key(""), key("second")))
 	require.Len(t, r.commands, 2)
 	require.Equal(t, []string{"open", "--type", "luks2", "--allow-discards", "--readonly", "--key-file", "-", "/dev/loop0", name}, r.commands[1].Args)
@@ -254,6 +255,47 @@ func TestAHostWithoutCryptsetupRefuses(t *testing.T) {
 	require.ErrorAs(t, tool.Format(t.Context(), "/dev/loop0", uuid, key("one")), &rejection)
 	require.Equal(t, fsm.Precondition, rejection.Reason)
 	require.Contains(t, rejection.Message, "cryptsetup-bin")
+}
+
+// A kernel that cannot encrypt is the host's state, not a bug: what is lacking and what to do is said.
+func TestAKernelWithoutEncryptionRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		control, output, want string
+	}{
+		"no device mapper": {"/nonexistent", "Cannot use device hfc, name is invalid or still in use.", "has no device mapper: run `modprobe dm_crypt`"},
+		"no dm_crypt":      {os.DevNull, "Check that kernel supports aes-xts-plain64 cipher (check syslog for more info).", "has no dm_crypt, or not the cipher of the volume: run `modprobe dm_crypt`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool := New(&recorder{answer: func(c run.Command) ([]byte, error) {
+				if c.Args[0] == "--version" {
+					return nil, nil
+				}
+				return nil, exit(1, tc.output)
+			}}, nil)
+			tool.control = tc.control
+			for range 2 {
+				for _, err := range []error{tool.Open(t.Context(), volume, "/dev/loop0", executor.OpenOptions{}, key("first"), key("second")), tool.Resize(t.Context(), volume, key("first"))} {
+					var rejection *fsm.Rejection
+					require.ErrorAs(t, err, &rejection)
+					require.Equal(t, fsm.Precondition, rejection.Reason)
+					require.Contains(t, rejection.Message, tc.want)
+				}
+			}
+			require.Equal(t, tc.control == os.DevNull, tool.Check(t.Context()) == nil)
+		})
+	}
+}
+
+// The real cryptsetup, where the kernel has no device mapper.
+func TestARealKernelWithoutEncryptionRefuses(t *testing.T) {
+	tool, _ := newTool(t)
+	if tool.checkDeviceMapper() == nil {
+		t.Skip("this kernel has a device mapper")
+	}
+	image := newImage(t)
+	require.NoError(t, tool.Format(t.Context(), image, uuid, key("one")))
+	err := tool.Open(t.Context(), volume, image, executor.OpenOptions{}, key("one"))
+	require.ErrorContains(t, err, "modprobe dm_crypt")
 }
 
 func TestS63_NoCommandHasAKeyButInItsStandardInput(t *testing.T) {

@@ -102,6 +102,9 @@ func (t *Tool) withKeys(ctx context.Context, id fsm.VolumeID, keys []executor.Pa
 		if err == nil {
 			return nil
 		}
+		if lacking := t.lacking(err); lacking != nil {
+			return lacking
+		}
 		if !errors.Is(err, errNoKey) {
 			return fmt.Errorf("cryptsetup %s of volume %s: %w", command[0], id, err)
 		}

@@ -38,6 +38,7 @@ type Tool struct {
 	runner     Runner
 	derivation Derivation
 	sysfs      string // where the kernel reports block devices
+	control    string // where the device mapper takes requests
 }
 
 var _ executor.Encryptor = (*Tool)(nil)
@@ -47,7 +48,7 @@ func New(runner Runner, derivation Derivation) *Tool {
 	if derivation == nil {
 		derivation = DefaultDerivation
 	}
-	return &Tool{runner: runner, derivation: derivation, sysfs: "/sys/block"}
+	return &Tool{runner: runner, derivation: derivation, sysfs: "/sys/block", control: "/dev/mapper/control"}
 }
 
 // Check returns why this host cannot encrypt: cryptsetup, or the kernel's device mapper, is missing.
@@ -55,8 +56,37 @@ func (t *Tool) Check(ctx context.Context) error {
 	if _, err := t.run(ctx, nil, "--version"); err != nil {
 		return fmt.Errorf("encrypt volumes: %w", err)
 	}
-	if _, err := os.Stat("/dev/mapper/control"); err != nil {
-		return fmt.Errorf("encrypt volumes: the kernel has no device mapper: run `modprobe dm_crypt`: %w", err)
+	if err := t.checkDeviceMapper(); err != nil {
+		return fmt.Errorf("encrypt volumes: %s: %w", noDeviceMapper, err)
+	}
+	return nil
+}
+
+const (
+	noDeviceMapper = "the kernel of this host has no device mapper: run `modprobe dm_crypt` on it, and have that done at each boot"
+	noCipher       = "the kernel of this host has no dm_crypt, or not the cipher of the volume: run `modprobe dm_crypt` on it, and see its kernel log"
+)
+
+// checkDeviceMapper opens the kernel's device mapper, which loads it where it is a module that can be found.
+func (t *Tool) checkDeviceMapper() error {
+	f, err := os.OpenFile(t.control, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// lacking is a Precondition where a mapping failed as the kernel has no support for it, else nil. Of several lines
+// that cryptsetup prints only the last is known, which of a missing device mapper says nothing.
+func (t *Tool) lacking(err error) error {
+	var failed *run.Error
+	switch {
+	case !errors.As(err, &failed):
+		return nil
+	case t.checkDeviceMapper() != nil:
+		return fsm.Reject(fsm.Precondition, "this host cannot encrypt volumes: %s", noDeviceMapper)
+	case strings.Contains(failed.Output, "Check that kernel supports"):
+		return fsm.Reject(fsm.Precondition, "this host cannot encrypt volumes: %s", noCipher)
 	}
 	return nil
 }
