@@ -10,8 +10,12 @@ import (
 // an earlier attempt was applied is not known any more, so only the state can tell. Where what
 // the command asks for holds already, the answer is the outcome that Apply would give, which
 // would change nothing. Where the command could never have led to what exists, it is Apply's
-// rejection. Otherwise nothing is known: Busy, and the caller's next call decides. It only reads.
+// rejection, and so is one in the name of a site that its controller does not act for (S32).
+// Otherwise nothing is known: Busy, and the caller's next call decides. It only reads.
 func (s *State) AnswerExpired(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection) {
+	if rej := s.checkEndpoint(cmd); rej != nil {
+		return nil, rej
+	}
 	out, rej := s.existingOutcome(cmd)
 	if out == nil && rej == nil {
 		rej = Reject(Busy, "%s: the command came too late and was not applied; retry", subjectOf(cmd))

@@ -50,7 +50,13 @@ func requireSameAnswer(t *testing.T, s *State, cmd *fsmpb.Command, counts map[st
 	t.Helper()
 	field := cmd.ProtoReflect().WhichOneof(oneof)
 	name := string(field.Message().Name())
-	if s.Cluster().ID == "" || subjectOf(cmd) == "the command" || TooNew(s.Cluster().FeatureLevel, cmd) != nil || s.checkEndpoint(cmd) != nil {
+	if s.Cluster().ID == "" || subjectOf(cmd) == "the command" || TooNew(s.Cluster().FeatureLevel, cmd) != nil {
+		return
+	}
+	if refused := s.checkEndpoint(cmd); refused != nil {
+		answer, rej := s.AnswerExpired(cmd)
+		require.Nil(t, answer)
+		require.Equal(t, refused, rej)
 		return
 	}
 	hash := s.Hash()
@@ -76,4 +82,35 @@ func requireSameAnswer(t *testing.T, s *State, cmd *fsmpb.Command, counts map[st
 	case fork.writes == 0:
 		require.NotNil(t, applied.GetRejection(), "%s: Apply joins what exists: %v", cmd, applied)
 	}
+}
+
+// S32: the controllers of site A, one of which was started with the other site's name, repeat calls whose commands
+// came too late. They learn nothing of what is at B under the same names, which B's own learn.
+func TestS32_AnExpiredCommandIsAnsweredToItsOwnSite(t *testing.T) {
+	w := newSites(t)
+	w.readyAt("B", 1, create(1))
+	group := &fsmpb.CreateVolumeGroup{VolumeGroupId: volumeGroupID(1), Name: "data", Fingerprint: []byte("f"), VolumeIds: []string{volumeID(1)}, MaxVolumes: 9}
+	w.okAt("B", group)
+	for _, body := range []proto.Message{
+		create(1), &fsmpb.DeleteVolume{VolumeId: volumeID(9)}, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)}, group,
+		&fsmpb.ModifyVolumeGroup{VolumeGroupId: volumeGroupID(1), VolumeIds: []string{volumeID(1)}, MaxVolumes: 9},
+	} {
+		late := func(site, actor string) (*fsmpb.Outcome, *Rejection) {
+			return w.s.AnswerExpired(through(site, envelope(actor, "late", 1, body)))
+		}
+		for actor, why := range map[string]Reason{controllerA: Forbidden, "controller/c9": Unreachable} {
+			out, rej := late("B", actor)
+			require.Nil(t, out, "%s: %T", actor, body)
+			require.Equal(t, why, rej.Why(), "%s: %T", actor, body)
+		}
+		for _, actor := range []string{controllerB, "admin/ann"} {
+			out, rej := late("B", actor)
+			require.Nil(t, rej, "%s: %T", actor, body)
+			require.NotNil(t, out)
+		}
+	}
+	w.s.cluster.FeatureLevel = Level1
+	out, rej := w.s.AnswerExpired(through("B", envelope(controllerA, "late", 1, &fsmpb.DeleteVolume{VolumeId: volumeID(9)})))
+	require.Nil(t, rej, "at level 1 no command says its site")
+	require.NotNil(t, out)
 }
