@@ -2,6 +2,7 @@ package volumegroup
 
 import (
 	"context"
+	"slices"
 
 	"github.com/csi-addons/spec/lib/go/identity"
 	"github.com/csi-addons/spec/lib/go/volumegroup"
@@ -32,17 +33,23 @@ func (s *Server) DeleteVolumeGroup(ctx context.Context, req *volumegroup.DeleteV
 	return &volumegroup.DeleteVolumeGroupResponse{}, nil
 }
 
-// delete waits for the members that the group had when the call came.
+// delete waits for the members that the group had when the call came, and for those that its entry deleted: one may
+// have joined in between.
 func (s *Server) delete(ctx context.Context, id fsm.VolumeGroupID) error {
 	members, err := s.membersToDelete(ctx, id)
 	if err != nil {
 		return err
 	}
 	cmd := &fsmpb.DeleteVolumeGroup{VolumeGroupId: string(id), KeepVolumes: s.options.KeepVolumes}
-	if _, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolumeGroup{DeleteVolumeGroup: cmd}}); err != nil {
+	out, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolumeGroup{DeleteVolumeGroup: cmd}})
+	if err != nil {
 		return err
 	}
-	for _, member := range members {
+	joined, err := s.removalsOf(out.GetIndex())
+	if err != nil {
+		return err
+	}
+	for _, member := range append(slices.Clone(members), joined...) {
 		if err := s.awaitRemoval(ctx, member); err != nil {
 			return err
 		}
@@ -59,6 +66,19 @@ func (s *Server) membersToDelete(ctx context.Context, id fsm.VolumeGroupID) (mem
 		return nil
 	})
 	return members, err
+}
+
+// removalsOf are the volumes that the entry began to delete and that are not gone yet.
+func (s *Server) removalsOf(index uint64) (ids []fsm.VolumeID, err error) {
+	err = s.client.View(func(state *fsm.State) error {
+		for v := range state.Operations() {
+			if d, deleting := v.Phase.(fsm.Deleting); deleting && d.Since.Index == index {
+				ids = append(ids, v.ID)
+			}
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // awaitRemoval waits for a member. One that is not being deleted had left the group before it was.

@@ -20,6 +20,7 @@ import (
 
 	addons "github.com/holdfast-storage/holdfast/addons/volumegroup"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 const (
@@ -242,6 +243,36 @@ func TestDeleteVolumeGroupNearItsDeadline(t *testing.T) {
 		require.NoError(t, ctx.Err(), "the answer came before the deadline")
 		require.NoError(t, w.deleteVolumeGroup(t, id))
 		require.Len(t, w.cluster.volumes(), 2)
+		w.host.update(func(h *fakeHost) { h.idle = false })
+		w.host.reconcile()
+		require.Empty(t, w.cluster.volumes())
+		require.Zero(t, w.cluster.watcherCount())
+	})
+}
+
+// ADD-VG-Delete-08: a volume that joined after the call had come is deleted with the group, and awaited as the others are.
+func TestDeleteVolumeGroupAwaitsWhoJoinedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEnv(t)
+		id, joining := w.createVolumeGroup(t, "g"), w.newVolumes(t, "v0")
+		w.host.update(func(h *fakeHost) { h.idle = true })
+		w.cluster.update(func(c *fakeCluster) {
+			c.mutateCommand = func(cmd *fsmpb.Command) {
+				if cmd.GetDeleteVolumeGroup() == nil {
+					return
+				}
+				_, err := c.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ModifyVolumeGroup{ModifyVolumeGroup: &fsmpb.ModifyVolumeGroup{
+					VolumeGroupId: id, VolumeIds: joining, MaxVolumes: maxGroupVolumes,
+				}}})
+				assert.NoError(t, err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := w.groups.DeleteVolumeGroup(ctx, &volumegroup.DeleteVolumeGroupRequest{VolumeGroupId: id})
+		requireCode(t, codes.Aborted, err)
+		w.cluster.update(func(c *fakeCluster) { c.mutateCommand = nil })
+		require.NoError(t, w.deleteVolumeGroup(t, id), "the group is gone")
 		w.host.update(func(h *fakeHost) { h.idle = false })
 		w.host.reconcile()
 		require.Empty(t, w.cluster.volumes())
