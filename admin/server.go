@@ -67,6 +67,7 @@ type Member struct {
 	HashIndex            uint64
 	Version, LogStore    string
 	Level                uint32 // the highest feature level that it supports
+	Site                 string // that it acts for; empty: it does not say
 	Err                  error
 }
 

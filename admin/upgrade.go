@@ -19,11 +19,13 @@ import (
 // level each node registered. Nodes that were recorded as lost do not count.
 func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
 	resp := &adminpb.UpgradeResponse{Target: cmp.Or(req.GetLevel(), fsm.MaxFeatureLevel)}
+	sites := nodeSites{}
 	index, err := s.Cluster.Read(ctx, func(st *fsm.State) error {
 		resp.FeatureLevel = st.Cluster().FeatureLevel
 		for n := range st.Nodes() {
 			if n.State != fsm.NodeLost {
 				resp.Nodes = append(resp.Nodes, nodeUnderstanding(n, resp.GetTarget()))
+				sites.add(n)
 			}
 		}
 		return nil
@@ -33,9 +35,13 @@ func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest)
 	}
 	askCtx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	resp.Members = mapSlice(s.Cluster.Members(askCtx, index), func(m Member) *adminpb.Understanding { return memberUnderstanding(m, resp.GetTarget()) })
+	members := s.Cluster.Members(askCtx, index)
+	resp.Members = mapSlice(members, func(m Member) *adminpb.Understanding { return memberUnderstanding(m, resp.GetTarget()) })
 	slices.SortFunc(resp.GetMembers(), func(a, b *adminpb.Understanding) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	resp.Index = index
+	if resp.GetFeatureLevel() < fsm.Level2 && resp.GetTarget() >= fsm.Level2 {
+		resp.Warnings = sites.warnings(members)
+	}
 	summarizeUpgrade(resp)
 	return resp, nil
 }
@@ -107,6 +113,9 @@ func upgradeTable(w io.Writer, a *adminpb.UpgradeResponse) {
 	}
 	for _, n := range a.GetNodes() {
 		row(w, "node", n.GetId(), n.GetVersion(), levelCell(n), n.GetMissing())
+	}
+	for _, warning := range a.GetWarnings() {
+		fmt.Fprintf(w, "WARNING: %s\n", warning)
 	}
 	fmt.Fprintf(w, "%s (index %d)\n", a.GetSummary(), a.GetIndex())
 }

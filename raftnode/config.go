@@ -27,6 +27,7 @@ type Config struct {
 	LogStore string // "wal" or "boltdb"
 	Version  string
 	APIAddr  string // reported to peers and in the status
+	Site     string // that the member acts for, reported in the status
 
 	Listener    net.Listener // of Raft; TCP. The member closes it
 	Advertise   string       // the address that peers dial; the listener's when empty

@@ -5164,6 +5164,7 @@ type UpgradeResponse struct {
 	Ready         bool                   `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"` // all understand the target
 	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`   // the cluster runs at the target or above
 	Summary       string                 `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
+	Warnings      []string               `protobuf:"bytes,60,rep,name=warnings,proto3" json:"warnings,omitempty"` // what the level brings that may not be meant; none of it keeps it from being raised
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5252,6 +5253,13 @@ func (x *UpgradeResponse) GetSummary() string {
 		return x.Summary
 	}
 	return ""
+}
+
+func (x *UpgradeResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // Understanding is what one member or node says that it understands.
@@ -5793,7 +5801,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"checkpoint\x12\x12\n" +
 	"\x04hash\x18\b \x01(\fR\x04hash\"&\n" +
 	"\x0eUpgradeRequest\x12\x14\n" +
-	"\x05level\x18\x01 \x01(\rR\x05level\"\x9c\x02\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\"\xb8\x02\n" +
 	"\x0fUpgradeResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12#\n" +
 	"\rfeature_level\x18\x02 \x01(\rR\ffeatureLevel\x12\x16\n" +
@@ -5802,7 +5810,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05nodes\x18\x05 \x03(\v2 .holdfast.admin.v1.UnderstandingR\x05nodes\x12\x14\n" +
 	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12\x18\n" +
-	"\asummary\x18\b \x01(\tR\asummary\"x\n" +
+	"\asummary\x18\b \x01(\tR\asummary\x12\x1a\n" +
+	"\bwarnings\x18< \x03(\tR\bwarnings\"x\n" +
 	"\rUnderstanding\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +

@@ -57,7 +57,8 @@ func finishCommand() *cobra.Command {
 		})
 	cmd.Long = "Raises the cluster's feature level when every controller, with a vote or without one, answers that it understands\n" +
 		"the level, and every node that is not recorded as lost registered with it. There is no way back: older builds are\n" +
-		"refused from then on. Without --yes it shows who understands what. Repeated, it changes nothing."
+		"refused from then on. Without --yes it shows who understands what, and warns of nodes at a site for which no controller\n" +
+		"acts, as sites mean nothing before level 2. Repeated, it changes nothing."
 	cmd.Flags().BoolVar(&yes, "yes", false, "raise the level; without it, it is only shown what would be done")
 	levelFlag(cmd, req)
 	return cmd

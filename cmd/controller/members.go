@@ -72,7 +72,7 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
-		Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
+		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
 	}
 }
 

@@ -157,6 +157,7 @@ func (c *controller) memberConfig() raftnode.Config {
 	return raftnode.Config{
 		Dir: c.dataDir, Name: c.name, LogStore: c.logStore, Version: daemon.Version(),
 		APIAddr:  firstNonEmpty(c.apiAdvertise, c.apiListener.Addr().String()),
+		Site:     c.site,
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
 		Bootstrap: c.bootstrap, Join: c.join, BootstrapMarker: c.bootstrapMarker,
 		Facts: c.monitor.Facts().Attach, Services: c.sessions.RegisterPeers,

@@ -747,6 +747,7 @@ type StatusResponse struct {
 	ClusterId     string                 `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`                // that its folder belongs to; empty for a new member
 	Founding      bool                   `protobuf:"varint,18,opt,name=founding,proto3" json:"founding,omitempty"`                                  // its folder is empty and it is about to bootstrap a new cluster
 	ProcessId     string                 `protobuf:"bytes,19,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`                // random, of the process that answers
+	Site          string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                           // that it acts for; empty: a build without sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -914,6 +915,13 @@ func (x *StatusResponse) GetProcessId() string {
 	return ""
 }
 
+func (x *StatusResponse) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
 var File_raftnode_raftpb_member_proto protoreflect.FileDescriptor
 
 const file_raftnode_raftpb_member_proto_rawDesc = "" +
@@ -956,7 +964,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x0eRemoveResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xbe\x04\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xd2\x04\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -982,7 +990,8 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"cluster_id\x18\x11 \x01(\tR\tclusterId\x12\x1a\n" +
 	"\bfounding\x18\x12 \x01(\bR\bfounding\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x13 \x01(\tR\tprocessId*u\n" +
+	"process_id\x18\x13 \x01(\tR\tprocessId\x12\x12\n" +
+	"\x04site\x18< \x01(\tR\x04site*u\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
 	"\x12FAILURE_NOT_LEADER\x10\x01\x12\x13\n" +
