@@ -82,7 +82,7 @@ func (s *Server) auditRound(ctx context.Context) (round, error) {
 			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: answer.err.Error()})
 			r.found.addPending(st, n)
 		default:
-			r.checked += r.found.compareHost(st, n, answer.items)
+			r.checked += r.found.compareHost(st, n, answer.Inventory)
 		}
 	}
 	return r, nil
@@ -97,8 +97,8 @@ func (s *Server) auditState(ctx context.Context) (*fsm.State, error) {
 }
 
 type inventory struct {
-	items []Item
-	err   error
+	Inventory
+	err error
 }
 
 // inventories requests the inventories of all hosts that are not lost, concurrently.
@@ -121,10 +121,10 @@ func (s *Server) inventories(ctx context.Context) (map[fsm.NodeID]inventory, err
 	var wg sync.WaitGroup
 	for _, id := range nodes {
 		wg.Go(func() {
-			items, err := s.Hosts.Inventory(ctx, id)
+			found, err := s.Hosts.Inventory(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
-			out[id] = inventory{items: items, err: err}
+			out[id] = inventory{Inventory: found, err: err}
 		})
 	}
 	wg.Wait()
@@ -133,12 +133,15 @@ func (s *Server) inventories(ctx context.Context) (map[fsm.NodeID]inventory, err
 
 func (r *round) clean() bool { return r.suspects() == 0 }
 
-func (r *round) suspects() int { return len(r.found.orphans) + len(r.found.missing) }
+func (r *round) suspects() int {
+	return len(r.found.orphans) + len(r.found.missing) + len(r.found.wrong)
+}
 
 // intersectSuspects drops the candidate findings that the previous round did not have.
 func (r *round) intersectSuspects(before round) {
 	r.found.orphans = intersect(r.found.orphans, before.found.orphans)
 	r.found.missing = intersect(r.found.missing, before.found.missing)
+	r.found.wrong = intersect(r.found.wrong, before.found.wrong)
 }
 
 func intersect(a, b []finding) []finding {
@@ -149,15 +152,16 @@ func (r *round) response() *adminpb.AuditResponse {
 	return &adminpb.AuditResponse{
 		Index: r.index, Checked: r.checked, Unknown: r.unknown,
 		Orphans: sortedFindings(r.found.orphans), Missing: sortedFindings(r.found.missing), Pending: sortedFindings(r.found.pending),
+		Wrong: sortedFindings(r.found.wrong),
 	}
 }
 
 func sortedFindings(in []finding) []*adminpb.Finding {
 	slices.SortFunc(in, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id),
-			cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
+			cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path), cmp.Compare(a.detail, b.detail))
 	})
 	return mapSlice(slices.Compact(in), func(f finding) *adminpb.Finding {
-		return &adminpb.Finding{Node: string(f.node), Kind: f.kind, Id: f.id, Path: f.path}
+		return &adminpb.Finding{Node: string(f.node), Kind: f.kind, Id: f.id, Path: f.path, Detail: f.detail}
 	})
 }

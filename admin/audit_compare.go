@@ -15,6 +15,9 @@ const (
 	kindMount      = "mount"      // a mount of such a device, or a bind of it
 	kindSnapshot   = "snapshot"   // a snapshot's file
 	kindResource   = "resource"   // a replicated volume's resource, in the kernel or in configuration files
+	kindMapping    = "mapping"    // an encrypted volume's mapping
+	kindHeader     = "header"     // the LUKS header on an encrypted volume's image
+	kindBackup     = "header_backup"
 )
 
 // finding is one difference between a host and the state.
@@ -23,21 +26,23 @@ type finding struct {
 	kind string
 	id   string
 	path string
+	// detail is what is wrong with it; empty for what is too much or missing.
+	detail string
 }
 
 // findings are all differences that one round found.
-type findings struct{ orphans, missing, pending []finding }
+type findings struct{ orphans, missing, wrong, pending []finding }
 
 // compareHost adds the differences of one host. It returns how many replicas and snapshots
 // it compared.
-func (f *findings) compareHost(st *fsm.State, n *fsm.Node, items []Item) (checked uint64) {
+func (f *findings) compareHost(st *fsm.State, n *fsm.Node, found Inventory) (checked uint64) {
 	itemsByID := map[string][]Item{}
-	for _, item := range items {
+	for _, item := range found.Items {
 		itemsByID[item.id()] = append(itemsByID[item.id()], item)
 	}
-	dir := folderOf(items, kindImage, "volumes")
+	dir := folderOf(found.Items, kindImage, "volumes")
 	for v := range st.Volumes("") {
-		c := comparison{findings: f, node: n, volume: v, items: itemsByID[string(v.ID)], dir: dir}
+		c := comparison{findings: f, node: n, volume: v, items: itemsByID[string(v.ID)], dir: dir, encryption: found.Encryption}
 		if replica := replicaOn(v, n); replica != nil && !isRemoved(v, replica) {
 			checked++
 			c.compareReplica(replica)
@@ -47,10 +52,10 @@ func (f *findings) compareHost(st *fsm.State, n *fsm.Node, items []Item) (checke
 			delete(itemsByID, string(v.ID))
 		}
 	}
-	checked += f.compareSnapshots(st, n, itemsByID, folderOf(items, kindSnapshot, "snapshots"))
+	checked += f.compareSnapshots(st, n, itemsByID, folderOf(found.Items, kindSnapshot, "snapshots"))
 	for _, rest := range itemsByID {
 		for _, item := range rest {
-			f.orphans = append(f.orphans, finding{n.ID, item.Kind, item.id(), item.Path})
+			f.orphans = append(f.orphans, finding{node: n.ID, kind: item.Kind, id: item.id(), path: item.Path})
 		}
 	}
 	return checked
@@ -89,10 +94,12 @@ type comparison struct {
 	volume *fsm.Volume
 	items  []Item
 	dir    string // the host's directory of images
+	// encryption: the host listed its mappings and copies of headers.
+	encryption bool
 }
 
 func (c *comparison) add(to *[]finding, kind, path string) {
-	*to = append(*to, finding{c.node.ID, kind, string(c.volume.ID), path})
+	*to = append(*to, finding{node: c.node.ID, kind: kind, id: string(c.volume.ID), path: path})
 }
 
 // addAll adds a finding for every item, or, when there is none, one for the path expected of an image.
@@ -146,6 +153,7 @@ func (c *comparison) compareDevices() {
 	}
 	c.addEach(&c.orphans, kindUnfinished, c.paths(kindUnfinished))
 	c.compareMounts(pub)
+	c.compareEncryption(pub)
 }
 
 func (c *comparison) compareMounts(pub *fsm.Publication) {

@@ -40,10 +40,10 @@ func (f *findings) compareSnapshot(s *fsm.Snapshot, items []Item, dir string) {
 			found = true
 			continue
 		}
-		f.orphans = append(f.orphans, finding{s.Node, item.Kind, string(s.ID), item.Path})
+		f.orphans = append(f.orphans, finding{node: s.Node, kind: item.Kind, id: string(s.ID), path: item.Path})
 	}
 	if !found {
-		f.missing = append(f.missing, finding{s.Node, kindSnapshot, string(s.ID), snapshotPath(dir, s.ID)})
+		f.missing = append(f.missing, finding{node: s.Node, kind: kindSnapshot, id: string(s.ID), path: snapshotPath(dir, s.ID)})
 	}
 }
 
@@ -59,9 +59,9 @@ func (f *findings) addPendingSnapshots(st *fsm.State, n *fsm.Node) {
 // pendingSnapshotFindings returns every item found, or the expected path when none was found.
 func pendingSnapshotFindings(s *fsm.Snapshot, items []Item, dir string) []finding {
 	if len(items) == 0 {
-		return []finding{{s.Node, kindSnapshot, string(s.ID), snapshotPath(dir, s.ID)}}
+		return []finding{{node: s.Node, kind: kindSnapshot, id: string(s.ID), path: snapshotPath(dir, s.ID)}}
 	}
-	return mapSlice(items, func(i Item) finding { return finding{s.Node, i.Kind, string(s.ID), i.Path} })
+	return mapSlice(items, func(i Item) finding { return finding{node: s.Node, kind: i.Kind, id: string(s.ID), path: i.Path} })
 }
 
 func snapshotPath(dir string, id fsm.SnapshotID) string { return filepath.Join(dir, string(id)+".img") }

@@ -182,6 +182,26 @@ func TestAuditReportsOnlyRepeatedFindings(t *testing.T) {
 	resp := w.audit()
 	require.Empty(t, resp.GetOrphans())
 	require.Equal(t, 2, looks)
+
+	w = newEnv(t, "n1")
+	_, have := w.stageEncrypted()
+	looks = 0
+	w.asked = func() { // a header is written between the inventory and the read; then a mapping changes
+		looks++
+		w.items["n1"] = nil
+		for _, item := range have {
+			seen := *item
+			switch {
+			case looks == 1 && item.Kind == kindImage:
+				seen.HeaderUUID = ""
+			case looks == 2 && item.Kind == kindMapping:
+				seen.WrongDevice = "/dev/loop9"
+			}
+			w.items["n1"] = append(w.items["n1"], seen)
+		}
+	}
+	require.Empty(t, w.audit().GetWrong())
+	require.Equal(t, 2, looks)
 }
 
 func TestAuditNeedsAQuorum(t *testing.T) {

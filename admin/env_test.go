@@ -27,6 +27,7 @@ type env struct {
 	items       map[fsm.NodeID][]Item
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
+	olderBuild  bool   // the hosts do not list mappings
 	asked       func() // called before each inventory
 	server      *Server
 }
@@ -200,9 +201,9 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 	return w.log[0].Index, nil
 }
 
-func (w *env) Inventory(_ context.Context, node fsm.NodeID) ([]Item, error) {
+func (w *env) Inventory(_ context.Context, node fsm.NodeID) (Inventory, error) {
 	w.asked()
-	return w.items[node], w.unreachable[node]
+	return Inventory{Items: w.items[node], Encryption: !w.olderBuild}, w.unreachable[node]
 }
 
 func (w *env) HeaderBackup(_ context.Context, node fsm.NodeID, _ fsm.VolumeID) (HeaderBackup, error) {

@@ -19,16 +19,30 @@ const (
 // createEncrypted is a volume whose header was made, published to n1.
 func (w *env) createEncrypted() (fsm.VolumeID, *fsmpb.Epoch) {
 	w.t.Helper()
+	id := w.createUnformatted()
+	epoch := w.beginStage(id)
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 2, Fact: &fsmpb.Observation_HeaderMade{HeaderMade: &fsmpb.HeaderMade{LuksUuid: luksUUID}}})
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 3, Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: "ext4", FsUuid: "fs"}}})
+	return id, epoch
+}
+
+// createUnformatted is an encrypted volume without a header, published to nobody.
+func (w *env) createUnformatted() fsm.VolumeID {
+	w.t.Helper()
 	id := "hf-00000000-0000-4000-8000-000000000001"
 	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: id, Name: "pvc-1", Fingerprint: []byte("f"), RequiredBytes: 1 << 30, Encrypted: true, Capabilities: []*fsmpb.Capability{capability()}}}})
 	w.observe(&fsmpb.Observation{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
-	epoch := w.publish(fsm.VolumeID(id))
+	return fsm.VolumeID(id)
+}
+
+// beginStage publishes the volume to n1 and begins to stage it: its header may be made.
+func (w *env) beginStage(id fsm.VolumeID) *fsmpb.Epoch {
+	w.t.Helper()
+	epoch := w.publish(id)
 	w.mustApply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
-		VolumeId: id, NodeId: "n1", HostId: "host-n1", BootId: "boot", Epoch: epoch, StagingPath: "/staging", Capability: capability(), FsUuid: "fs", LuksUuid: luksUUID, Sequence: 1}}})
-	w.observe(&fsmpb.Observation{VolumeId: id, Epoch: epoch, Sequence: 2, Fact: &fsmpb.Observation_HeaderMade{HeaderMade: &fsmpb.HeaderMade{LuksUuid: luksUUID}}})
-	w.observe(&fsmpb.Observation{VolumeId: id, Epoch: epoch, Sequence: 3, Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: "ext4", FsUuid: "fs"}}})
-	return fsm.VolumeID(id), epoch
+		VolumeId: string(id), NodeId: "n1", HostId: "host-n1", BootId: "boot", Epoch: epoch, StagingPath: "/staging", Capability: capability(), FsUuid: "fs", LuksUuid: luksUUID, Sequence: 1}}})
+	return epoch
 }
 
 // S62: the plan says whose backup is written, and nothing is written until somebody said yes to it.

@@ -51,7 +51,7 @@ type PeerStatus struct {
 type Hosts interface {
 	// Inventory returns what a host found below its pools and in its kernel. The error says why
 	// there is no answer.
-	Inventory(ctx context.Context, node fsm.NodeID) ([]Item, error)
+	Inventory(ctx context.Context, node fsm.NodeID) (Inventory, error)
 	// HeaderBackup returns what a host has a backup of, of a volume's LUKS header.
 	HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (HeaderBackup, error)
 }
@@ -81,13 +81,26 @@ type Entry struct {
 	GapReason string
 }
 
+// Inventory is what a host found.
+type Inventory struct {
+	Items []Item
+	// Encryption: all mappings and copies of LUKS headers are among the items. Without it, as of a host of an older
+	// build, nothing is known of them.
+	Encryption bool
+}
+
 // Item is one thing found on a host; kinds are "image", "unfinished", "loop",
-// "mount", "snapshot" and "resource".
+// "mount", "snapshot", "resource", "mapping" and "header_backup".
 type Item struct {
 	Kind     string
 	ID       fsm.VolumeID
 	Snapshot fsm.SnapshotID // set instead of ID for a snapshot, complete or not
 	Path     string
+	// HeaderRead: the item's LUKS header was read, and HeaderUUID is its UUID; empty: there is none.
+	HeaderRead bool
+	HeaderUUID string
+	// WrongDevice is the device below a mapping where that is not the volume's.
+	WrongDevice string
 }
 
 // PoolState is what a host last measured of one of its pools.

@@ -85,20 +85,20 @@ func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 }
 
 func auditTable(w io.Writer, a *adminpb.AuditResponse) {
-	row(w, "FINDING", "NODE", "KIND", "ID", "PATH")
+	row(w, "FINDING", "NODE", "KIND", "ID", "PATH", "DETAIL")
 	for _, group := range []struct {
 		name string
 		list []*adminpb.Finding
-	}{{"orphan", a.GetOrphans()}, {"missing", a.GetMissing()}, {"pending", a.GetPending()}} {
+	}{{"orphan", a.GetOrphans()}, {"missing", a.GetMissing()}, {"wrong", a.GetWrong()}, {"pending", a.GetPending()}} {
 		for _, f := range group.list {
-			row(w, group.name, f.GetNode(), f.GetKind(), f.GetId(), f.GetPath())
+			row(w, group.name, f.GetNode(), f.GetKind(), f.GetId(), f.GetPath(), f.GetDetail())
 		}
 	}
 	for _, u := range a.GetUnknown() {
-		row(w, "unknown", u.GetNode(), "", "", u.GetDetail())
+		row(w, "unknown", u.GetNode(), "", "", "", u.GetDetail())
 	}
-	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %s, %d missing, %d pending, %s not asked\n", a.GetChecked(), a.GetIndex(),
-		CountOf(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetPending()), CountOf(len(a.GetUnknown()), "host"))
+	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %s, %d missing, %d wrong, %d pending, %s not asked\n", a.GetChecked(), a.GetIndex(),
+		CountOf(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetWrong()), len(a.GetPending()), CountOf(len(a.GetUnknown()), "host"))
 }
 
 // historyLine writes one entry as one line; a stream's columns have fixed widths.

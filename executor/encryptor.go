@@ -25,6 +25,11 @@ type Encryptor interface {
 	Check(ctx context.Context) error
 	// Mapping observes the volume's mapping: Exists, Path, Number, Size and ReadOnly are its own.
 	Mapping(ctx context.Context, id fsm.VolumeID) (Device, error)
+	// Mappings lists the mappings of all volumes, without a look at any device.
+	Mappings(ctx context.Context) ([]LUKSMapping, error)
+	// HeaderUUID returns the UUID of the LUKS header on a device or in a file; empty: there is none. What
+	// cannot be read is an error.
+	HeaderUUID(ctx context.Context, path string) (string, error)
 	// ProbeHeader reads the header on a device, and what else is there. A device that cannot be read is an
 	// error, never one without a header (S62).
 	ProbeHeader(ctx context.Context, device string) (LUKSHeader, error)
@@ -61,6 +66,14 @@ type OpenOptions struct {
 	// Discards: what is discarded above the mapping is discarded below it, too. Without it a discard fails as
 	// on a device that has none.
 	Discards bool
+}
+
+// LUKSMapping is a mapping as the kernel lists it.
+type LUKSMapping struct {
+	Volume fsm.VolumeID
+	Path   string
+	UUID   string // of the header that it was opened with; empty: not known
+	Below  Device // Path and Number of the device below; zero: not known
 }
 
 // LUKSHeader is what ProbeHeader found. The zero LUKSHeader is a device that was not read.

@@ -18,7 +18,19 @@ const (
 	KindSnapshot = "snapshot"
 	// KindResource is a replicated volume's resource, in the kernel or in files.
 	KindResource = "resource"
+	// KindMapping is the mapping of an encrypted volume.
+	KindMapping = "mapping"
+	// KindHeaderBackup is a file with a copy of a volume's LUKS header.
+	KindHeaderBackup = "header_backup"
 )
+
+// Inventory is what was found on a host.
+type Inventory struct {
+	Items []InventoryItem
+	// Encryption: all mappings and copies of headers are among the items. Without it nothing is known
+	// of them.
+	Encryption bool
+}
 
 // InventoryItem is one thing found in a pool's storage, or in the kernel for a device of it.
 type InventoryItem struct {
@@ -27,6 +39,13 @@ type InventoryItem struct {
 	// Snapshot is set instead of Volume for a snapshot, finished or not.
 	Snapshot fsm.SnapshotID
 	Path     string
+	// HeaderRead: the LUKS header was read, of a mapping when it was opened, of a copy, and of the image of an
+	// encrypted volume as far as that can be read; HeaderUUID is its UUID, empty where there is no header.
+	HeaderRead bool
+	HeaderUUID string
+	// WrongDevice is, of a mapping, the device below it that is not the volume's; empty: it is, or
+	// that is not known.
+	WrongDevice string
 }
 
 // PoolFacts is what was measured of a pool.

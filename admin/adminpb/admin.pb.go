@@ -4624,6 +4624,7 @@ type AuditResponse struct {
 	Pending       []*Finding             `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`  // work under way, or pending on a host that cannot be asked
 	Checked       uint64                 `protobuf:"varint,5,opt,name=checked,proto3" json:"checked,omitempty"` // replicas and snapshots in the state that were looked for
 	Unknown       []*Unknown             `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`  // hosts that could not be asked
+	Wrong         []*Finding             `protobuf:"bytes,90,rep,name=wrong,proto3" json:"wrong,omitempty"`     // on a host and in the state, and not the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4700,12 +4701,20 @@ func (x *AuditResponse) GetUnknown() []*Unknown {
 	return nil
 }
 
+func (x *AuditResponse) GetWrong() []*Finding {
+	if x != nil {
+		return x.Wrong
+	}
+	return nil
+}
+
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // image, unfinished, loop, mount, snapshot, resource
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // image, unfinished, loop, mount, snapshot, resource, mapping, header, header_backup
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Detail        string                 `protobuf:"bytes,90,opt,name=detail,proto3" json:"detail,omitempty"` // what is wrong with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4764,6 +4773,13 @@ func (x *Finding) GetId() string {
 func (x *Finding) GetPath() string {
 	if x != nil {
 		return x.Path
+	}
+	return ""
+}
+
+func (x *Finding) GetDetail() string {
+	if x != nil {
+		return x.Detail
 	}
 	return ""
 }
@@ -5762,19 +5778,21 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\tsnapshots\x18\r \x03(\tR\tsnapshots\x12\x16\n" +
 	"\x06groups\x18\x0e \x03(\tR\x06groups\x120\n" +
 	"\x06claims\x18\x0f \x03(\v2\x18.holdfast.admin.v1.ClaimR\x06claims\"\x0e\n" +
-	"\fAuditRequest\"\x97\x02\n" +
+	"\fAuditRequest\"\xc9\x02\n" +
 	"\rAuditResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
 	"\aorphans\x18\x02 \x03(\v2\x1a.holdfast.admin.v1.FindingR\aorphans\x124\n" +
 	"\amissing\x18\x03 \x03(\v2\x1a.holdfast.admin.v1.FindingR\amissing\x124\n" +
 	"\apending\x18\x04 \x03(\v2\x1a.holdfast.admin.v1.FindingR\apending\x12\x18\n" +
 	"\achecked\x18\x05 \x01(\x04R\achecked\x124\n" +
-	"\aunknown\x18\x06 \x03(\v2\x1a.holdfast.admin.v1.UnknownR\aunknown\"U\n" +
+	"\aunknown\x18\x06 \x03(\v2\x1a.holdfast.admin.v1.UnknownR\aunknown\x120\n" +
+	"\x05wrong\x18Z \x03(\v2\x1a.holdfast.admin.v1.FindingR\x05wrong\"m\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x12\n" +
-	"\x04path\x18\x04 \x01(\tR\x04path\"5\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x16\n" +
+	"\x06detail\x18Z \x01(\tR\x06detail\"5\n" +
 	"\aUnknown\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"$\n" +
@@ -5964,62 +5982,63 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	55, // 37: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
 	55, // 38: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
 	56, // 39: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	59, // 40: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	32, // 41: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 42: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	18, // 43: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	22, // 44: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	25, // 45: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,  // 46: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	62, // 47: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	62, // 48: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,  // 49: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 50: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	16, // 51: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	20, // 52: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	23, // 53: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	30, // 54: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	33, // 55: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	37, // 56: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	49, // 57: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	53, // 58: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	57, // 59: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	40, // 60: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	40, // 61: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	41, // 62: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	42, // 63: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	42, // 64: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	60, // 65: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	60, // 66: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	45, // 67: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	47, // 68: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	47, // 69: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 70: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 71: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	17, // 72: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	21, // 73: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	24, // 74: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	31, // 75: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	34, // 76: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	38, // 77: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	50, // 78: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	54, // 79: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	58, // 80: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 81: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 82: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 83: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	43, // 84: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	43, // 85: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	61, // 86: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	61, // 87: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	46, // 88: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	48, // 89: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	48, // 90: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	70, // [70:91] is the sub-list for method output_type
-	49, // [49:70] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	55, // 40: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	59, // 41: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	32, // 42: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 43: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	18, // 44: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	22, // 45: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	25, // 46: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,  // 47: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	62, // 48: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	62, // 49: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,  // 50: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 51: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	16, // 52: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	20, // 53: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	23, // 54: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	30, // 55: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	33, // 56: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	37, // 57: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	49, // 58: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	53, // 59: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	57, // 60: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	40, // 61: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	40, // 62: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	41, // 63: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	42, // 64: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	42, // 65: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	60, // 66: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	60, // 67: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	45, // 68: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	47, // 69: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	47, // 70: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 71: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 72: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	17, // 73: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	21, // 74: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	24, // 75: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	31, // 76: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	34, // 77: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	38, // 78: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	50, // 79: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	54, // 80: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	58, // 81: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 82: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 83: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 84: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	43, // 85: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	43, // 86: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	61, // 87: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	61, // 88: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	46, // 89: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	48, // 90: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	48, // 91: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	71, // [71:92] is the sub-list for method output_type
+	50, // [50:71] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }

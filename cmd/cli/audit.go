@@ -16,8 +16,10 @@ const auditTimeout = 2 * time.Minute
 func auditCommand() *cobra.Command {
 	cmd := apiCommand("audit", "Compare what the hosts hold with what the log says", noArgs, auditTimeout, printAudit)
 	cmd.Long = "Asks every host what it holds and compares that with the state. Orphans are on a host and not in the state, missing\n" +
-		"things the other way round, pending ones are work under way or owed by a host that cannot be asked. Nothing is\n" +
-		"changed. Exits 1 when there are orphans or missing things, 3 when a host could not be asked."
+		"things the other way round, wrong ones are in both and differ: a mapping of another header or above another\n" +
+		"device, a LUKS header that is not the one that was made. Pending ones are work under way or owed by a host that\n" +
+		"cannot be asked. Nothing is changed, and nothing is opened.\n" +
+		"Exits 1 when there are orphans, missing or wrong things, 3 when a host could not be asked."
 	return cmd
 }
 
@@ -34,8 +36,8 @@ func printAudit(ctx context.Context, c *connection, client *admin.Client, cmd *c
 		return err
 	}
 	switch {
-	case len(resp.GetOrphans())+len(resp.GetMissing()) > 0:
-		return exit.Refusedf("audit the cluster: %d orphans, %d missing", len(resp.GetOrphans()), len(resp.GetMissing()))
+	case len(resp.GetOrphans())+len(resp.GetMissing())+len(resp.GetWrong()) > 0:
+		return exit.Refusedf("audit the cluster: %d orphans, %d missing, %d wrong", len(resp.GetOrphans()), len(resp.GetMissing()), len(resp.GetWrong()))
 	case len(resp.GetUnknown()) > 0:
 		first := resp.GetUnknown()[0]
 		return exit.Unavailablef("audit the cluster: %d hosts could not be asked, the first is %s: %s", len(resp.GetUnknown()), first.GetNode(), first.GetDetail())

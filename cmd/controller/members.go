@@ -110,14 +110,17 @@ func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume f
 }
 
 // Inventory queries one host, through whichever member has its session.
-func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
+func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) (admin.Inventory, error) {
 	found, err := h.members.Inventory(ctx, node)
 	if err != nil {
-		return nil, err
+		return admin.Inventory{}, err
 	}
-	items := make([]admin.Item, 0, len(found))
-	for _, i := range found {
-		items = append(items, admin.Item{Kind: i.Kind, ID: i.Volume, Snapshot: i.Snapshot, Path: i.Path})
+	inventory := admin.Inventory{Items: make([]admin.Item, 0, len(found.Items)), Encryption: found.Encryption}
+	for _, i := range found.Items {
+		inventory.Items = append(inventory.Items, admin.Item{
+			Kind: i.Kind, ID: i.Volume, Snapshot: i.Snapshot, Path: i.Path,
+			HeaderRead: i.HeaderRead, HeaderUUID: i.HeaderUUID, WrongDevice: i.WrongDevice,
+		})
 	}
-	return items, nil
+	return inventory, nil
 }

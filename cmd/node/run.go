@@ -117,7 +117,7 @@ func (n *node) openExecutor() (err error) {
 		ActedEpoch: func() (fsm.Epoch, []byte) { return n.executor.ActedEpoch() },
 		Handle:     func(u executor.Update) { n.executor.Update(u) },
 		Telemetry:  func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
-		Inventory:  func(ctx context.Context) ([]executor.InventoryItem, error) { return n.executor.Inventory(ctx) },
+		Inventory:  func(ctx context.Context) (executor.Inventory, error) { return n.executor.Inventory(ctx) },
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return n.executor.Map(ctx, base, target, from, limit)
 		},

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -28,8 +29,11 @@ type fakeEncryptor struct {
 	garbage  map[fsm.VolumeID]bool // what is no header, and not empty
 	mappings map[fsm.VolumeID]executor.Device
 	backups  map[string]fakeHeader
-	options  map[fsm.VolumeID]executor.OpenOptions // of the last Open
-	effects  []string
+	belows   map[fsm.VolumeID]executor.Device // of the mappings
+	// unreadable: no image's header can be read for an inventory.
+	unreadable bool
+	options    map[fsm.VolumeID]executor.OpenOptions // of the last Open
+	effects    []string
 }
 
 type fakeHeader struct {
@@ -42,7 +46,7 @@ var _ executor.Encryptor = (*fakeEncryptor)(nil)
 func newFakeEncryptor(pool *backendtest.FakeBackend) *fakeEncryptor {
 	return &fakeEncryptor{
 		pool: pool, mu: &sync.Mutex{}, headers: map[fsm.VolumeID]*fakeHeader{}, garbage: map[fsm.VolumeID]bool{},
-		mappings: map[fsm.VolumeID]executor.Device{}, backups: map[string]fakeHeader{}, options: map[fsm.VolumeID]executor.OpenOptions{},
+		mappings: map[fsm.VolumeID]executor.Device{}, backups: map[string]fakeHeader{}, belows: map[fsm.VolumeID]executor.Device{}, options: map[fsm.VolumeID]executor.OpenOptions{},
 	}
 }
 
@@ -97,6 +101,37 @@ func (f *fakeEncryptor) Mapping(_ context.Context, id fsm.VolumeID) (executor.De
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mappings[id], nil
+}
+
+// Mappings lists them above the device that the volume has now, unless the test put one above another.
+func (f *fakeEncryptor) Mappings(ctx context.Context) (all []executor.LUKSMapping, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(f.mappings)) {
+		m := executor.LUKSMapping{Volume: id, Path: f.mappings[id].Path, Below: f.belows[id]}
+		if h := f.headers[id]; h != nil {
+			m.UUID = h.uuid
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func (f *fakeEncryptor) HeaderUUID(_ context.Context, path string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if strings.HasSuffix(path, ".luks") {
+		h, err := f.backup(path)
+		return h.uuid, err
+	}
+	if f.unreadable {
+		return "", errors.New(path + " cannot be read")
+	}
+	h := f.headers[fsm.VolumeID(strings.TrimPrefix(path, "/fake/volumes/"))]
+	if h == nil {
+		return "", nil
+	}
+	return h.uuid, nil
 }
 
 func (f *fakeEncryptor) ProbeHeader(_ context.Context, device string) (executor.LUKSHeader, error) {
@@ -183,7 +218,18 @@ func (f *fakeEncryptor) Open(ctx context.Context, id fsm.VolumeID, device string
 	}
 	f.mappings[id] = executor.Device{Exists: true, Path: fakeMappingPrefix + string(id), Number: 99, Size: f.below(ctx, id), ReadOnly: o.ReadOnly}
 	f.options[id] = o
+	f.belows[id] = f.deviceBelow(ctx, id)
 	return nil
+}
+
+// deviceBelow is DRBD's device, or the pool's.
+func (f *fakeEncryptor) deviceBelow(ctx context.Context, id fsm.VolumeID) executor.Device {
+	device, _ := f.pool.Observe(ctx, id)
+	if f.replicas != nil {
+		minor := f.replicas.Resource(id).Minor
+		return executor.Device{Path: fmt.Sprintf("/dev/drbd%d", minor), Number: 147<<8 | uint64(minor)}
+	}
+	return executor.Device{Path: device.Path, Number: device.Number}
 }
 
 func (f *fakeEncryptor) below(ctx context.Context, id fsm.VolumeID) int64 {

@@ -9,11 +9,30 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Inventory lists what is in the pools' storage, the kernel's devices of it and of replicas, and
-// their mounts: an audit compares it with the state. It fails when a pool is absent, since
-// then the list would be incomplete (S12).
-func (a *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
-	var all []executor.InventoryItem
+// Inventory lists what is in the pools' storage, the kernel's devices of it and of replicas, their
+// mounts, and the mappings and headers of encrypted volumes: an audit compares it with the state. It fails when
+// a pool is absent, since then the list would be incomplete (S12).
+func (a *Agent) Inventory(ctx context.Context) (executor.Inventory, error) {
+	all, err := a.poolItems(ctx)
+	if err != nil {
+		return executor.Inventory{}, err
+	}
+	replicas, err := a.lister.replicaItems(ctx)
+	if err != nil {
+		return executor.Inventory{}, err
+	}
+	found := executor.Inventory{Items: append(all, replicas...), Encryption: a.Encryptor != nil}
+	if found.Encryption {
+		if found.Items, err = a.lister.withEncryption(ctx, found.Items); err != nil {
+			return executor.Inventory{}, err
+		}
+	}
+	found.Items = dedupe(found.Items)
+	return found, nil
+}
+
+// poolItems lists the pools' storage, the devices of it and their mounts.
+func (a *Agent) poolItems(ctx context.Context) (all []executor.InventoryItem, err error) {
 	for _, pool := range a.Pools {
 		items, err := pool.Inventory(ctx)
 		if err != nil {
@@ -33,8 +52,7 @@ func (a *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error)
 			}
 		}
 	}
-	replicas, err := a.lister.replicaItems(ctx)
-	return dedupe(append(all, replicas...)), err
+	return all, nil
 }
 
 // dedupe omits what is listed twice.

@@ -238,9 +238,9 @@ func TestS49_AnInventoryListsReplicas(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	kinds := func(m *member) (all []string) {
-		items, err := m.e.Inventory(t.Context())
+		found, err := m.e.Inventory(t.Context())
 		require.NoError(t, err)
-		for _, item := range items {
+		for _, item := range found.Items {
 			require.Equal(t, id, item.Volume)
 			all = append(all, item.Kind)
 		}

@@ -212,10 +212,10 @@ func TestResyncFindsManualChangesOnTheHost(t *testing.T) {
 func TestInventory(t *testing.T) {
 	w := newTestHost(t)
 	id, _ := w.staged(mountCap)
-	items, err := w.e.Inventory(t.Context())
+	found, err := w.e.Inventory(t.Context())
 	require.NoError(t, err)
 	kinds := map[string]fsm.VolumeID{}
-	for _, item := range items {
+	for _, item := range found.Items {
 		kinds[item.Kind] = item.Volume
 	}
 	require.Equal(t, map[string]fsm.VolumeID{"image": id, "loop": id, "mount": id}, kinds)

@@ -8,7 +8,7 @@ import (
 )
 
 // The parts of an Agent. A part knows the table, and the parts that its struct names. None has
-// state of its own but reporter, whose batches have their own lock.
+// state of its own but reporter, whose batches have their own lock, and lister, which reads one header at a time.
 type (
 	// recorder writes the records of volumes and snapshots.
 	recorder struct{ *table }
@@ -187,6 +187,7 @@ type (
 	lister struct {
 		*table
 		poolSet *poolSet
+		reading chan struct{} // holds a token while a header is read
 	}
 )
 
@@ -205,7 +206,7 @@ func assemble(cfg Config) *Agent {
 	a := &Agent{table: t, records: &recorder{t}, poolSet: &poolSet{t}, proposer: &proposer{t}, intake: &sessionIntake{t}}
 	a.calls = &calls{t, a.records}
 	a.health = &healthChecker{t, a.poolSet}
-	a.lister = &lister{t, a.poolSet}
+	a.lister = &lister{t, a.poolSet, make(chan struct{}, 1)}
 	a.observer = &observer{t, a.poolSet, a.records}
 	a.assembleReports()
 	a.assembleWorkers()

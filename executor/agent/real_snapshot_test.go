@@ -110,9 +110,9 @@ func (s *realVolume) file(at executor.StageRequest, name string) string {
 	if !s.capability.Block {
 		return filepath.Join(at.Path, name)
 	}
-	items, err := s.e.Inventory(s.t.Context())
+	found, err := s.e.Inventory(s.t.Context())
 	require.NoError(s.t, err)
-	for _, item := range items {
+	for _, item := range found.Items {
 		if item.Kind == executor.KindDevice && item.Volume == at.Volume {
 			return item.Path
 		}

@@ -392,10 +392,10 @@ func TestInventoryOfARealHost(t *testing.T) {
 	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
 	h.mustStage(stage)
 	require.NoError(t, e.PublishTarget(t.Context(), publish))
-	items, err := e.Inventory(t.Context())
+	found, err := e.Inventory(t.Context())
 	require.NoError(t, err)
 	kinds := map[string]int{}
-	for _, item := range items {
+	for _, item := range found.Items {
 		require.Equal(t, id, item.Volume)
 		kinds[item.Kind]++
 	}

@@ -56,15 +56,24 @@ func readMapping(dir string) (executor.Device, error) {
 	if err != nil {
 		return executor.Device{}, err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "dev"))
+	number, err := readDeviceNumber(dir)
 	if err != nil {
 		return executor.Device{}, err
 	}
+	return executor.Device{Exists: true, Size: sectors * sectorSize, ReadOnly: readOnly != 0, Number: number}, nil
+}
+
+// readDeviceNumber reads a device's number.
+func readDeviceNumber(dir string) (uint64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "dev"))
+	if err != nil {
+		return 0, err
+	}
 	var major, minor uint32
 	if _, err := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil {
-		return executor.Device{}, fmt.Errorf("read %s/dev: %w", dir, err)
+		return 0, fmt.Errorf("read %s/dev: %w", dir, err)
 	}
-	return executor.Device{Exists: true, Size: sectors * sectorSize, ReadOnly: readOnly != 0, Number: unix.Mkdev(major, minor)}, nil
+	return unix.Mkdev(major, minor), nil
 }
 
 func readNumber(path string) (int64, error) {

@@ -101,8 +101,13 @@ func (t *Tool) run(ctx context.Context, stdin []byte, args ...string) ([]byte, e
 	return out, classifyError(err)
 }
 
+// mappingPrefix begins the name of every mapping.
+const mappingPrefix = "hfc-"
+
 // mappingName is the name of the volume's mapping.
-func mappingName(id fsm.VolumeID) string { return "hfc-" + strings.TrimPrefix(string(id), "hf-") }
+func mappingName(id fsm.VolumeID) string {
+	return mappingPrefix + strings.TrimPrefix(string(id), "hf-")
+}
 
 func mappingPath(id fsm.VolumeID) string { return "/dev/mapper/" + mappingName(id) }
 

@@ -19,16 +19,16 @@ var errNoSessionHere = errors.New("the member has no session with the host")
 
 // Inventory queries a host for the objects of its pools, through whichever member has its session.
 // It works on every member. The error says why the host could not be queried.
-func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
+func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) (executor.Inventory, error) {
 	if ls := m.server.liveSession(node); ls != nil {
-		items, err := ls.askInventory(ctx)
-		return inventoryItemsFromProto(items), err
+		r, err := ls.askInventory(ctx)
+		return r.inventory(), err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	members, err := m.server.member.Peers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the members for the session of %s: %w", node, err)
+		return executor.Inventory{}, fmt.Errorf("ask the members for the session of %s: %w", node, err)
 	}
 	answers := make(chan inventoryReply, len(members))
 	for _, peer := range members {
@@ -38,18 +38,23 @@ func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.In
 	for range members {
 		r := <-answers
 		if r.err == nil {
-			return inventoryItemsFromProto(r.items), nil
+			return r.inventory(), nil
 		}
 		if !errors.Is(r.err, errNoSessionHere) {
 			failures = errors.Join(failures, r.err)
 		}
 	}
-	return nil, failures
+	return executor.Inventory{}, failures
 }
 
 type inventoryReply struct {
-	items []*sessionpb.InventoryItem
-	err   error
+	items      []*sessionpb.InventoryItem
+	encryption bool
+	err        error
+}
+
+func (r inventoryReply) inventory() executor.Inventory {
+	return executor.Inventory{Items: inventoryItemsFromProto(r.items), Encryption: r.encryption}
 }
 
 func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r inventoryReply) {
@@ -64,7 +69,7 @@ func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r inv
 	for err == nil {
 		var part *sessionpb.InventoryResponse
 		if part, err = stream.Recv(); err == nil {
-			found = found || part.GetHeld()
+			found, r.encryption = found || part.GetHeld(), r.encryption || part.GetEncryption()
 			r.items = append(r.items, part.GetItems()...)
 		}
 	}

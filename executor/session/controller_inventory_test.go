@@ -17,8 +17,11 @@ func TestInventoryIsAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 	members := l.newMembers()
 	n := l.startHost("n1", l.members[1])
 	eventually(t, "the session is up", n.client.Connected)
-	want := []executor.InventoryItem{{Kind: "image", Volume: volumeID, Path: "/pool/volumes/x.img"}, {Kind: "loop", Path: "/dev/loop7"}}
-	n.setInventory(func() ([]executor.InventoryItem, error) { return want, nil })
+	want := executor.Inventory{Items: []executor.InventoryItem{
+		{Kind: "image", Volume: volumeID, Path: "/pool/volumes/x.img", HeaderRead: true}, {Kind: "loop", Path: "/dev/loop7"},
+		{Kind: "mapping", Volume: volumeID, Path: "/dev/mapper/x", HeaderRead: true, HeaderUUID: "luks", WrongDevice: "/dev/loop9"},
+	}, Encryption: true}
+	n.setInventory(func() (executor.Inventory, error) { return want, nil })
 	for i, m := range members {
 		for range 2 {
 			got, err := m.Inventory(t.Context(), "n1")
@@ -27,19 +30,30 @@ func TestInventoryIsAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 		}
 	}
 	t.Run("a long one comes in parts", func(t *testing.T) {
-		want = make([]executor.InventoryItem, 2*maxPerMessage+1)
+		want.Items = make([]executor.InventoryItem, 2*maxPerMessage+1)
 		got, err := members[0].Inventory(t.Context(), "n1")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	})
 	t.Run("nothing is an answer", func(t *testing.T) {
-		want = nil
-		got, err := members[0].Inventory(t.Context(), "n1")
-		require.NoError(t, err)
-		require.Empty(t, got)
+		want.Items = nil
+		for _, m := range members {
+			got, err := m.Inventory(t.Context(), "n1")
+			require.NoError(t, err)
+			require.Empty(t, got.Items)
+			require.True(t, got.Encryption)
+		}
+	})
+	t.Run("of a host that does not list mappings they are not known", func(t *testing.T) {
+		want = executor.Inventory{Items: []executor.InventoryItem{{Kind: "loop", Path: "/dev/loop7"}}}
+		for _, m := range members {
+			got, err := m.Inventory(t.Context(), "n1")
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
 	})
 	t.Run("a host that cannot look says why", func(t *testing.T) {
-		n.setInventory(func() ([]executor.InventoryItem, error) { return nil, context.DeadlineExceeded })
+		n.setInventory(func() (executor.Inventory, error) { return executor.Inventory{}, context.DeadlineExceeded })
 		for _, m := range members {
 			_, err := m.Inventory(t.Context(), "n1")
 			require.ErrorContains(t, err, "n1 could not say what it holds: context deadline exceeded")
@@ -52,7 +66,7 @@ func TestInventoryIsAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 	t.Run("a host that says nothing is waited for until the deadline", func(t *testing.T) {
 		block := make(chan struct{})
 		defer close(block)
-		n.setInventory(func() ([]executor.InventoryItem, error) { <-block; return nil, nil })
+		n.setInventory(func() (executor.Inventory, error) { <-block; return executor.Inventory{}, nil })
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := members[1].Inventory(ctx, "n1")

@@ -43,6 +43,7 @@ type liveSession struct {
 // pendingQuery is a query that the host has not completely answered.
 type pendingQuery struct {
 	items        []*sessionpb.InventoryItem
+	encryption   bool
 	mapAnswer    *sessionpb.MapAnswer
 	volumeAnswer *sessionpb.VolumeAnswer
 	done         chan error
@@ -95,16 +96,16 @@ func (ls *liveSession) facts() *sessionpb.SessionFacts {
 }
 
 // askInventory queries the host for the objects of all its pools.
-func (ls *liveSession) askInventory(ctx context.Context) ([]*sessionpb.InventoryItem, error) {
+func (ls *liveSession) askInventory(ctx context.Context) (inventoryReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	q, err := ls.ask(ctx, "what it holds", func(id uint64) *sessionpb.ToNode {
 		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id}}}
 	})
 	if err != nil {
-		return nil, err
+		return inventoryReply{}, err
 	}
-	return q.items, nil
+	return inventoryReply{items: q.items, encryption: q.encryption}, nil
 }
 
 // ask sends the host a query and waits for its complete answer.
@@ -153,6 +154,7 @@ func (ls *liveSession) addInventoryAnswer(a *sessionpb.InventoryAnswer) {
 		return
 	}
 	q.items = append(q.items, a.GetItems()...)
+	q.encryption = a.GetEncryption()
 	tooMany := len(q.items) > maxInventoryItems
 	if a.GetMore() && !tooMany && a.GetError() == "" {
 		return

@@ -50,14 +50,14 @@ func (p *peerService) Inventory(req *sessionpb.InventoryRequest, stream grpc.Ser
 	if ls == nil {
 		return stream.Send(&sessionpb.InventoryResponse{})
 	}
-	items, err := ls.askInventory(stream.Context())
+	found, err := ls.askInventory(stream.Context())
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&sessionpb.InventoryResponse{Held: true}); err != nil {
+	if err := stream.Send(&sessionpb.InventoryResponse{Held: true, Encryption: found.encryption}); err != nil {
 		return err
 	}
-	for part := range slices.Chunk(items, maxPerMessage) {
+	for part := range slices.Chunk(found.items, maxPerMessage) {
 		if err := stream.Send(&sessionpb.InventoryResponse{Held: true, Items: part}); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ type ClientConfig struct {
 	// TelemetryInterval is the time between two calls of Telemetry: 2 s.
 	TelemetryInterval time.Duration
 	// Inventory lists the objects of the host's pools.
-	Inventory func(context.Context) ([]executor.InventoryItem, error)
+	Inventory func(context.Context) (executor.Inventory, error)
 	// Map returns the extents that a snapshot allocates, or with a base those that differ between the
 	// two, from an offset in bytes on: at most max extents. Its error may be a *fsm.Rejection. Nil: this
 	// host has no block maps.

@@ -29,7 +29,7 @@ type testHost struct {
 
 	mu            sync.Mutex
 	updates       []executor.Update
-	inventory     func() ([]executor.InventoryItem, error)
+	inventory     func() (executor.Inventory, error)
 	readMapFunc   mapFunc
 	volumeFunc    volumeFunc
 	epoch         fsm.Epoch
@@ -57,13 +57,13 @@ func (n *testHost) received() []executor.Update {
 	return append([]executor.Update(nil), n.updates...)
 }
 
-func (n *testHost) setInventory(inventory func() ([]executor.InventoryItem, error)) {
+func (n *testHost) setInventory(inventory func() (executor.Inventory, error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.inventory = inventory
 }
 
-func (n *testHost) listInventory(context.Context) ([]executor.InventoryItem, error) {
+func (n *testHost) listInventory(context.Context) (executor.Inventory, error) {
 	n.mu.Lock()
 	inventory := n.inventory
 	n.mu.Unlock()

@@ -187,13 +187,13 @@ func (h *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
 func (h *hostSession) answerInventory(ctx context.Context, query uint64) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
-	items, err := h.Inventory(ctx)
-	parts := slices.Collect(slices.Chunk(items, maxPerMessage))
+	found, err := h.Inventory(ctx)
+	parts := slices.Collect(slices.Chunk(found.Items, maxPerMessage))
 	if err != nil || len(parts) == 0 {
 		parts = [][]executor.InventoryItem{nil}
 	}
 	for i, part := range parts {
-		answer := &sessionpb.InventoryAnswer{Question: query, More: i < len(parts)-1}
+		answer := &sessionpb.InventoryAnswer{Question: query, More: i < len(parts)-1, Encryption: found.Encryption}
 		if err != nil {
 			answer.Error = err.Error()
 		}

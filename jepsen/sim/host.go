@@ -131,7 +131,7 @@ func (p *process) openClient() (err error) {
 		ActedEpoch: func() (fsm.Epoch, []byte) { return p.agent.ActedEpoch() },
 		Handle:     func(u executor.Update) { p.agent.Update(u) },
 		Telemetry:  func() []executor.PoolFacts { return p.agent.PoolFacts(p.life) },
-		Inventory:  func(ctx context.Context) ([]executor.InventoryItem, error) { return p.agent.Inventory(ctx) },
+		Inventory:  func(ctx context.Context) (executor.Inventory, error) { return p.agent.Inventory(ctx) },
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return p.agent.Map(ctx, base, target, from, limit)
 		},

@@ -1608,7 +1608,8 @@ type InventoryAnswer struct {
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
 	Items         []*InventoryItem       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"` // the next answer to the question continues this one
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`              // the next answer to the question continues this one
+	Encryption    bool                   `protobuf:"varint,90,opt,name=encryption,proto3" json:"encryption,omitempty"` // all mappings and copies of LUKS headers are among the items
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1671,12 +1672,22 @@ func (x *InventoryAnswer) GetMore() bool {
 	return false
 }
 
+func (x *InventoryAnswer) GetEncryption() bool {
+	if x != nil {
+		return x.Encryption
+	}
+	return false
+}
+
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's or the snapshot's id, as far as the name tells
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	HeaderRead    bool                   `protobuf:"varint,90,opt,name=header_read,json=headerRead,proto3" json:"header_read,omitempty"` // header_uuid is known; empty: there is no LUKS header
+	HeaderUuid    string                 `protobuf:"bytes,91,opt,name=header_uuid,json=headerUuid,proto3" json:"header_uuid,omitempty"`
+	WrongDevice   string                 `protobuf:"bytes,92,opt,name=wrong_device,json=wrongDevice,proto3" json:"wrong_device,omitempty"` // below a mapping, and not the volume's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1728,6 +1739,27 @@ func (x *InventoryItem) GetId() string {
 func (x *InventoryItem) GetPath() string {
 	if x != nil {
 		return x.Path
+	}
+	return ""
+}
+
+func (x *InventoryItem) GetHeaderRead() bool {
+	if x != nil {
+		return x.HeaderRead
+	}
+	return false
+}
+
+func (x *InventoryItem) GetHeaderUuid() string {
+	if x != nil {
+		return x.HeaderUuid
+	}
+	return ""
+}
+
+func (x *InventoryItem) GetWrongDevice() string {
+	if x != nil {
+		return x.WrongDevice
 	}
 	return ""
 }
@@ -2041,6 +2073,7 @@ type InventoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // false: this member has no session with the host
 	Items         []*InventoryItem       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
+	Encryption    bool                   `protobuf:"varint,90,opt,name=encryption,proto3" json:"encryption,omitempty"` // as in the host's answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2087,6 +2120,13 @@ func (x *InventoryResponse) GetItems() []*InventoryItem {
 		return x.Items
 	}
 	return nil
+}
+
+func (x *InventoryResponse) GetEncryption() bool {
+	if x != nil {
+		return x.Encryption
+	}
+	return false
 }
 
 // MapQuestion asks for what a snapshot allocates, or with a base for what differs
@@ -2817,16 +2857,24 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x05retry\x18\v \x01(\rR\x05retry\x12\x1c\n" +
 	"\tencrypted\x18Z \x01(\bR\tencrypted\"/\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
-	"\bquestion\x18\x01 \x01(\x04R\bquestion\"\x91\x01\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\"\xb1\x01\n" +
 	"\x0fInventoryAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"G\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x12\x1e\n" +
+	"\n" +
+	"encryption\x18Z \x01(\bR\n" +
+	"encryption\"\xac\x01\n" +
 	"\rInventoryItem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"D\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1f\n" +
+	"\vheader_read\x18Z \x01(\bR\n" +
+	"headerRead\x12\x1f\n" +
+	"\vheader_uuid\x18[ \x01(\tR\n" +
+	"headerUuid\x12!\n" +
+	"\fwrong_device\x18\\ \x01(\tR\vwrongDevice\"D\n" +
 	"\x0eProposeRequest\x122\n" +
 	"\acommand\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\"E\n" +
 	"\x0fProposeResponse\x122\n" +
@@ -2844,10 +2892,13 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\vquiet_nanos\x18\x05 \x01(\x03R\n" +
 	"quietNanos\"+\n" +
 	"\x10InventoryRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"a\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\x81\x01\n" +
 	"\x11InventoryResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\"\xb6\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x1e\n" +
+	"\n" +
+	"encryption\x18Z \x01(\bR\n" +
+	"encryption\"\xb6\x01\n" +
 	"\vMapQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12(\n" +
 	"\x10base_snapshot_id\x18\x02 \x01(\tR\x0ebaseSnapshotId\x12,\n" +
