@@ -32,7 +32,12 @@ func (a *Agent) ReclaimSpace(ctx context.Context, req executor.ReclaimRequest) (
 		return executor.SpaceUsage{}, none
 	}
 	err := a.calls.serveCall(ctx, req.Volume, "reclaim "+req.Path, func(ctx context.Context, v *volume, c *call) error {
-		return a.reclaimer.reclaim(ctx, v, c, &req)
+		err := a.reclaimer.reclaim(ctx, v, c, &req)
+		a.mu.Lock()
+		usage := v.spaceUsage
+		a.mu.Unlock()
+		a.metrics.observeReclaim(usage, err)
+		return err
 	})
 	if err != nil {
 		return executor.SpaceUsage{}, err

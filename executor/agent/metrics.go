@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // metrics are the host's. Without a registry they are counted but not exported.
@@ -16,6 +18,8 @@ type metrics struct {
 	steps    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	reports  *prometheus.CounterVec
+	reclaims *prometheus.CounterVec
+	freed    prometheus.Counter
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -32,8 +36,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "holdfast_executor_reports_total", Help: "Reports proposed to the log, by outcome.",
 		}, []string{"outcome"}),
 	}
+	m.reclaims = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_reclaims_total", Help: "Reclaims of space that ended on this host, by outcome: done, refused or failed.",
+	}, []string{"outcome"})
+	m.freed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_reclaimed_bytes_total", Help: "What reclaims gave back, in bytes, where the pool tells how much a volume occupies.",
+	})
 	if registry != nil {
-		registry.MustRegister(m.steps, m.seconds, m.reports)
+		registry.MustRegister(m.steps, m.seconds, m.reports, m.reclaims, m.freed)
 	}
 	return m
 }
@@ -85,6 +95,22 @@ func boolToInt(yes bool) int {
 func (m *metrics) observeStep(kind plan.StepKind, began time.Time, err error) {
 	m.steps.WithLabelValues(string(kind), outcomeLabel(err)).Inc()
 	m.seconds.WithLabelValues(string(kind)).Observe(time.Since(began).Seconds())
+}
+
+// observeReclaim counts a reclaim that ended. What was written meanwhile may outweigh what it gave back.
+func (m *metrics) observeReclaim(usage executor.SpaceUsage, err error) {
+	var refused *fsm.Rejection
+	switch {
+	case err == nil:
+		m.reclaims.WithLabelValues("done").Inc()
+	case errors.As(err, &refused):
+		m.reclaims.WithLabelValues("refused").Inc()
+	default:
+		m.reclaims.WithLabelValues("failed").Inc()
+	}
+	if err == nil && usage.Known {
+		m.freed.Add(float64(max(0, usage.Before-usage.After)))
+	}
 }
 
 func outcomeLabel(err error) string {

@@ -53,6 +53,7 @@ func (s *spaceWorker) reclaim(ctx context.Context, v *volume, c *call, p *fsm.Pu
 	if err := s.reportReclaimed(ctx, v, c, p.Epoch, usage, err); err != nil {
 		return err
 	}
+	s.metrics.observeReclaim(usage, err)
 	j := &job{volumeWorker: s.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}, call: c}
 	if err := j.takeDown(ctx); err != nil {
 		return err
