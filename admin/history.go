@@ -14,7 +14,7 @@ import (
 // holds only committed entries.
 func (s *Server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryServer) error {
 	state := s.Cluster.Fork()
-	filter := historyFilter{node: req.GetNode(), volume: req.GetVolume(), snapshot: req.GetSnapshot(), ids: map[string]bool{}}
+	filter := historyFilter{node: req.GetNode(), volume: req.GetVolume(), snapshot: req.GetSnapshot(), group: req.GetGroup(), ids: map[string]bool{}}
 	filter.resolveIDs(state)
 	first, err := s.Cluster.History(1, 1, func(Entry) bool { return false })
 	if err != nil {
@@ -29,8 +29,10 @@ func (s *Server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryS
 
 func (s *Server) sendEntries(req *adminpb.HistoryRequest, filter *historyFilter, known *claims, out adminpb.Admin_HistoryServer) error {
 	var failed error
+	involved := newInvolved(known.state)
 	_, err := s.Cluster.History(req.GetFrom(), req.GetTo(), func(e Entry) bool {
 		view := entryView(e)
+		involved.add(view)
 		view.Claims = known.ofEntry(view)
 		if failed = out.Context().Err(); failed == nil && filter.matches(view) {
 			failed = out.Send(&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: view}})
@@ -43,11 +45,11 @@ func (s *Server) sendEntries(req *adminpb.HistoryRequest, filter *historyFilter,
 	return s.Error(err)
 }
 
-// historyFilter selects the entries about a volume, a snapshot (or a group snapshot), a node, or
-// all of these. A name selects every object that ever had it.
+// historyFilter selects the entries about a volume, a snapshot (or a group snapshot), a volume group, a
+// node, or all of these. A name selects every object that ever had it.
 type historyFilter struct {
-	volume, node, snapshot string
-	ids                    map[string]bool // of volumes, snapshots and groups that are selected
+	volume, node, snapshot, group string
+	ids                           map[string]bool // of volumes, snapshots and groups that are selected
 }
 
 // resolveIDs adds the ids of the selected objects that are in the state.
@@ -56,6 +58,12 @@ func (f *historyFilter) resolveIDs(st *fsm.State) {
 		f.ids[f.volume] = true
 		for v := range st.Volumes("") {
 			f.addIf(v.Name == f.volume, string(v.ID))
+		}
+	}
+	if f.group != "" {
+		f.ids[f.group] = true
+		for g := range st.VolumeGroups("") {
+			f.addIf(g.Name == f.group, string(g.ID))
 		}
 	}
 	if f.snapshot == "" {
@@ -85,6 +93,9 @@ func (f *historyFilter) learnFromEntry(e *adminpb.HistoryEntry) {
 	if c := command.GetCreateVolume(); c != nil && f.volume != "" {
 		f.addIf(c.GetName() == f.volume, outcome.GetVolumeId())
 	}
+	if c := command.GetCreateVolumeGroup(); c != nil && f.group != "" {
+		f.addIf(c.GetName() == f.group, outcome.GetVolumeGroupId())
+	}
 	if f.snapshot == "" {
 		return
 	}
@@ -103,7 +114,8 @@ func (f *historyFilter) matches(e *adminpb.HistoryEntry) bool {
 	}
 	f.learnFromEntry(e)
 	selected := func(id string) bool { return f.ids[id] }
-	return (f.node == "" || e.GetNode() == f.node) &&
+	return (f.node == "" || e.GetNode() == f.node || slices.Contains(e.GetFencedNodes(), f.node)) &&
+		(f.group == "" || slices.ContainsFunc(e.GetGroups(), selected)) &&
 		(f.volume == "" || slices.ContainsFunc(e.GetVolumes(), selected)) &&
 		(f.snapshot == "" || slices.ContainsFunc(e.GetSnapshots(), selected) || slices.ContainsFunc(e.GetGroups(), selected))
 }
@@ -121,6 +133,7 @@ func entryView(e Entry) *adminpb.HistoryEntry {
 	view.Volumes = appendUnique(view.GetVolumes(), e.Outcome.GetVolumeId())
 	view.Snapshots = appendUnique(view.GetSnapshots(), e.Outcome.GetSnapshotId())
 	view.Groups = appendUnique(view.GetGroups(), e.Outcome.GetGroupSnapshotId())
+	view.Groups = appendUnique(view.GetGroups(), e.Outcome.GetVolumeGroupId())
 	return view
 }
 
@@ -150,8 +163,13 @@ func collectSubjects(m protoreflect.Message, into *adminpb.HistoryEntry) {
 			into.Volumes = appendUnique(into.GetVolumes(), value.String())
 		case field.Name() == "snapshot_id":
 			into.Snapshots = appendUnique(into.GetSnapshots(), value.String())
-		case field.Name() == "group_snapshot_id":
+		case field.Name() == "volume_ids":
+			for i := range value.List().Len() {
+				into.Volumes = appendUnique(into.GetVolumes(), value.List().Get(i).String())
+			}
+		case field.Name() == "group_snapshot_id", field.Name() == "volume_group_id":
 			into.Groups = appendUnique(into.GetGroups(), value.String())
+		case field.Name() == "expect_hosts": // which of them a fence binds follows from its CIDRs
 		case field.Name() == "node_id":
 			into.Node = value.String()
 		case field.Message() != nil && field.IsList():

@@ -114,8 +114,14 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 		result = enumView(answer.String(), "VERDICT_")
 	}
 	subject := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), volumesCell(e)), ",")
+	for _, node := range e.GetFencedNodes() {
+		subject = strings.TrimSpace(subject + " @" + node)
+	}
 	if e.GetNode() != "" {
 		subject = strings.TrimSpace(subject + " @" + e.GetNode())
+	}
+	if sentence := sentenceOf(e); sentence != "" {
+		result = sentence + ": " + result
 	}
 	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
 		cmp.Or(subject, "-"), outcomeFacts(e), result)

@@ -132,15 +132,28 @@ func teardownView(t fsm.Teardown) *adminpb.Teardown {
 }
 
 func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "HOME", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "GROUP", "CONDITION")
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "HOME", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "GROUP", "ENCRYPTION", "CONDITION")
 	for _, v := range a.GetVolumes() {
 		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
 		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
 			strings.Join(nodes, ","), v.GetHome(), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
 			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
-			claimCell(v.GetClaim()), v.GetGroup(), cmp.Or(v.GetReason(), v.GetCondition()))
+			claimCell(v.GetClaim()), v.GetGroup(), encryptionCell(v.GetEncryption()), cmp.Or(v.GetReason(), v.GetCondition()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+// encryptionCell shows how often the key was replaced, and how far it is when that is under way; empty for a
+// volume in clear.
+func encryptionCell(e *adminpb.Encryption) string {
+	if e == nil {
+		return ""
+	}
+	cell := fmt.Sprintf("key %d", e.GetKeyGeneration())
+	if r := e.GetRotation(); r != nil {
+		cell += ", rotation " + r.GetState()
+	}
+	return cell
 }
 
 func claimCell(c *adminpb.Claim) string {

@@ -4211,6 +4211,7 @@ type HistoryRequest struct {
 	From          uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // index; 0: no bound
 	To            uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`
 	Snapshot      string                 `protobuf:"bytes,5,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // an id or a name, of a snapshot or of a group
+	Group         string                 `protobuf:"bytes,70,opt,name=group,proto3" json:"group,omitempty"`      // an id or a name, of a volume group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4276,6 +4277,13 @@ func (x *HistoryRequest) GetTo() uint64 {
 func (x *HistoryRequest) GetSnapshot() string {
 	if x != nil {
 		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *HistoryRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
 	}
 	return ""
 }
@@ -4440,7 +4448,9 @@ type HistoryEntry struct {
 	Groups    []string               `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
 	// The claims of the volumes, in their order; an empty one where none is known: of a volume
 	// that is gone, from the first entry on that is shown and says it.
-	Claims        []*Claim `protobuf:"bytes,15,rep,name=claims,proto3" json:"claims,omitempty"`
+	Claims []*Claim `protobuf:"bytes,15,rep,name=claims,proto3" json:"claims,omitempty"`
+	// The hosts that a fence is about: those that have an address in its CIDRs.
+	FencedNodes   []string `protobuf:"bytes,70,rep,name=fenced_nodes,json=fencedNodes,proto3" json:"fenced_nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4576,6 +4586,13 @@ func (x *HistoryEntry) GetGroups() []string {
 func (x *HistoryEntry) GetClaims() []*Claim {
 	if x != nil {
 		return x.Claims
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetFencedNodes() []string {
+	if x != nil {
+		return x.FencedNodes
 	}
 	return nil
 }
@@ -5745,13 +5762,14 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x121\n" +
 	"\x05steps\x18\x05 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\x06 \x01(\tR\asummary\x12\x12\n" +
-	"\x04done\x18\a \x01(\bR\x04done\"|\n" +
+	"\x04done\x18\a \x01(\bR\x04done\"\x92\x01\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x04 \x01(\x04R\x02to\x12\x1a\n" +
-	"\bsnapshot\x18\x05 \x01(\tR\bsnapshot\"\x8e\x01\n" +
+	"\bsnapshot\x18\x05 \x01(\tR\bsnapshot\x12\x14\n" +
+	"\x05group\x18F \x01(\tR\x05group\"\x8e\x01\n" +
 	"\x0fHistoryResponse\x12:\n" +
 	"\x06header\x18\x01 \x01(\v2 .holdfast.admin.v1.HistoryHeaderH\x00R\x06header\x127\n" +
 	"\x05entry\x18\x02 \x01(\v2\x1f.holdfast.admin.v1.HistoryEntryH\x00R\x05entryB\x06\n" +
@@ -5760,7 +5778,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
 	"known_from\x18\x02 \x01(\x04R\tknownFrom\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member\"\xab\x03\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\"\xce\x03\n" +
 	"\fHistoryEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
@@ -5777,7 +5795,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x03why\x18\f \x01(\tR\x03why\x12\x1c\n" +
 	"\tsnapshots\x18\r \x03(\tR\tsnapshots\x12\x16\n" +
 	"\x06groups\x18\x0e \x03(\tR\x06groups\x120\n" +
-	"\x06claims\x18\x0f \x03(\v2\x18.holdfast.admin.v1.ClaimR\x06claims\"\x0e\n" +
+	"\x06claims\x18\x0f \x03(\v2\x18.holdfast.admin.v1.ClaimR\x06claims\x12!\n" +
+	"\ffenced_nodes\x18F \x03(\tR\vfencedNodes\"\x0e\n" +
 	"\fAuditRequest\"\xc9\x02\n" +
 	"\rAuditResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +

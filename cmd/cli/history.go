@@ -12,7 +12,7 @@ import (
 
 func historyCommand() *cobra.Command {
 	req := &adminpb.HistoryRequest{}
-	cmd := apiCommand("history [VOLUME|SNAPSHOT]", "Show what happened: commands, who asked, what was decided", maxOneArg, changeTimeout,
+	cmd := apiCommand("history [VOLUME|SNAPSHOT|GROUP]", "Show what happened: commands, who asked, what was decided", maxOneArg, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				setSubject(req, args[0])
@@ -21,10 +21,12 @@ func historyCommand() *cobra.Command {
 		})
 	cmd.Long = "Shows the journal of the controller that answers: every command that was applied, who asked for it and what was\n" +
 		"decided. It says from which index that controller knows. VOLUME is an id, or a name for all volumes that ever had\n" +
-		"it; SNAPSHOT is the id of a snapshot or of a group snapshot."
+		"it; SNAPSHOT is the id of a snapshot or of a group snapshot, GROUP that of a volume group. A fence is shown for each node\n" +
+		"that has an address in its CIDRs."
 	cmd.Flags().StringVar(&req.Volume, "volume", "", "only what concerns this volume, by `id or name`")
 	cmd.Flags().StringVar(&req.Snapshot, "snapshot", "", "only what concerns this snapshot or group snapshot, by `id or name`")
-	cmd.Flags().StringVar(&req.Node, "node", "", "only what names this `node`")
+	cmd.Flags().StringVar(&req.Group, "group", "", "only what concerns this volume group, by `id or name`")
+	cmd.Flags().StringVar(&req.Node, "node", "", "only what names this `node` or fences it")
 	cmd.Flags().Uint64Var(&req.From, "from", 0, "from this log `index`")
 	cmd.Flags().Uint64Var(&req.To, "to", 0, "up to this log `index`")
 	return cmd
@@ -32,9 +34,12 @@ func historyCommand() *cobra.Command {
 
 // setSubject sets the object that the id belongs to; a name is a volume's.
 func setSubject(req *adminpb.HistoryRequest, id string) {
-	if fsm.SnapshotID(id).Valid() || fsm.GroupSnapshotID(id).Valid() {
+	switch {
+	case fsm.SnapshotID(id).Valid() || fsm.GroupSnapshotID(id).Valid():
 		req.Snapshot = id
-	} else {
+	case fsm.VolumeGroupID(id).Valid():
+		req.Group = id
+	default:
 		req.Volume = id
 	}
 }
