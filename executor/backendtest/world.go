@@ -25,6 +25,7 @@ type World struct {
 	children   []*child
 	ledger     Ledger
 	sequence   uint64 // of the last stamp
+	headers    int    // counts the LUKS headers that were made
 	violations []string
 	holdWrites bool
 	changed    chan struct{} // closed at the next change, if somebody waits for one

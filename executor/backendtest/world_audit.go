@@ -12,6 +12,7 @@ type Audit struct {
 	Images, Unfinished []fsm.VolumeID
 	Snapshots          []fsm.SnapshotID // finished or not
 	Devices            []fsm.VolumeID   // active images
+	Mappings           []fsm.VolumeID   // of encrypted volumes that are open
 	Resources          []fsm.VolumeID   // in the kernel
 	Configs            []fsm.VolumeID   // resource files
 	Primaries          []fsm.VolumeID
@@ -36,6 +37,7 @@ func (h *Host) Audit() (a Audit) {
 	slices.Sort(a.Unfinished)
 	slices.Sort(a.Snapshots)
 	a.Snapshots = slices.Compact(a.Snapshots)
+	a.Mappings = sortedKeys(h.mappings)
 	a.Devices, a.Configs, a.Targets, a.Limits = sortedKeys(h.devices), sortedKeys(h.configs), sortedKeys(h.targets), sortedKeys(h.limits)
 	a.auditMounts(h)
 	a.auditResources(h)
@@ -86,6 +88,11 @@ func (a *Audit) auditDevices(h *Host) {
 			a.problem("the device of %s has no image", id)
 		}
 	}
+	for _, id := range a.Mappings {
+		if !h.mappings[id].below.exists() {
+			a.problem("the mapping of %s is above nothing", id)
+		}
+	}
 	for _, path := range a.Limits {
 		if d, err := h.find(path); err != nil || d.volume != h.limits[path] {
 			a.problem("%s has limits that are those of %s", path, h.limits[path])
@@ -103,7 +110,7 @@ func (a Audit) Problems() []string { return a.problems }
 
 // Volumes lists the volumes that anything but a mount, a target or a limit is named after.
 func (a Audit) Volumes() (all []fsm.VolumeID) {
-	for _, ids := range [][]fsm.VolumeID{a.Images, a.Unfinished, a.Devices, a.Resources, a.Configs} {
+	for _, ids := range [][]fsm.VolumeID{a.Images, a.Unfinished, a.Devices, a.Mappings, a.Resources, a.Configs} {
 		all = append(all, ids...)
 	}
 	slices.Sort(all)

@@ -10,12 +10,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// target is a block device of a host: an image's, or DRBD's above one.
+// target is a block device of a host: an image's, DRBD's above one, or an encryption's above either.
 type target struct {
 	host       *Host
 	volume     fsm.VolumeID
 	number     uint64
 	replicated bool
+	mapped     *mapping // nil: it is not encrypted, or what is below its encryption
 }
 
 // find returns the device that has a path now. The lock is held.
@@ -31,6 +32,11 @@ func (h *Host) find(path string) (target, error) {
 			return target{host: h, volume: id, number: s.deviceNumber(), replicated: true}, nil
 		}
 	}
+	for _, id := range sortedKeys(h.mappings) {
+		if m := h.mappings[id]; m.path() == path || mappingName(id) == path {
+			return target{host: h, volume: id, number: m.number, mapped: m}, nil
+		}
+	}
 	return target{}, fmt.Errorf("%s is no device: %w", path, errors.ErrUnsupported)
 }
 
@@ -38,6 +44,9 @@ func (h *Host) find(path string) (target, error) {
 func (t target) exists() bool {
 	if !t.host.up {
 		return false
+	}
+	if t.mapped != nil {
+		return t.host.mappings[t.volume] == t.mapped && t.mapped.below.exists()
 	}
 	if t.replicated {
 		r := t.host.world.resources[t.volume]
@@ -49,6 +58,9 @@ func (t target) exists() bool {
 
 // size is how many bytes it has. The lock is held.
 func (t target) size() int64 {
+	if t.mapped != nil {
+		return t.mapped.size
+	}
 	if t.replicated {
 		return t.host.world.resources[t.volume].size
 	}
@@ -85,6 +97,12 @@ func (t target) write(number int64, block *[BlockBytes]byte) error {
 	if !t.exists() {
 		return errIO
 	}
+	if m := t.mapped; m != nil {
+		if m.readOnly || (number+1)*BlockBytes > m.size {
+			return errIO
+		}
+		return m.below.write(number+luksBlocks, block)
+	}
 	if t.replicated {
 		return t.host.world.resources[t.volume].write(t.host, number, block)
 	}
@@ -105,6 +123,9 @@ func (t target) flush() error {
 	if !t.exists() {
 		return errIO
 	}
+	if t.mapped != nil {
+		return t.mapped.below.flush()
+	}
 	if t.replicated {
 		return t.host.world.resources[t.volume].canWrite(t.host)
 	}
@@ -124,6 +145,10 @@ func (t target) content() (blocks, error) {
 	if !t.exists() {
 		return nil, errIO
 	}
+	if t.mapped != nil {
+		content, err := t.mapped.below.content()
+		return behindHeader(content), err
+	}
 	if t.replicated {
 		return t.host.world.resources[t.volume].read(t.host)
 	}
@@ -134,8 +159,13 @@ func (t target) content() (blocks, error) {
 	return pool.images[t.volume].content, pool.canRead()
 }
 
-// isOpen reports whether a device is mounted, bound or written to. The lock is held.
+// isOpen reports whether a device is mounted, bound, written to or below an open encryption. The lock is held.
 func (h *Host) isOpen(number uint64) bool {
+	for _, m := range h.mappings {
+		if m.below.number == number {
+			return true
+		}
+	}
 	return slices.ContainsFunc(h.mounts, func(m *mountEntry) bool { return m.target.number == number }) ||
 		slices.ContainsFunc(h.writers, func(w *Writer) bool { return !w.gone && w.target.number == number })
 }

@@ -198,6 +198,9 @@ func (f *filesystem) canWriteBack() bool {
 
 // isBegun reports whether a write of a block is on its way to the disks. The lock is held.
 func (t target) isBegun(number int64) bool {
+	if t.mapped != nil {
+		return t.mapped.below.isBegun(number + luksBlocks)
+	}
 	if !t.replicated || !t.exists() {
 		return false
 	}
@@ -210,6 +213,9 @@ func (t target) isBegun(number int64) bool {
 
 // hangs reports whether a write would wait. The lock is held.
 func (t target) hangs() bool {
+	if t.mapped != nil {
+		return t.mapped.below.hangs()
+	}
 	if t.replicated {
 		r := t.host.world.resources[t.volume]
 		return errors.Is(r.canWrite(t.host), errHangs) || r.syncHangs(r.bondAt(t.host.node))

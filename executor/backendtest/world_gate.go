@@ -18,7 +18,7 @@ type Gate interface {
 type Boundary struct {
 	Host     fsm.NodeID
 	Process  int    // counts the host's processes
-	Part     string // of the host: "pool", "mount", "filesystem", "freeze", "throttle", "drbd"
+	Part     string // of the host: "pool", "mount", "filesystem", "freeze", "throttle", "drbd", "luks"
 	Effect   string // such as "create"
 	Volume   fsm.VolumeID
 	Snapshot fsm.SnapshotID
@@ -80,8 +80,18 @@ var effects = map[string][]string{
 	},
 }
 
-// Boundaries lists the names of all boundaries of effects, sorted.
-func Boundaries() (names []string) {
+// cryptEffects are those of encrypted volumes.
+var cryptEffects = map[string][]string{
+	"luks": {"format-begin", "format", "change-uuid", "open", "close", "resize", "add-key", "kill-slot", "back-up-header", "restore-header", "wipe-header"},
+}
+
+// Boundaries lists the names of all boundaries of effects, sorted, but for those of encrypted volumes.
+func Boundaries() []string { return boundariesOf(effects) }
+
+// CryptBoundaries lists those of encrypted volumes, sorted.
+func CryptBoundaries() []string { return boundariesOf(cryptEffects) }
+
+func boundariesOf(effects map[string][]string) (names []string) {
 	for part, all := range effects {
 		for _, effect := range all {
 			b := Boundary{Part: part, Effect: effect}

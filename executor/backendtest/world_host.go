@@ -30,6 +30,7 @@ type Host struct {
 // kernel is what a host loses when it reboots.
 type kernel struct {
 	devices  map[fsm.VolumeID]*device
+	mappings map[fsm.VolumeID]*mapping // of encrypted volumes
 	mounts   []*mountEntry
 	limits   map[string]fsm.VolumeID // by a device's path: whose limits it has
 	writers  []*Writer
@@ -38,7 +39,7 @@ type kernel struct {
 }
 
 func newKernel() kernel {
-	return kernel{devices: map[fsm.VolumeID]*device{}, limits: map[string]fsm.VolumeID{}, busy: map[string]bool{}}
+	return kernel{devices: map[fsm.VolumeID]*device{}, mappings: map[fsm.VolumeID]*mapping{}, limits: map[string]fsm.VolumeID{}, busy: map[string]bool{}}
 }
 
 func newHost(w *World, node fsm.NodeID) *Host {

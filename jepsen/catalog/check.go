@@ -21,6 +21,7 @@ const (
 	InstantEqual    Check = "one-instant"       // a snapshot, and a group of them, has the content of one instant
 	FreshIsZero     Check = "fresh-is-zero"     // a new volume has nothing of an earlier one
 	FormatOnce      Check = "format-once"       // nothing is formatted that has data
+	Keys            Check = "keys"              // a key that the log permits opens the header, and one that was replaced does not
 	NoSecret        Check = "no-secret"         // no canary of a secret is in any file, log or report
 	NoLeak          Check = "no-leak"           // no goroutine, descriptor, loop device or mount is left over
 	Liveness        Check = "liveness"          // after the faults everything that was asked for comes true

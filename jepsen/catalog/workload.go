@@ -18,6 +18,8 @@ const (
 	Replicated    Workload = "replicated"     // volumes with two replicas
 	Replace       Workload = "replace"        // replicas are added, removed and replaced
 	TakeOver      Workload = "take-over"      // the other replica's host becomes primary
+	Encrypted     Workload = "encrypted"      // volumes are encrypted
+	RotateKey     Workload = "rotate-key"     // keys of encrypted volumes are replaced
 	Writers       Workload = "writers"        // stamps of site, host, epoch and sequence are written into blocks
 	Proposals     Workload = "proposals"      // commands are proposed to members, and read back
 	Operator      Workload = "operator"       // an operator cordons, attests, forces and takes back

@@ -26,7 +26,10 @@ func (s *Sim) aimedAt(name string) *aim {
 
 // aimsOf are the boundaries at which a seed's crashes are aimed: the first is each in turn. The second
 // is one of those to which the same scene leads, or any where there is no scene.
-func aimsOf(seed int) []string {
+func aimsOf(seed int, x Extras) []string {
+	if x.Encrypted {
+		return x.aims()
+	}
 	all := boundaries()
 	first, round := all[seed%len(all)], roundOf(seed)
 	seconds := all

@@ -14,6 +14,7 @@ type checks struct {
 	copies     *copies
 	hosts      *hosts
 	volumes    *volumes
+	keys       *keyChecks
 	violations int
 	epochs     map[string]fsm.Epoch // of the last publication of a volume on a node
 }
@@ -24,6 +25,7 @@ func (c *checks) always() {
 		c.s.fail("world: %s", text)
 		return
 	}
+	c.keys.always()
 }
 
 // committed is checked after each entry of the log.

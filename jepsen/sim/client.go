@@ -42,6 +42,7 @@ type claim struct {
 	members  []string // snapshots of the group
 	fromSnap bool
 	open     int
+	keys     *keys // nil: it is in clear
 }
 
 // use is what the orchestrator believes of a claim on one node.
@@ -77,13 +78,20 @@ func newClients(s *Sim) *clients {
 	clone.source = local
 	restored := add("pair-restored", "2", "ext4", 64<<20)
 	restored.source, restored.fromSnap = pair, true
-	c.choose()
+	var encrypted *claim
+	if s.options.encrypted {
+		encrypted = c.addEncrypted()
+	}
+	c.choose(encrypted)
 	return c
 }
 
-// choose keeps a few of the claims, with their sources, so that there is much of each.
-func (c *clients) choose() {
+// choose keeps a few of the claims, with their sources, so that there is much of each; and this one, where there is it.
+func (c *clients) choose(always *claim) {
 	kept := map[*claim]bool{}
+	if always != nil {
+		kept[always], kept[always.source] = true, true
+	}
 	for range 1 + c.s.tape.pick(4) {
 		one := c.claims[c.s.tape.pick(len(c.claims))]
 		kept[one] = true

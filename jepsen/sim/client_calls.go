@@ -38,6 +38,10 @@ func (c *claim) create() *csiCall {
 	if c.protocol != "" {
 		req.Parameters["protocol"] = c.protocol
 	}
+	if c.keys != nil {
+		req.Parameters["encrypted"] = "true"
+		c.s.counts["encrypted"]++
+	}
 	if req.VolumeContentSource != nil {
 		c.s.counts["clone"]++
 	}
@@ -77,6 +81,9 @@ func (c *claim) delete() *csiCall {
 		if err == nil && c.id == id {
 			c.endWriters()
 			c.id, c.uses = "", nil
+			if c.keys != nil {
+				c.keys.next = ""
+			}
 		}
 	})
 }
@@ -114,7 +121,7 @@ func (u *use) unpublish() *csiCall {
 }
 
 func (u *use) stage() *csiCall {
-	req := &csi.NodeStageVolumeRequest{VolumeId: u.claim.id, StagingTargetPath: u.stagingPath(), VolumeCapability: u.claim.capability(), PublishContext: u.context}
+	req := &csi.NodeStageVolumeRequest{VolumeId: u.claim.id, StagingTargetPath: u.stagingPath(), VolumeCapability: u.claim.capability(), PublishContext: u.context, Secrets: u.claim.secrets()}
 	return u.nodeCall("stage", func(ctx context.Context, p *process) error {
 		_, err := p.node.NodeStageVolume(ctx, req)
 		return err
@@ -173,7 +180,7 @@ func (c *claim) expandTo(size int64) *csiCall {
 }
 
 func (u *use) expandNode() *csiCall {
-	req := &csi.NodeExpandVolumeRequest{VolumeId: u.claim.id, VolumePath: u.targetPath(), StagingTargetPath: u.stagingPath(), VolumeCapability: u.claim.capability()}
+	req := &csi.NodeExpandVolumeRequest{VolumeId: u.claim.id, VolumePath: u.targetPath(), StagingTargetPath: u.stagingPath(), VolumeCapability: u.claim.capability(), Secrets: u.claim.secrets()}
 	return u.nodeCall("expand-node", func(ctx context.Context, p *process) error {
 		_, err := p.node.NodeExpandVolume(ctx, req)
 		return err

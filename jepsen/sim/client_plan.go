@@ -75,6 +75,9 @@ func (u *use) nextCall() *csiCall {
 // busyCall is a call for a volume in use.
 func (c *claim) busyCall(u *use) *csiCall {
 	calls := []func() *csiCall{u.stats, c.expand, u.expandNode, func() *csiCall { return c.modify(100 * (1 + c.s.tape.pick(5))) }, c.takeSnapshot, c.get, u.bind, u.reclaimSpace}
+	if c.keys != nil {
+		calls = append(calls, u.rotate, u.rotate, u.renew)
+	}
 	return calls[c.s.tape.pick(len(calls))]()
 }
 
@@ -83,6 +86,9 @@ func (c *claim) anyCall(u *use) *csiCall {
 	elsewhere := c.useOn(c.s.hosts[c.s.tape.pick(len(c.s.hosts))])
 	calls := []func() *csiCall{
 		c.create, u.publish, u.stage, u.bind, u.unstage, u.unpublish, u.unbind, c.expand, c.list, c.takeSnapshot, elsewhere.publish, elsewhere.stage, elsewhere.unpublish, elsewhere.unstage, c.delete, c.reclaimSpace,
+	}
+	if c.keys != nil {
+		calls = append(calls, u.rotate, elsewhere.rotate, u.renew)
 	}
 	if c.snapshot != "" {
 		calls = append(calls, c.deleteSnapshot)

@@ -288,12 +288,12 @@ func mayLie(name string) bool {
 	case "mount.mount.before", "mount.bind.before":
 		return true
 	}
-	return strings.HasPrefix(name, "pool.") && name != "pool.copy.before"
+	return (strings.HasPrefix(name, "pool.") || strings.HasPrefix(name, "luks.") && !strings.HasPrefix(name, "luks.back-up")) && name != "pool.copy.before"
 }
 
 // mayHang: commands that survive being killed.
 func mayHang(name string) bool {
-	return strings.HasPrefix(name, "mount.") || strings.HasPrefix(name, "pool.")
+	return strings.HasPrefix(name, "mount.") || strings.HasPrefix(name, "pool.") || strings.HasPrefix(name, "luks.")
 }
 
 // proposal drops a command, applies it without an answer, or applies it twice.

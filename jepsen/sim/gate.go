@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/executor/agent"
@@ -74,7 +75,12 @@ func (p *process) Hit(point string) {
 	p.wait(context.Background(), "agent."+point, "", strings.HasSuffix(point, ".before"), false)
 }
 
-// boundaries are all names at which a host may crash.
+// cryptBoundaries are those of encrypted volumes.
+func cryptBoundaries() []string {
+	return slices.Concat(named("agent.", agent.CryptFaultPoints), named("agent.", agent.RotationFaultPoints), backendtest.CryptBoundaries())
+}
+
+// boundaries are all names at which a host may crash, but for those of encrypted volumes.
 func boundaries() []string {
 	var all []string
 	for _, point := range append(agent.FaultPoints, agent.ReplicaFaultPoints...) {

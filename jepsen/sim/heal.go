@@ -133,6 +133,7 @@ const (
 	stageExpand
 	stageExpandNode
 	stageModify
+	stageRotate
 	stageSnapshot
 	stageUnbind
 	stageUnstage
@@ -172,7 +173,7 @@ func (h *healer) unfinished() string {
 	return h.s.whatIsLeft()
 }
 
-var stageNames = []string{"down", "publish", "stage", "bind", "write", "expand", "expand-node", "modify", "snapshot", "unbind", "unstage", "unpublish", "snapshots", "delete", "done"}
+var stageNames = []string{"down", "publish", "stage", "bind", "write", "expand", "expand-node", "modify", "rotate", "snapshot", "unbind", "unstage", "unpublish", "snapshots", "delete", "done"}
 
 // begin begins the next call of a claim, when there is one.
 func (h *healer) begin() bool {
@@ -243,6 +244,9 @@ func (g *healing) advance() {
 		}
 	}
 	g.stage, g.lastErr = g.stage+1, ""
+	if g.stage == stageRotate && g.claim.keys == nil {
+		g.stage++
+	}
 }
 
 // next is the call of the stage; nil when there is none to make now.
@@ -281,6 +285,8 @@ func (g *healing) next() *csiCall {
 		return g.maybe(g.use.expandNode)
 	case stageModify:
 		return g.maybe(func() *csiCall { return c.modify(500) })
+	case stageRotate:
+		return g.maybe(g.use.rotate)
 	case stageSnapshot:
 		if c.fsType == "" { // nobody can say when a raw volume is consistent
 			g.advance()

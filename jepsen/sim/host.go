@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-storage/holdfast/addons/encryption"
 	"github.com/holdfast-storage/holdfast/addons/reclaimspace"
 	csinode "github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/executor"
@@ -46,6 +47,7 @@ type process struct {
 	client *session.Client
 	node   *csinode.Server
 	space  *reclaimspace.NodeServer
+	keys   *encryption.Server
 }
 
 func (s *Sim) addHost(number int) *host {
@@ -119,6 +121,7 @@ func (p *process) open() error {
 		return err
 	}
 	p.space = reclaimspace.NewNode(p.agent)
+	p.keys = encryption.New(p.agent, "default")
 	p.node, err = csinode.New(p.agent, csinode.Config{ID: fsm.NodeID(p.host.name), MountGroup: true})
 	return err
 }
@@ -146,8 +149,13 @@ func (p *process) openClient() (err error) {
 
 func (p *process) config(identity *records.Host) agent.Config {
 	s := p.host.s
+	var encryptor executor.Encryptor
+	if s.options.encrypted {
+		encryptor = p.world.Encryptor()
+	}
 	return agent.Config{
-		Node: fsm.NodeID(p.host.name), Host: identity, Pools: p.world.Pools(), Mounter: p.world.Mounter(),
+		Encryptor: encryptor,
+		Node:      fsm.NodeID(p.host.name), Host: identity, Pools: p.world.Pools(), Mounter: p.world.Mounter(),
 		Freezer: p.world.Freezer(), FilesystemTools: p.world.FilesystemTools(), Throttle: p.world.Throttle(),
 		HealthInterval: s.options.healthInterval, Replicator: p.world.Replicator(), ReplicationAddress: fmt.Sprintf("10.0.0.%d", p.host.number),
 		PublicKey: slices.Repeat([]byte{byte(p.host.number)}, 32), DeriveSecret: func([]byte, fsm.VolumeID) (string, error) { return "secret", nil },

@@ -11,6 +11,7 @@ type Config struct {
 	Aims  []string // the boundaries at which a crash is aimed; the first one chooses the scene
 	Round int      // of the seeds that have the same first aim: where several scenes lead there, it chooses
 	Story bool     // what happens is kept as text
+	Extras
 	// Reseed begins the random numbers of a step anew, so that they do not depend on how many were
 	// drawn before.
 	Reseed func(step int)

@@ -24,9 +24,9 @@ type scene struct {
 func sceneThatLeadsTo(aims []string, round int) *scene {
 	var leading []*scene
 	random := false
-	for i := range scenes {
-		if len(aims) > 0 && slices.Contains(scenes[i].leadsTo, aims[0]) {
-			leading, random = append(leading, &scenes[i]), random || scenes[i].random
+	for _, scene := range slices.Concat(scenes, keyScenes) {
+		if len(aims) > 0 && slices.Contains(scene.leadsTo, aims[0]) {
+			leading, random = append(leading, &scene), random || scene.random
 		}
 	}
 	if random {

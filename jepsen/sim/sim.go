@@ -72,6 +72,7 @@ type options struct {
 	twoPools       bool
 	verifyInterval time.Duration
 	capacity       int64 // of each pool
+	encrypted      bool  // some of the volumes
 }
 
 // pools are those of one host.
@@ -101,13 +102,14 @@ func newSim(t *tape, c Config) *Sim {
 		reseed: c.Reseed, counts: map[string]int{}, crashedAt: map[string]int{}, hits: map[string]int{},
 	}
 	s.options = chooseOptions(t, c.Steps)
+	s.options.encrypted = c.Extras.Encrypted
 	if s.scene = sceneThatLeadsTo(c.Aims, c.Round); s.scene != nil && s.scene.prepare != nil {
 		s.scene.prepare(&s.options)
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.world = backendtest.NewWorld(gates{s})
 	s.net = newNetwork(s)
-	s.checks = &checks{s: s, copies: newCopies(s), hosts: newHosts(s), volumes: newVolumes(s)}
+	s.checks = &checks{s: s, copies: newCopies(s), hosts: newHosts(s), volumes: newVolumes(s), keys: newKeyChecks(s)}
 	s.log = &orderedLog{s: s, state: fsm.New(), forced: map[fsm.VolumeID]bool{}}
 	s.clients = newClients(s)
 	s.faults = &faults{s: s}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -60,10 +61,19 @@ func (p *player) play(seed int, tape *tape, story bool) (r *Result) {
 	synctest.Test(p.t, func(t *testing.T) {
 		reseed := func(step int) { cryptotest.SetGlobalRandom(t, uint64(seed)<<32+uint64(step)) }
 		reseed(0)
-		r = play(tape, Config{Dir: dir, Steps: *simSteps, Aims: aimsOf(seed), Round: roundOf(seed), Story: story, Reseed: reseed})
+		extras := p.extras(seed)
+		r = play(tape, Config{Dir: dir, Steps: *simSteps, Aims: aimsOf(seed, extras), Round: roundOf(seed), Story: story, Extras: extras, Reseed: reseed})
 		synctest.Wait()
 	})
 	return r
+}
+
+// extras are a seed's. Those of the regressions have none: they are what they were when they failed.
+func (p *player) extras(seed int) Extras {
+	if slices.Contains(regressions, seed) {
+		return Extras{}
+	}
+	return extrasOf(seed)
 }
 
 func (p *player) seed(seed int, story bool) *Result {
@@ -190,7 +200,7 @@ func tell(t *testing.T, p *player, seed int) {
 	for _, line := range r.Story {
 		t.Log(line)
 	}
-	t.Logf("seed %d: %d steps, %s simulated, trace %x, aimed at %v", seed, r.Steps, r.Simulated, r.Hash, aimsOf(seed))
+	t.Logf("seed %d: %d steps, %s simulated, trace %x, aimed at %v", seed, r.Steps, r.Simulated, r.Hash, aimsOf(seed, p.extras(seed)))
 	require.Empty(t, r.Failure)
 }
 
@@ -275,10 +285,10 @@ func (x *totals) report(t *testing.T) {
 	for _, name := range names {
 		t.Logf("%6d %s", x.counts[name], name)
 	}
-	for _, name := range boundaries() {
+	for _, name := range append(boundaries(), cryptBoundaries()...) {
 		t.Logf("%6d crashes in %4d seeds and %7d passes: %s", x.points[name], x.crashed[name], x.hits[name], name)
 	}
-	t.Logf("%d seeds, %d steps, %.0f steps/s, crashed at %d of %d boundaries", x.seeds, x.steps, float64(x.steps)/time.Since(x.began).Seconds(), len(x.points), len(boundaries()))
+	t.Logf("%d seeds, %d steps, %.0f steps/s, crashed at %d of %d boundaries", x.seeds, x.steps, float64(x.steps)/time.Since(x.began).Seconds(), len(x.points), len(boundaries())+len(cryptBoundaries()))
 }
 
 // moreSeeds is how many are aimed at a boundary that no host crashed at.
@@ -287,9 +297,12 @@ const moreSeeds = 10
 // reachEachBoundary: a boundary at which nothing ever crashed was not tested. More seeds are aimed at
 // one that the seeds before missed.
 func (x *totals) reachEachBoundary(t *testing.T, p *player, next int) {
-	all := boundaries()
-	for i, name := range all {
-		for seed := next + (i+len(all)-next%len(all))%len(all); x.points[name] == 0 && seed < next+moreSeeds*len(all); seed += len(all) {
+	all := append(boundaries(), cryptBoundaries()...)
+	for _, name := range all {
+		for seed := next; x.points[name] == 0 && seed < next+moreSeeds*len(all); seed++ {
+			if aimsOf(seed, p.extras(seed))[0] != name {
+				continue
+			}
 			r := p.seed(seed, false)
 			x.judge(t, p, seed, r)
 			x.add(r)

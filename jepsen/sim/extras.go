@@ -1,0 +1,33 @@
+package sim
+
+import "math/rand/v2"
+
+// Extras are what some seeds have in addition. They come from a stream of their own, so that the other seeds' tapes
+// are what they would be without them.
+type Extras struct {
+	Encrypted bool // some of the volumes
+	random    *rand.Rand
+}
+
+// oneSeedIn is how many seeds there are for one that has a certain extra.
+const oneSeedIn = 8
+
+// extrasOf are a seed's.
+func extrasOf(seed int) Extras {
+	random := rand.New(rand.NewPCG(uint64(seed)*0x9e3779b97f4a7c15, 0xadd5))
+	random.Uint64() // the first of neighbouring seeds resemble each other
+	random.Uint64()
+	return Extras{Encrypted: random.IntN(oneSeedIn) == 0, random: random}
+}
+
+// aims are the boundaries at which the crashes of a seed with encryption are aimed. The second is one of those to
+// which the same scene leads, as often as any.
+func (x Extras) aims() []string {
+	all := cryptBoundaries()
+	first := all[x.random.IntN(len(all))]
+	seconds := append(boundaries(), all...)
+	if scene := sceneThatLeadsTo([]string{first}, 0); scene != nil && x.random.IntN(2) == 0 {
+		seconds = scene.leadsTo
+	}
+	return []string{first, seconds[x.random.IntN(len(seconds))]}
+}
