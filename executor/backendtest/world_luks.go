@@ -177,3 +177,13 @@ func (h *Host) LoseHeader(id fsm.VolumeID) {
 		}
 	})
 }
+
+// checkWiped: the image of a volume that was open is not removed with its header: who finds the blocks later must find
+// no key for them (S65). The lock is held.
+func (p *Pool) checkWiped(id fsm.VolumeID) {
+	if img := p.images[id]; img != nil && img.opened {
+		if _, found := headerIn(img.content); found {
+			p.world.violate("S65: %s: %s is removed with its header", p.host.node, id)
+		}
+	}
+}

@@ -99,3 +99,13 @@ func TestAMappingIsBehindTheHeader(t *testing.T) {
 	require.NoError(t, p.Encryptor().Format(t.Context(), d.Path, "another", key("old")))
 	require.Len(t, h.World().Violations(), 1)
 }
+
+func TestAVolumeIsRemovedWithoutItsHeader(t *testing.T) {
+	h, p, id, d := encrypted(t, nil)
+	e, pool := p.Encryptor(), p.Pools()[0]
+	require.NoError(t, e.Open(t.Context(), id, d.Path, executor.OpenOptions{}, key("old")))
+	require.NoError(t, e.Close(t.Context(), id))
+	require.NoError(t, pool.Deactivate(t.Context(), id))
+	require.NoError(t, pool.Remove(t.Context(), id))
+	require.Len(t, h.World().Violations(), 1)
+}

@@ -209,6 +209,9 @@ func (t *luksTools) Open(ctx context.Context, id fsm.VolumeID, device string, o 
 			return err
 		}
 		h.mappings[id] = h.newMapping(d, o.ReadOnly)
+		if img := h.image(id); img != nil {
+			img.opened = true
+		}
 		return nil
 	})
 }

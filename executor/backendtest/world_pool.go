@@ -34,6 +34,7 @@ type Pool struct {
 type image struct {
 	size     int64
 	content  blocks
+	opened   bool                        // its encryption was open on this host
 	unsynced map[int64]*[BlockBytes]byte // what is on the disk of blocks that are only in its cache
 }
 

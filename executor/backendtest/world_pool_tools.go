@@ -123,6 +123,7 @@ func (t *poolTools) Remove(ctx context.Context, id fsm.VolumeID) error {
 		case p.host.devices[id] != nil:
 			return fsm.Reject(fsm.InUse, "the image of %s is active", id)
 		}
+		p.checkWiped(id)
 		p.erase(id)
 		delete(p.unfinished, id)
 		return nil

@@ -22,6 +22,7 @@ const (
 	FreshIsZero     Check = "fresh-is-zero"     // a new volume has nothing of an earlier one
 	FormatOnce      Check = "format-once"       // nothing is formatted that has data
 	Keys            Check = "keys"              // a key that the log permits opens the header, and one that was replaced does not
+	Sites           Check = "sites"             // no endpoint gives or changes what is another site's
 	NoSecret        Check = "no-secret"         // no canary of a secret is in any file, log or report
 	NoLeak          Check = "no-leak"           // no goroutine, descriptor, loop device or mount is left over
 	Liveness        Check = "liveness"          // after the faults everything that was asked for comes true

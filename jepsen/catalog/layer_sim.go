@@ -4,7 +4,7 @@ package catalog
 var servedBySim = Served{
 	Workloads: []Workload{
 		CreateVolume, DeleteVolume, Publish, Stage, Expand, Modify, Snapshot, Clone, GroupSnapshot, Read, Replicated, Replace, TakeOver,
-		Encrypted, RotateKey, Writers, Operator,
+		Encrypted, RotateKey, TwoSites, Writers, Operator,
 	},
 	Faults: []Fault{
 		CrashAtEffect, HostReboot, PowerLoss, HostSilent,
@@ -13,7 +13,7 @@ var servedBySim = Served{
 	},
 	Checks: []Check{
 		Invariants, Acknowledged, ReplayEqual, HashesEqual, NoDuplicate, Audit, Stamps, NoLostWrite, OnePrimary, InstantEqual, FreshIsZero,
-		FormatOnce, Keys, Liveness, ReplaysEqual, EffectsCovered, NothingWasEmpty,
+		FormatOnce, Keys, Sites, Liveness, ReplaysEqual, EffectsCovered, NothingWasEmpty,
 	},
 	Counts: []Count{Acknowledgements, Elections, SnapshotInstalls, UnknownOutcomes},
 }

@@ -20,6 +20,7 @@ const (
 	TakeOver      Workload = "take-over"      // the other replica's host becomes primary
 	Encrypted     Workload = "encrypted"      // volumes are encrypted
 	RotateKey     Workload = "rotate-key"     // keys of encrypted volumes are replaced
+	TwoSites      Workload = "two-sites"      // orchestrators of two sites use equal names, and each other's endpoints
 	Writers       Workload = "writers"        // stamps of site, host, epoch and sequence are written into blocks
 	Proposals     Workload = "proposals"      // commands are proposed to members, and read back
 	Operator      Workload = "operator"       // an operator cordons, attests, forces and takes back

@@ -15,6 +15,7 @@ type checks struct {
 	hosts      *hosts
 	volumes    *volumes
 	keys       *keyChecks
+	sites      *siteChecks
 	violations int
 	epochs     map[string]fsm.Epoch // of the last publication of a volume on a node
 }
@@ -38,13 +39,18 @@ func (c *checks) committed(cmd *fsmpb.Command, outcome *fsmpb.Outcome) {
 	if err := state.Check(); err != nil {
 		c.s.fail("state: after %s: %v", commandName(cmd), err)
 	}
-	names := map[string]fsm.VolumeID{}
+	type name struct {
+		site fsm.Site
+		name string
+	}
+	names := map[name]fsm.VolumeID{}
 	for v := range state.Volumes("") {
 		if _, deleting := v.Phase.(fsm.Deleting); !deleting {
-			if other, twice := names[v.Name]; twice {
+			at := name{v.Origin, v.Name}
+			if other, twice := names[at]; twice {
 				c.s.fail("names: %s and %s both are %s", other, v.ID, v.Name)
 			}
-			names[v.Name] = v.ID
+			names[at] = v.ID
 		}
 		c.publications(v)
 		c.volumes.committed(v)
@@ -77,4 +83,5 @@ func (c *checks) answered(call *csiCall, err error) {
 	if code := status.Code(err); code == codes.DataLoss {
 		c.s.fail("answer: %s was answered %v", call.name, err)
 	}
+	c.sites.answered(call, err)
 }

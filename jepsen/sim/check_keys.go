@@ -11,6 +11,7 @@ type keyChecks struct {
 	s       *Sim
 	masters map[fsm.VolumeID]string
 	lost    map[fsm.VolumeID]bool // an operator lost the header
+	losses  int
 }
 
 func newKeyChecks(s *Sim) *keyChecks {

@@ -43,6 +43,9 @@ type claim struct {
 	fromSnap bool
 	open     int
 	keys     *keys // nil: it is in clear
+	site     fsm.Site
+	metro    bool   // it has a replica at each site
+	twin     *claim // of the same name at the other site
 }
 
 // use is what the orchestrator believes of a claim on one node.
@@ -82,6 +85,9 @@ func newClients(s *Sim) *clients {
 	if s.options.encrypted {
 		encrypted = c.addEncrypted()
 	}
+	if s.options.sites {
+		c.addTwins()
+	}
 	c.choose(encrypted)
 	return c
 }
@@ -104,6 +110,7 @@ func (c *clients) choose(always *claim) {
 			kept[one] = kept[one] || slices.Contains(c.s.scene.claims, one.name)
 		}
 	}
+	keepTwins(kept)
 	c.claims = slices.DeleteFunc(c.claims, func(one *claim) bool { return !kept[one] })
 }
 
@@ -136,6 +143,10 @@ type csiCall struct {
 	do      func(ctx context.Context, m *member, p *process) error
 	done    func(err error) // in the driver
 	claim   *claim
+	site    fsm.Site // whose controllers are called, unless it is an operator's
+	volume  string   // that it is about
+	// misrouted: that is not the site that it should be.
+	misrouted bool
 }
 
 // act begins a call, when not too many are under way.
@@ -163,6 +174,7 @@ func (c *clients) act() bool {
 	if call == nil {
 		return false
 	}
+	c.misroute(call)
 	c.begin(call)
 	return true
 }
@@ -182,7 +194,11 @@ func (c *clients) begin(call *csiCall) {
 	if call.claim != nil {
 		call.claim.open++
 	}
-	m, p := s.members[s.tape.pick(len(s.members))], (*process)(nil)
+	members := s.members
+	if call.claim != nil {
+		members = s.membersAt(call.site)
+	}
+	m, p := members[s.tape.pick(len(members))], (*process)(nil)
 	life := m.life
 	if call.host != nil {
 		if p = call.host.process; p == nil {

@@ -15,13 +15,13 @@ import (
 
 // controllerCall is a call that any controller serves.
 func (c *claim) controllerCall(name string, do func(ctx context.Context, m *member) error, done func(error)) *csiCall {
-	return &csiCall{name: name + " " + c.name, claim: c, do: func(ctx context.Context, m *member, _ *process) error { return do(ctx, m) }, done: done}
+	return &csiCall{name: name + " " + c.name, claim: c, site: c.site, volume: c.id, do: func(ctx context.Context, m *member, _ *process) error { return do(ctx, m) }, done: done}
 }
 
 // nodeCall is a call that a host serves.
 func (u *use) nodeCall(name string, do func(ctx context.Context, p *process) error, done func(error)) *csiCall {
 	boot := u.host.world.BootID()
-	return &csiCall{name: name + " " + u.claim.name + " on " + u.host.name, claim: u.claim, host: u.host,
+	return &csiCall{name: name + " " + u.claim.name + " on " + u.host.name, claim: u.claim, host: u.host, site: u.host.site(),
 		do: func(ctx context.Context, _ *member, p *process) error { return do(ctx, p) },
 		done: func(err error) {
 			if u.host.world.BootID() == boot && done != nil {
@@ -37,6 +37,9 @@ func (c *claim) create() *csiCall {
 	}
 	if c.protocol != "" {
 		req.Parameters["protocol"] = c.protocol
+	}
+	if c.metro {
+		req.Parameters["sites"] = "A,B"
 	}
 	if c.keys != nil {
 		req.Parameters["encrypted"] = "true"
@@ -55,6 +58,7 @@ func (c *claim) create() *csiCall {
 	}, func(err error) {
 		if err == nil {
 			c.id = answer.GetVolume().GetVolumeId()
+			c.s.checks.sites.made(c)
 		}
 	})
 }
@@ -78,6 +82,9 @@ func (c *claim) delete() *csiCall {
 		_, err := m.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
 		return err
 	}, func(err error) {
+		if err == nil {
+			c.s.checks.sites.deleted(c, id)
+		}
 		if err == nil && c.id == id {
 			c.endWriters()
 			c.id, c.uses = "", nil
@@ -102,10 +109,10 @@ func (u *use) publish() *csiCall {
 	}).on(u.host)
 }
 
-// on names the node that a controller's call is about.
+// on names the node that a controller's call is about, whose site's orchestrator makes it.
 func (call *csiCall) on(h *host) *csiCall {
 	call.name += " to " + h.name
-	return call
+	return call.through(h.site())
 }
 
 func (u *use) unpublish() *csiCall {
@@ -277,7 +284,10 @@ func (c *claim) deleteGroup() *csiCall {
 
 func (c *claim) list() *csiCall {
 	return c.controllerCall("list", func(ctx context.Context, m *member) error {
-		_, err := m.controller.ListVolumes(ctx, &csi.ListVolumesRequest{})
+		answer, err := m.controller.ListVolumes(ctx, &csi.ListVolumesRequest{})
+		for _, entry := range answer.GetEntries() {
+			c.s.checks.sites.listed(m, entry.GetStatus().GetPublishedNodeIds())
+		}
 		return err
 	}, nil)
 }

@@ -32,7 +32,7 @@ func (c *claim) currentUse() *use {
 			return u
 		}
 	}
-	hosts := c.s.hosts
+	hosts := c.hosts()
 	return c.useOn(hosts[c.s.tape.pick(len(hosts))])
 }
 
@@ -105,7 +105,7 @@ func (c *claim) anyCall(u *use) *csiCall {
 // groupPartner is another claim that has a volume.
 func (c *claim) groupPartner() *claim {
 	for _, other := range c.s.clients.claims {
-		if other != c && other.id != "" {
+		if other != c && other.id != "" && other.site == c.site {
 			return other
 		}
 	}

@@ -6,18 +6,19 @@ import "math/rand/v2"
 // are what they would be without them.
 type Extras struct {
 	Encrypted bool // some of the volumes
+	Sites     bool // there are two, each with an orchestrator, hosts and controllers of its own
 	random    *rand.Rand
 }
 
 // oneSeedIn is how many seeds there are for one that has a certain extra.
-const oneSeedIn = 8
+const oneSeedIn = 10
 
 // extrasOf are a seed's.
 func extrasOf(seed int) Extras {
 	random := rand.New(rand.NewPCG(uint64(seed)*0x9e3779b97f4a7c15, 0xadd5))
 	random.Uint64() // the first of neighbouring seeds resemble each other
 	random.Uint64()
-	return Extras{Encrypted: random.IntN(oneSeedIn) == 0, random: random}
+	return Extras{Encrypted: random.IntN(oneSeedIn) == 0, Sites: random.IntN(oneSeedIn) == 0, random: random}
 }
 
 // aims are the boundaries at which the crashes of a seed with encryption are aimed. The second is one of those to

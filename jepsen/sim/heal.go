@@ -156,7 +156,7 @@ func (h *healer) done() bool {
 		if g.stage != stageDone {
 			return false
 		}
-		if _, again := h.s.log.state.VolumeByName("", g.claim.name); again { // a late call made another
+		if _, again := g.claim.volume(); again { // a late call made another
 			g.stage, g.host = stageDown, 0
 			return false
 		}
@@ -220,6 +220,7 @@ func (g *healing) run(call *csiCall) {
 		}
 		g.noticeReboot()
 	}
+	g.atHome(call)
 	g.claim.s.clients.begin(call)
 }
 
@@ -252,7 +253,7 @@ func (g *healing) advance() {
 // next is the call of the stage; nil when there is none to make now.
 func (g *healing) next() *csiCall {
 	c := g.claim
-	v, exists := c.s.log.state.VolumeByName("", c.name)
+	v, exists := c.volume()
 	if exists {
 		c.id = string(v.ID)
 	} else if g.stage < stageCleanSnapshots {
@@ -292,7 +293,7 @@ func (g *healing) next() *csiCall {
 			g.advance()
 			return nil
 		}
-		if _, taken := c.s.log.state.SnapshotByName("", "snap-"+c.name); taken { // perhaps of an earlier volume of the name
+		if _, _, taken := c.takenSnapshot(); taken { // perhaps of an earlier volume of the name
 			g.advance()
 			return nil
 		}
@@ -329,14 +330,14 @@ func isReady(v *fsm.Volume) bool {
 // chooseHost is one of the volume's hosts.
 func (g *healing) chooseHost(v *fsm.Volume) *host {
 	var all []*host
-	for _, h := range g.claim.s.hosts {
+	for _, h := range g.claim.hosts() {
 		n, _ := g.claim.s.log.state.Node(fsm.NodeID(h.name))
 		if n != nil && v.Replica(n.Host) != nil {
 			all = append(all, h)
 		}
 	}
 	if len(all) == 0 {
-		return g.claim.s.hosts[0]
+		return g.claim.hosts()[0]
 	}
 	return all[g.claim.s.tape.pick(len(all))]
 }
@@ -371,33 +372,4 @@ func (g *healing) write(v *fsm.Volume) *csiCall {
 	}
 	g.stage++
 	return nil
-}
-
-func (g *healing) cleanSnapshots() *csiCall {
-	c := g.claim
-	if group, ok := c.s.log.state.GroupSnapshotByName("", "group-"+c.name); ok {
-		c.groupID, c.members = string(group.ID), nil
-		for _, member := range group.Members {
-			c.members = append(c.members, string(member))
-		}
-		return g.stay(c.deleteGroup())
-	}
-	if snap, ok := c.s.log.state.SnapshotByName("", "snap-"+c.name); ok {
-		c.snapshot = string(snap.ID)
-		return g.stay(c.deleteSnapshot())
-	}
-	g.stage++
-	return nil
-}
-
-// stay makes a call without going to the next stage after it.
-func (g *healing) stay(call *csiCall) *csiCall {
-	done := call.done
-	call.done = func(err error) {
-		done(err)
-		if err == nil || isNotFound(err) {
-			g.stage--
-		}
-	}
-	return call
 }

@@ -1,11 +1,15 @@
 package sim
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
 
 // decide makes the decision that the answer asks an operator for, and no other.
 func (g *healing) decide() {
 	s := g.claim.s
-	v, exists := s.log.state.VolumeByName("", g.claim.name)
+	v, exists := g.claim.volume()
 	if g.stage != stagePublish || !exists {
 		return
 	}
@@ -19,10 +23,13 @@ func (g *healing) decide() {
 
 // giveUp: what an operator gave up may have been all that a volume held, its filesystem too.
 func (g *healing) giveUp() {
-	v, exists := g.claim.s.log.state.VolumeByName("", g.claim.name)
+	v, exists := g.claim.volume()
 	if exists && g.stage == stageStage && g.claim.s.log.forced[v.ID] && strings.Contains(g.lastErr, " that was made for it") {
 		g.claim.s.counts["volumes given up"]++
 		g.stage = stageUnstage
+	}
+	if exists && g.stage == stageStage && strings.Contains(g.lastErr, "the LUKS header") && strings.Contains(g.lastErr, " is missing on this host") {
+		g.restoreHeader(v)
 	}
 }
 
@@ -46,4 +53,16 @@ func (g *healing) deleteVolume(exists bool) *csiCall {
 		return nil
 	}
 	return g.claim.delete()
+}
+
+// restoreHeader: a header that was lost comes back from its host's copy. One that was copied while it was lost has none.
+func (g *healing) restoreHeader(v *fsm.Volume) {
+	s := g.claim.s
+	switch {
+	case g.claim.source != nil && s.checks.keys.losses > 0:
+		s.counts["volumes given up"]++
+		g.stage = stageUnstage
+	case s.checks.keys.lost[v.ID]:
+		s.clients.begin(restoreHeader(v, s.nodeOf(g.use.host)))
+	}
 }

@@ -121,7 +121,7 @@ func (p *process) open() error {
 		return err
 	}
 	p.space = reclaimspace.NewNode(p.agent)
-	p.keys = encryption.New(p.agent, "default")
+	p.keys = encryption.New(p.agent, p.host.site().String())
 	p.node, err = csinode.New(p.agent, csinode.Config{ID: fsm.NodeID(p.host.name), MountGroup: true})
 	return err
 }
@@ -154,8 +154,8 @@ func (p *process) config(identity *records.Host) agent.Config {
 		encryptor = p.world.Encryptor()
 	}
 	return agent.Config{
-		Encryptor: encryptor,
-		Node:      fsm.NodeID(p.host.name), Host: identity, Pools: p.world.Pools(), Mounter: p.world.Mounter(),
+		Encryptor: encryptor, Site: string(p.host.site()),
+		Node: fsm.NodeID(p.host.name), Host: identity, Pools: p.world.Pools(), Mounter: p.world.Mounter(),
 		Freezer: p.world.Freezer(), FilesystemTools: p.world.FilesystemTools(), Throttle: p.world.Throttle(),
 		HealthInterval: s.options.healthInterval, Replicator: p.world.Replicator(), ReplicationAddress: fmt.Sprintf("10.0.0.%d", p.host.number),
 		PublicKey: slices.Repeat([]byte{byte(p.host.number)}, 32), DeriveSecret: func([]byte, fsm.VolumeID) (string, error) { return "secret", nil },

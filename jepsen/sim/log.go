@@ -122,9 +122,10 @@ func (l *orderedLog) append(cmd *fsmpb.Command) (uint64, *fsmpb.Outcome) {
 	cmd.ProposedAt = time.Now().UnixNano()
 	cmd.SchemaVersion = max(cmd.GetSchemaVersion(), fsm.LeastLevel(cmd))
 	index := uint64(len(l.entries)) + 1
-	judge := l.s.checks.hosts.judge(cmd)
+	judge, judgeSites := l.s.checks.hosts.judge(cmd), l.s.checks.sites.judge(cmd)
 	outcome := l.state.Apply(index, proto.CloneOf(cmd)).Outcome
 	judge(outcome)
+	judgeSites(outcome)
 	l.entries = append(l.entries, logEntry{cmd, l.state.Hash()})
 	l.s.note("log %d: %s by %s -> %s", index, commandName(cmd), cmd.GetActor(), outcomeText(outcome))
 	l.s.checks.committed(cmd, outcome)

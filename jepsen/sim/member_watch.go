@@ -87,9 +87,6 @@ func (m *member) WatchSnapshot(id fsm.SnapshotID) (wake <-chan struct{}, stop fu
 	return w.wake, func() { m.removeWatch(w) }
 }
 
-// Site is the only one that there is.
-func (m *member) Site() string { return "default" }
-
 // WatchGroup wakes when the group, or a member of it, may have changed.
 func (m *member) WatchGroup(id fsm.GroupSnapshotID) (wake <-chan struct{}, stop func()) {
 	w := m.addWatch(true, func(c fsm.Change) bool { return c.Group == id })

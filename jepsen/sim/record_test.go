@@ -18,7 +18,7 @@ var (
 		catalog.Stage: {"call stage", "call target"}, catalog.Expand: {"call expand", "call expand-node"}, catalog.Modify: {"call modify"},
 		catalog.Snapshot: {"call snapshot"}, catalog.Clone: {"clone"}, catalog.GroupSnapshot: {"call group"}, catalog.Read: {"call list", "call get"},
 		catalog.Replicated: {"replicated"}, catalog.Replace: {"call add-replica", "call remove-replica"}, catalog.TakeOver: {"call force-primary"},
-		catalog.Encrypted: {"encrypted"}, catalog.RotateKey: {"replaced keys"}, catalog.Writers: {"acknowledged writes"}, catalog.Operator: {"call cordon"},
+		catalog.Encrypted: {"encrypted"}, catalog.RotateKey: {"replaced keys"}, catalog.TwoSites: {"call at the other site"}, catalog.Writers: {"acknowledged writes"}, catalog.Operator: {"call cordon"},
 	}
 	faultCounts = map[catalog.Fault][]string{
 		catalog.CrashAtEffect: {"aimed crash", "fault effect meets a crash", "fault effect meets a loss of power"},
@@ -38,7 +38,7 @@ var (
 	checkKinds = map[catalog.Check][]string{
 		catalog.Invariants: {"state", "pool", "boot", "numbers"}, catalog.Acknowledged: {"answer"}, catalog.ReplayEqual: {"dump", "start"}, catalog.HashesEqual: {"hash"},
 		catalog.NoDuplicate: {"names"}, catalog.Audit: {"world", "records"}, catalog.Stamps: {"stamps"}, catalog.NoLostWrite: {"stamps"}, catalog.OnePrimary: {"publish", "epoch"},
-		catalog.InstantEqual: {"instant", "snapshot"}, catalog.FreshIsZero: {"world"}, catalog.FormatOnce: {"world"}, catalog.Keys: {"keys"}, catalog.Liveness: {"liveness"},
+		catalog.InstantEqual: {"instant", "snapshot"}, catalog.FreshIsZero: {"world"}, catalog.FormatOnce: {"world"}, catalog.Keys: {"keys"}, catalog.Sites: {"sites"}, catalog.Liveness: {"liveness"},
 		catalog.ReplaysEqual: nil, catalog.EffectsCovered: nil, catalog.NothingWasEmpty: nil,
 	}
 )

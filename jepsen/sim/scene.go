@@ -189,7 +189,7 @@ func (x *script) hosts(c *claim) (all []*host) {
 	return all
 }
 
-func (x *script) volume(c *claim) (*fsm.Volume, bool) { return x.s.log.state.VolumeByName("", c.name) }
+func (x *script) volume(c *claim) (*fsm.Volume, bool) { return c.volume() }
 
 // up brings a claim up on a host.
 func (x *script) up(u *use) bool {

@@ -85,6 +85,7 @@ func lostHeader(x *script) {
 			return
 		}
 		x.s.checks.keys.lost[v.ID] = true
+		x.s.checks.keys.losses++
 		u.host.world.LoseHeader(v.ID)
 		if x.up(u) {
 			x.s.fail("keys: %s was staged without its header", u.claim.name)

@@ -73,6 +73,7 @@ type options struct {
 	verifyInterval time.Duration
 	capacity       int64 // of each pool
 	encrypted      bool  // some of the volumes
+	sites          bool  // there are two
 }
 
 // pools are those of one host.
@@ -95,6 +96,14 @@ func chooseOptions(t *tape, steps int) options {
 	}
 }
 
+// addExtras adds those of the seed. Two sites have two hosts each.
+func (o *options) addExtras(x Extras) {
+	o.encrypted, o.sites = x.Encrypted, x.Sites
+	if x.Sites {
+		o.hosts, o.members = 4, max(2, o.members)
+	}
+}
+
 // newSim builds the cluster. It must be called in a bubble.
 func newSim(t *tape, c Config) *Sim {
 	s := &Sim{
@@ -102,14 +111,14 @@ func newSim(t *tape, c Config) *Sim {
 		reseed: c.Reseed, counts: map[string]int{}, crashedAt: map[string]int{}, hits: map[string]int{},
 	}
 	s.options = chooseOptions(t, c.Steps)
-	s.options.encrypted = c.Extras.Encrypted
+	s.options.addExtras(c.Extras)
 	if s.scene = sceneThatLeadsTo(c.Aims, c.Round); s.scene != nil && s.scene.prepare != nil {
 		s.scene.prepare(&s.options)
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.world = backendtest.NewWorld(gates{s})
 	s.net = newNetwork(s)
-	s.checks = &checks{s: s, copies: newCopies(s), hosts: newHosts(s), volumes: newVolumes(s), keys: newKeyChecks(s)}
+	s.checks = &checks{s: s, copies: newCopies(s), hosts: newHosts(s), volumes: newVolumes(s), keys: newKeyChecks(s), sites: &siteChecks{s}}
 	s.log = &orderedLog{s: s, state: fsm.New(), forced: map[fsm.VolumeID]bool{}}
 	s.clients = newClients(s)
 	s.faults = &faults{s: s}
@@ -130,6 +139,9 @@ func (s *Sim) build() {
 	}
 	for _, name := range s.memberNames {
 		s.members = append(s.members, s.startMember(name))
+	}
+	if s.options.sites {
+		s.nameSites()
 	}
 	s.log.elect(s.members[0])
 	for i := range s.options.hosts {

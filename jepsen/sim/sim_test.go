@@ -299,10 +299,11 @@ const moreSeeds = 10
 func (x *totals) reachEachBoundary(t *testing.T, p *player, next int) {
 	all := append(boundaries(), cryptBoundaries()...)
 	for _, name := range all {
-		for seed := next; x.points[name] == 0 && seed < next+moreSeeds*len(all); seed++ {
+		for seed, tries := next, 0; x.points[name] == 0 && tries < moreSeeds; seed++ {
 			if aimsOf(seed, p.extras(seed))[0] != name {
 				continue
 			}
+			tries++
 			r := p.seed(seed, false)
 			x.judge(t, p, seed, r)
 			x.add(r)
