@@ -84,7 +84,7 @@ var mayImport = importMap{
 	"jepsen/campaign": {"jepsen/catalog", "jepsen/report"},
 	"jepsen/planted":  {"plantedbug"},
 	"jepsen/sim": {
-		"addons/reclaimspace", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
+		"addons/encryption", "addons/reclaimspace", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
 		"executor/records", "executor/session", "executor/session/sessionpb",
 	},
 	"jepsen/raftsim": {
