@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -46,12 +48,8 @@ func (k *keyChecks) judged(c *claim) *fsm.Volume {
 // hasHeader tells whether the header that was made first is on a replica that counts, and is opened. Where the log calls
 // none up to date, which it does when hosts came back, nothing is known.
 func (k *keyChecks) hasHeader(c *claim, v *fsm.Volume) bool {
-	known := false
-	for _, r := range v.Replicas {
-		if v.Replicated() && (r.State == fsm.ReplicaLeaving || !r.UpToDate || r.Outdated) {
-			continue
-		}
-		known = true
+	replicas := counted(v)
+	for _, r := range replicas {
 		h, found := k.s.world.Host(r.Node).DiskHeader(v.ID)
 		if !found || !c.keys.opens(h) {
 			continue
@@ -65,7 +63,15 @@ func (k *keyChecks) hasHeader(c *claim, v *fsm.Volume) bool {
 			return true
 		}
 	}
-	return !known
+	return len(replicas) == 0
+}
+
+// counted are the replicas that the log calls up to date; of a volume with one replica, that.
+func counted(v *fsm.Volume) []*fsm.Replica {
+	if !v.Replicated() {
+		return []*fsm.Replica{&v.Replicas[0]}
+	}
+	return slices.DeleteFunc(v.ActiveReplicas(), func(r *fsm.Replica) bool { return !r.UpToDate || r.Outdated })
 }
 
 // replaced: a rotation was answered, and nothing but the new key opens what is open.
