@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // maxFencedCIDRs bounds one command, maxFences the table: both are searched by every registration.
@@ -152,7 +153,7 @@ func (s *State) fenceHost(n *Node) {
 // generation begins where a teardown is pending there.
 func (v *Volume) withFencedHost(w *Sweep) (Volume, bool) {
 	p := v.Publication(w.Node)
-	if p == nil || p.Host != w.Host {
+	if p == nil || p.Host != w.Host || plantedbug.Is(plantedbug.FenceKeepsGrants) {
 		return v.withBumpedGeneration(w.Host, w.Epoch.Index)
 	}
 	updated := v.withoutPublication(p.Node)

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // ReclaimPath is the staging path of a reclaim, where nothing is mounted: its host mounts the filesystem
 // without attaching it to any path.
@@ -114,7 +117,7 @@ func (v *Volume) reclaimCapability() (Capability, bool) {
 	if v.Crypt != nil {
 		return Capability{}, false // its key is not here
 	}
-	unused := len(v.Publications()) == 0 && v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED && !(v.Format.Cloned && v.Format.Epoch.IsZero())
+	unused := (len(v.Publications()) == 0 || plantedbug.Is(plantedbug.ReclaimInUse)) && v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED && !(v.Format.Cloned && v.Format.Epoch.IsZero())
 	for _, c := range v.Capabilities {
 		if unused && !c.Block && !ReadOnlyMode(c.Mode) && c.FSType == v.Format.FSType {
 			return c, true

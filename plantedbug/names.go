@@ -33,11 +33,16 @@ const (
 	EntryAfterSnapshot  Bug = "entry-after-snapshot"  // the entry after an installed Raft snapshot is not applied
 	FsyncLeftOut        Bug = "fsync-left-out"        // the log is not synced
 	TermNotPersisted    Bug = "term-not-persisted"    // Raft's term is kept in memory only
+	FenceKeepsGrants    Bug = "fence-keeps-grants"    // a fenced host keeps what it was granted
+	FencedHostServes    Bug = "fenced-host-serves"    // a volume is published to a fenced host
+	ReclaimInUse        Bug = "reclaim-in-use"        // a volume that is published is mounted for a reclaim
 	FaultInApply        Bug = "fault-in-apply"        // every member faults on a volume named planted-fault
 )
 
 // Bugs of hosts: what they do with data.
 const (
+	OldKeyKept          Bug = "old-key-kept"          // a rotation ends with the key before in its slot
+	HeaderLeft          Bug = "header-left"           // a removed volume's header is not overwritten
 	FormatOnDoubt       Bug = "format-on-doubt"       // what cannot be read, or is empty, is formatted
 	FormattedBeforeMade Bug = "formatted-before-made" // the filesystem is reported as made before it is
 	RemoveOnAbsence     Bug = "remove-on-absence"     // a device that no desired state names is removed

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // RotationView is what the next step of a rotation of a key depends on (S64).
@@ -46,7 +47,7 @@ func NextRotationStep(s *RotationView) Step {
 		return Step{Kind: StepCheckKey}
 	case !r.Added:
 		return Step{Kind: StepReportKeyAdded}
-	case len(s.Slots) > 1:
+	case len(s.Slots) > 1 && !plantedbug.Is(plantedbug.OldKeyKept):
 		return Step{Kind: StepDropKey}
 	case !s.BackedUp:
 		return Step{Kind: StepBackUpRotated}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // NextVolumeStep picks the one step that brings have closer to want. It is pure: every rule
@@ -56,7 +57,7 @@ func nextRemove(want *VolumeSpec, have *ObservedVolume) Step {
 		return nextTakeDown(want, have)
 	case have.Absent: // an absent pool does not prove that anything is gone (S12)
 		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
-	case (have.Exists || have.Unfinished) && have.Crypt != nil && !have.Crypt.Wiped:
+	case (have.Exists || have.Unfinished) && have.Crypt != nil && !have.Crypt.Wiped && !plantedbug.Is(plantedbug.HeaderLeft):
 		return Step{Kind: StepWipeHeader} // who finds the blocks later finds no key for them (S65)
 	case have.Exists || have.Unfinished:
 		return Step{Kind: StepRemove}

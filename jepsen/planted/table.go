@@ -66,6 +66,9 @@ var table = []row{
 	{bug: bug.TakeoverNotAwaited, catchers: []string{"sim", "fsm"}},
 	{bug: bug.FreezeNotAwaited, catchers: []string{"sim", "fsm"}},
 	{bug: bug.ChangeUnannounced, catchers: []string{"sim", "fsm"}},
+	{bug: bug.FenceKeepsGrants, catchers: []string{"sim", "fsm"}},
+	{bug: bug.FencedHostServes, catchers: []string{"sim", "fsm"}},
+	{bug: bug.ReclaimInUse, catchers: []string{"sim", "fsm"}},
 	{bug: bug.StaleFollowerRead, catchers: []string{"raftsim", "raftnode"}},
 	{bug: bug.AckBeforeCommit, catchers: []string{"raftsim", "raftnode"}},
 	{bug: bug.WatchSkips, catchers: []string{"raftnode"}},
@@ -73,6 +76,8 @@ var table = []row{
 	{bug: bug.FsyncLeftOut, catchers: []string{"raftsim", "raftnode/store"}},
 	{bug: bug.TermNotPersisted, catchers: []string{"raftsim", "raftnode/store"}},
 
+	{bug: bug.OldKeyKept, catchers: []string{"sim", "executor/plan", "executor/agent"}},
+	{bug: bug.HeaderLeft, catchers: []string{"sim", "executor/plan", "executor/agent"}},
 	{bug: bug.FormatOnDoubt, catchers: []string{"sim", "executor/plan", "executor/agent"}},
 	{bug: bug.FormattedBeforeMade, catchers: []string{"sim", "executor/plan", "executor/agent"}},
 	{bug: bug.RemoveOnAbsence, catchers: []string{"sim", "executor/plan", "executor/agent"}},
