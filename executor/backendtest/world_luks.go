@@ -107,6 +107,16 @@ func (h *Host) OpenHeader(id fsm.VolumeID) (WorldHeader, bool) {
 	return headerIn(content)
 }
 
+// header is what the device begins with, zero where there is none. The lock is held.
+func (t target) header() WorldHeader {
+	content, err := t.content()
+	if err != nil {
+		return WorldHeader{}
+	}
+	h, _ := headerIn(content)
+	return h
+}
+
 // writeHeader writes the copies of a header, one after the other. The lock is held.
 func (t target) writeHeader(h WorldHeader) error {
 	for number := range int64(luksCopies) {
@@ -136,6 +146,7 @@ type mapping struct {
 	number   uint64
 	size     int64
 	readOnly bool
+	uuid     string // of the header that it was opened with
 }
 
 func (m *mapping) path() string { return fmt.Sprintf("/dev/dm-%d", m.number&0xff) }

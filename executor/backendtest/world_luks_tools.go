@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/executor"
@@ -59,6 +62,23 @@ func (t *luksTools) Mapping(ctx context.Context, id fsm.VolumeID) (d executor.De
 		return nil
 	})
 	return d, err
+}
+
+func (t *luksTools) Mappings(ctx context.Context) (all []executor.LUKSMapping, err error) {
+	h := t.process.host
+	err = t.process.read(ctx, effect{part: "luks", name: "mappings"}, func() error {
+		for _, id := range slices.Sorted(maps.Keys(h.mappings)) {
+			m := h.mappings[id]
+			all = append(all, executor.LUKSMapping{Volume: id, Path: m.path(), UUID: m.uuid, Below: executor.Device{Exists: true, Number: m.below.number}})
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (t *luksTools) HeaderUUID(ctx context.Context, path string) (string, error) {
+	found, err := t.ProbeHeader(ctx, path)
+	return found.UUID, err
 }
 
 func (t *luksTools) ProbeHeader(ctx context.Context, device string) (found executor.LUKSHeader, err error) {
@@ -209,6 +229,7 @@ func (t *luksTools) Open(ctx context.Context, id fsm.VolumeID, device string, o 
 			return err
 		}
 		h.mappings[id] = h.newMapping(d, o.ReadOnly)
+		h.mappings[id].uuid = d.header().UUID
 		if img := h.image(id); img != nil {
 			img.opened = true
 		}
@@ -257,6 +278,18 @@ func (t *luksTools) BackUpHeader(ctx context.Context, device, file string) error
 			return fmt.Errorf("keep a copy of the header: %w", err)
 		}
 		return os.Rename(file+".new", file)
+	})
+}
+
+func (t *luksTools) RemoveBackup(ctx context.Context, file string) error {
+	id := fsm.VolumeID(strings.TrimSuffix(filepath.Base(file), ".luks"))
+	return t.process.do(ctx, effect{part: "luks", name: "remove-backup", volume: id}, func() error {
+		for _, name := range []string{file, file + ".new"} {
+			if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("remove the copy of the header: %w", err)
+			}
+		}
+		return nil
 	})
 }
 
