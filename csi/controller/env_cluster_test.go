@@ -84,15 +84,15 @@ func (c *fakeCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.O
 	c.proposed++
 	mutate := c.mutateCommand
 	c.mu.Unlock()
-	cmd = proto.Clone(cmd).(*fsmpb.Command)
-	if mutate != nil {
-		mutate(cmd)
-	}
-	name := "c1"
+	cmd.Actor = "controller/c1"
 	if c.site != "" {
-		name = "c" + c.site
+		cmd.Actor = "controller/c" + c.site
 	}
-	out, err := c.apply("controller/"+name, cmd)
+	applied := proto.Clone(cmd).(*fsmpb.Command)
+	if mutate != nil {
+		mutate(applied)
+	}
+	out, err := c.apply(cmd.Actor, applied)
 	c.reconcileHosts()
 	return out, err
 }
