@@ -9,18 +9,23 @@ import (
 )
 
 // applyUnfenceNetwork ends the owner's own fences of exactly these CIDRs; one that is not known is
-// ended already (S59). A host that nothing binds any more serves again after a later session.
+// ended already (S59). A host that nothing binds any more serves again after a later session. A command that was
+// decided before a fence began is not about that one: a call that was held up ends nothing that came after it.
 func applyUnfenceNetwork(s *State, m Meta, c *fsmpb.UnfenceNetwork) (*fsmpb.Outcome, *Rejection) {
 	cidrs, rej := fencedPrefixes(c.GetCidrs())
 	if rej != nil {
 		return nil, rej
 	}
-	var unbound []FencedHost
-	for _, p := range cidrs {
-		if f, ok := s.Fence(p.String(), FenceOwnerOf(m.Actor, m.siteName())); ok {
-			unbound = append(unbound, f.Bound...)
-			s.removeFence(f)
+	ending := s.fencesOf(FenceOwnerOf(m.Actor, m.siteName()), cidrs)
+	for _, f := range ending {
+		if m.Proposed != 0 && m.Proposed < f.Since {
+			return nil, Reject(Busy, "unfence %s: the fence began at index %d, after this was decided; retry", f.CIDR, f.Since)
 		}
+	}
+	var unbound []FencedHost
+	for _, f := range ending {
+		unbound = append(unbound, f.Bound...)
+		s.removeFence(f)
 	}
 	for _, h := range unbound {
 		if n, ok := s.Node(h.Node); ok && n.Host == h.Host {
@@ -28,6 +33,16 @@ func applyUnfenceNetwork(s *State, m Meta, c *fsmpb.UnfenceNetwork) (*fsmpb.Outc
 		}
 	}
 	return &fsmpb.Outcome{}, nil
+}
+
+// fencesOf are the owner's fences of exactly these CIDRs.
+func (s *State) fencesOf(owner FenceOwner, cidrs []netip.Prefix) (fences []*Fence) {
+	for _, p := range cidrs {
+		if f, ok := s.Fence(p.String(), owner); ok {
+			fences = append(fences, f)
+		}
+	}
+	return fences
 }
 
 func (s *State) liftFence(n *Node) {

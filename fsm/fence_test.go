@@ -242,6 +242,23 @@ func TestS59_TheSessionIsLaterThanTheEndOfTheFence(t *testing.T) {
 	require.False(t, w.fenced("n1"))
 }
 
+// S59: an unfence call that was held up, and was repeated meanwhile, does not end a fence that began after it.
+func TestS59_ALateUnfenceEndsNoLaterFence(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok(controller, fence(onlyN1))
+	late := envelope(controller, "held up", w.index, unfence(onlyN1))
+	w.ok(controller, unfence(onlyN1))
+	w.ok(controller, fence(onlyN1, "10.0.9.0/24"))
+	before := w.contents()
+	require.Equal(t, Busy, reasonOf(w.applyEnvelope(late)))
+	require.Equal(t, before, w.contents())
+	require.Equal(t, 2, w.s.fences.Len())
+	w.ok("node/n1", replicating("n1"))
+	require.True(t, w.fenced("n1"))
+	w.ok(controller, unfence(onlyN1, "10.0.9.0/24"))
+	require.Zero(t, w.s.fences.Len())
+}
+
 // S59: only the owner ends a fence, by exactly its CIDR.
 func TestS59_OnlyItsOwnerEndsAFence(t *testing.T) {
 	w := newReplicated(t, protocolC)

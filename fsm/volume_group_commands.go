@@ -85,6 +85,9 @@ func applyModifyVolumeGroup(s *State, m Meta, c *fsmpb.ModifyVolumeGroup) (*fsmp
 		return out, rej
 	}
 	g, _ := s.VolumeGroup(VolumeGroupID(c.GetVolumeGroupId()))
+	if rej := g.checkNotLate(m, "modify"); rej != nil {
+		return nil, rej
+	}
 	updated := *g
 	updated.Members = memberIDs(c.GetVolumeIds())
 	limit := c.GetMaxVolumes()
@@ -116,6 +119,15 @@ func (s *State) ownVolumeGroup(at endpoint, action, id string) (*VolumeGroup, *R
 	return g, at.checkOwner(action+" volume group "+string(g.ID), g.Origin)
 }
 
+// checkNotLate refuses a command whose proposer did not know the group as it is. A call that was held up would put
+// back into the group, or delete with it, what others were told that it is not in.
+func (g *VolumeGroup) checkNotLate(m Meta, action string) *Rejection {
+	if m.Proposed == 0 || m.Proposed >= g.Modified {
+		return nil
+	}
+	return Reject(Busy, "%s volume group %s: it was changed at index %d, after this was decided; retry", action, g.ID, g.Modified)
+}
+
 // applyDeleteVolumeGroup deletes a group with its members, or changes nothing: one that is in use or has
 // snapshots keeps all of them. An unknown group is deleted already.
 func applyDeleteVolumeGroup(s *State, m Meta, c *fsmpb.DeleteVolumeGroup) (*fsmpb.Outcome, *Rejection) {
@@ -124,6 +136,9 @@ func applyDeleteVolumeGroup(s *State, m Meta, c *fsmpb.DeleteVolumeGroup) (*fsmp
 	}
 	g, rej := s.ownVolumeGroup(m.endpoint, "delete", c.GetVolumeGroupId())
 	if rej != nil {
+		return nil, rej
+	}
+	if rej := g.checkNotLate(m, "delete"); rej != nil {
 		return nil, rej
 	}
 	if c.GetKeepVolumes() && len(g.Members) > 0 {

@@ -92,3 +92,31 @@ func TestAReclaimOfAMemberIsInTheWayOfItsGroupsDeletion(t *testing.T) {
 	w.ok(controller, endReclaim(1))
 	w.ok(controller, remove)
 }
+
+// S106: a change of a group that was held up, and was repeated meanwhile, puts nothing back into it: the group's
+// deletion would delete that too.
+func TestS106_ALateChangeBringsNothingBackIntoAGroup(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	w.ready(2, create(2))
+	w.ok(controller, createVolumeGroup(1, 1))
+	late := envelope(controller, "held up", w.index, modifyVolumeGroup(1, 1, 2))
+	w.ok(controller, modifyVolumeGroup(1, 1, 2))
+	w.ok(controller, modifyVolumeGroup(1, 1))
+	require.Equal(t, Busy, reasonOf(w.applyEnvelope(late)))
+	require.Equal(t, volumeIDs(1), w.members(1))
+	w.ok(controller, &fsmpb.DeleteVolumeGroup{VolumeGroupId: volumeGroupID(1)})
+	require.Equal(t, Ready{}, w.volume(2).Phase)
+}
+
+// S106: nor does a deletion that was held up delete what joined the group after it.
+func TestS106_ALateDeletionDeletesNothingThatJoinedAfterIt(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	w.ok(controller, createVolumeGroup(1))
+	late := envelope(controller, "held up", w.index, &fsmpb.DeleteVolumeGroup{VolumeGroupId: volumeGroupID(1)})
+	w.ok(controller, modifyVolumeGroup(1, 1))
+	require.Equal(t, Busy, reasonOf(w.applyEnvelope(late)))
+	require.Equal(t, volumeIDs(1), w.members(1))
+	require.Equal(t, Ready{}, w.volume(1).Phase)
+}

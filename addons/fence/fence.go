@@ -82,6 +82,9 @@ func (s *Server) awaitFence(ctx context.Context, cidrs []string) error {
 // UnfenceClusterNetwork ends what this site fenced, by exactly the same CIDRs (S59).
 func (s *Server) UnfenceClusterNetwork(ctx context.Context, req *spec.UnfenceClusterNetworkRequest) (*spec.UnfenceClusterNetworkResponse, error) {
 	cidrs, err := s.check(NetworkFence, req.GetParameters(), req.GetCidrs())
+	if err == nil { // fsm refuses to end a fence that this member does not know of yet
+		err = s.client.ReadState(ctx, func(*fsm.State) error { return nil })
+	}
 	if err == nil {
 		_, err = s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnfenceNetwork{UnfenceNetwork: &fsmpb.UnfenceNetwork{Cidrs: cidrs}}})
 	}

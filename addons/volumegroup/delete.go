@@ -36,7 +36,7 @@ func (s *Server) DeleteVolumeGroup(ctx context.Context, req *volumegroup.DeleteV
 // delete waits for the members that the group had when the call came, and for those that its entry deleted: one may
 // have joined in between.
 func (s *Server) delete(ctx context.Context, id fsm.VolumeGroupID) error {
-	members, err := s.membersToDelete(ctx, id)
+	members, err := s.membersOf(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,9 @@ func (s *Server) delete(ctx context.Context, id fsm.VolumeGroupID) error {
 	return nil
 }
 
-// membersToDelete are the group's volumes, none when it is not known.
-func (s *Server) membersToDelete(ctx context.Context, id fsm.VolumeGroupID) (members []fsm.VolumeID, err error) {
+// membersOf are the group's volumes, none when it is not known. From then on this member knows every change of the
+// group that was acknowledged before the call: fsm refuses a change that was decided without knowing the last one.
+func (s *Server) membersOf(ctx context.Context, id fsm.VolumeGroupID) (members []fsm.VolumeID, err error) {
 	err = s.client.ReadState(ctx, func(state *fsm.State) error {
 		if g, ok := state.VolumeGroup(id); ok {
 			members = g.Members

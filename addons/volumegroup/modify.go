@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/addons/params"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -18,6 +19,9 @@ func (s *Server) ModifyVolumeGroupMembership(ctx context.Context, req *volumegro
 		return nil, rpcerr.From(err)
 	}
 	if err := s.checkModify(req); err != nil {
+		return nil, rpcerr.From(err)
+	}
+	if _, err := s.membersOf(ctx, fsm.VolumeGroupID(req.GetVolumeGroupId())); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	cmd := &fsmpb.ModifyVolumeGroup{VolumeGroupId: req.GetVolumeGroupId(), VolumeIds: req.GetVolumeIds(), MaxVolumes: s.options.MaxVolumes}
