@@ -84,7 +84,7 @@ func (p *player) choose() (string, proto.Message) {
 		first.FeatureLevel = 1 + uint32(p.roll(int(MaxFeatureLevel)))
 		return admin, first
 	}
-	switch p.roll(67) {
+	switch p.roll(68) {
 	case 0, 1:
 		r := p.register()
 		return "node/" + r.NodeId, r
