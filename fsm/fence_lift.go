@@ -55,7 +55,8 @@ func (s *State) liftFence(n *Node) {
 }
 
 // fenceAtRegistration is a host's fence as it registers. One that was not known is bound by the fences
-// that its addresses are in: it is fenced from its first entry (S60). A known one whose fences ended is
+// that its addresses are in, and one that was lost and comes back stays bound by its id: it is fenced from its first
+// entry (S57, S60). A known one whose fences ended is
 // on its way back with a session that begins after that.
 func (s *State) fenceAtRegistration(m Meta, old, n *Node) NodeFence {
 	if old == nil || old.Host != n.Host {
@@ -73,6 +74,10 @@ func (s *State) fenceAtRegistration(m Meta, old, n *Node) NodeFence {
 
 func (s *State) bindNewHost(n *Node) (fenced NodeFence) {
 	for f := range s.fences.Copy().Scan {
+		if slices.Contains(f.Bound, FencedHost{n.ID, n.Host}) {
+			fenced.Since = s.cluster.Index
+			continue
+		}
 		p, ok := fencedPrefix(f.CIDR)
 		if !ok || !n.isInside([]netip.Prefix{p}) {
 			continue

@@ -359,6 +359,28 @@ func TestS60_ABoundHostStaysBound(t *testing.T) {
 	require.True(t, w.fenced("n1"))
 }
 
+// S57: a fence binds host ids: a bound host that was lost, and comes back after another one had its name, is fenced
+// wherever its addresses are now.
+func TestS57_ABoundHostThatComesBackIsFenced(t *testing.T) {
+	for _, address := range []string{"10.7.7.7", "10.0.0.1"} {
+		w := newReplicated(t, protocolC)
+		w.ok(controller, fence(onlyN1))
+		for _, host := range []string{"host-n1", "host-new"} {
+			w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: host, Reason: "reinstalled"})
+			next := replicating("n1")
+			next.HostId, next.Replication.Address = map[string]string{"host-n1": "host-new", "host-new": "host-n1"}[host], "10.7.7.7"
+			if next.HostId == "host-n1" {
+				next.Replication.Address = address
+			}
+			w.ok("node/n1", next)
+			require.Equal(t, next.HostId == "host-n1", w.fenced("n1"))
+		}
+		w.ok(controller, unfence(onlyN1))
+		n, _ := w.s.Node("n1")
+		require.NotZero(t, n.Fence.Lifted)
+	}
+}
+
 // S57: at level 1 there is no fence.
 func TestS57_NoFenceAtLevel1(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
