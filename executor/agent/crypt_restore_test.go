@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -89,6 +90,24 @@ func TestS62_OnlyTheRightBackupIsWritten(t *testing.T) {
 			require.Equal(t, 1, w.mounter.count("mkfs"))
 		})
 	}
+}
+
+// S62: a backup from before another host replaced the key is not written: that host's own could not be written over it.
+func TestS62_ABackupThatThePassphraseDoesNotOpenIsNotWritten(t *testing.T) {
+	w, f := startCryptHost(t)
+	id, epoch := w.stagedEncrypted(mountCap)
+	file, newer := w.headerBackup(id), executor.NewPassphrase("the newer passphrase")
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	f.setHeader(id, nil)
+	w.restoreHeader(id)
+	for range 2 {
+		require.Equal(t, fsm.Unauthenticated, reasonOf(w.stageWith(id, epoch, mountCap, newer)))
+		require.Zero(t, f.count("restore"))
+		require.Nil(t, f.header(id))
+	}
+	require.Equal(t, map[int]string{0: keyCanary}, f.backups[file].keys)
+	require.NoError(t, w.stageWith(id, epoch, mountCap, newer, rightKeys[0]), "the one of before is said, too")
+	require.Equal(t, 1, f.count("restore"))
 }
 
 // S65: each opening replaces the host's backup, and removing the volume removes it.

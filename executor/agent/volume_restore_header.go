@@ -30,5 +30,29 @@ func (j *job) restoreHeader(ctx context.Context, below string) error {
 	if there.UUID != "" && len(there.Slots) > 0 {
 		return nil
 	}
+	if err := j.checkBackupOpens(ctx); err != nil {
+		return err
+	}
 	return j.Encryptor.RestoreHeader(ctx, below, j.headerBackup(j.v.id))
+}
+
+// checkBackupOpens refuses a backup that no passphrase of the stage opens. It may be from before another host replaced the
+// key: written, it would be the header that is there, over which the newer backup of that host is never written.
+func (j *job) checkBackupOpens(ctx context.Context) error {
+	file := j.headerBackup(j.v.id)
+	backup, err := j.Encryptor.ProbeHeader(ctx, file)
+	if err != nil {
+		return err
+	}
+	for _, key := range j.keys {
+		for _, slot := range backup.Slots {
+			if key.IsZero() {
+				continue
+			}
+			if opens, err := j.Encryptor.OpensSlot(ctx, file, slot, key); opens || err != nil {
+				return err
+			}
+		}
+	}
+	return fsm.Reject(fsm.Unauthenticated, "the passphrase opens no slot of this host's backup of the LUKS header of volume %s, which may be from before the key was replaced on another host: nothing was written", j.v.id)
 }

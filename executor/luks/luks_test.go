@@ -178,6 +178,11 @@ func TestS62_ABackupBringsBackALostHeader(t *testing.T) {
 	backup, err := tool.ProbeHeader(t.Context(), file)
 	require.NoError(t, err)
 	require.Equal(t, executor.LUKSHeader{Read: true, UUID: uuid, Slots: []int{0}}, backup)
+	for name, want := range map[string]bool{"one": true, "two": false} {
+		opens, err := tool.OpensSlot(t.Context(), file, 0, key(name))
+		require.NoError(t, err)
+		require.Equal(t, want, opens, "of the backup itself")
+	}
 	require.NoError(t, tool.WipeHeader(t.Context(), image))
 	for range 2 {
 		require.NoError(t, tool.RestoreHeader(t.Context(), image, file))
