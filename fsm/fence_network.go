@@ -107,14 +107,15 @@ func (f *fencing) ownHosts() string {
 	return "site " + f.site
 }
 
-// coversOwnHosts tells whether the caller would fence all of its own hosts that are not lost.
+// coversOwnHosts tells whether the CIDRs, with those that the caller fences already, fence all of its own hosts that are not
+// lost.
 func (f *fencing) coversOwnHosts() bool {
 	own := 0
 	for n := range f.s.Nodes() {
 		if n.State == NodeLost || f.site != "" && !n.IsAt(f.site) {
 			continue
 		}
-		if own++; !slices.Contains(f.hosts, n) {
+		if own++; !slices.Contains(f.hosts, n) && !slices.Contains(f.standing, FencedHost{n.ID, n.Host}) {
 			return false
 		}
 	}

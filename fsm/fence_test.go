@@ -303,6 +303,15 @@ func TestS60_AFenceIsRefused(t *testing.T) {
 	}
 }
 
+// S60: CIDRs that have every node are refused also where the caller fences some of them already.
+func TestS60_ACIDRThatIsAddedDoesNotCompleteAllNodes(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok(controller, fence(onlyN1))
+	w.rejected(Invalid, controller, fence(onlyN1, onlyN2))
+	require.False(t, w.fenced("n2"))
+	w.ok(controller, fence(onlyN1, "10.9.0.0/16"))
+}
+
 // S60: a site may fence all of another's.
 func TestS60_ASiteFencesTheOther(t *testing.T) {
 	w := newPair(t)
