@@ -146,6 +146,26 @@ func TestS35_AVolumeHasOneHome(t *testing.T) {
 	require.Equal(t, "B", w.volume(1).Home.String())
 }
 
+// S35: a volume that moved is deleted at its home, also while it is in a group of the site that had it: that site's
+// endpoints may be gone for good. There it stays a member until then, and keeps the group from being deleted.
+func TestS35_AVolumeThatMovedIsDeletedAtItsHome(t *testing.T) {
+	w := newSites(t)
+	twoSites := changed(1, func(c *fsmpb.CreateVolume) { c.Replicas, c.Sites = 2, []string{"B", "A"} })
+	w.at("A", func(string) { w.readyReplicatedBy(controllerA, 1, twoSites) })
+	w.readyAt("A", 2, create(2))
+	w.okAt("A", createVolumeGroup(1, 1, 2))
+	w.okAt("B", publish(1, string(w.volume(1).Replicas[1].Node)))
+	w.okAt("B", &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+	w.rejectedAt("A", Precondition, &fsmpb.DeleteVolumeGroup{VolumeGroupId: volumeGroupID(1)})
+	require.Equal(t, volumeIDs(1, 2), w.members(1))
+	w.rejectedAt("A", Precondition, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
+	w.rejectedAt("A", Precondition, &fsmpb.DeleteVolume{VolumeId: volumeID(2)})
+	w.rejected(Precondition, admin, &fsmpb.DeleteVolume{VolumeId: volumeID(2)})
+	w.okAt("B", &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
+	require.Equal(t, volumeIDs(2), w.members(1))
+	w.okAt("A", &fsmpb.DeleteVolumeGroup{VolumeGroupId: volumeGroupID(1)})
+}
+
 // S36: through a site only its own nodes exist.
 func TestS36_OnlyTheSitesOwnNodesExist(t *testing.T) {
 	w := newSites(t)

@@ -8,14 +8,15 @@ import (
 // applyDeleteVolume frees the name at once (S18). The record stays as the pending
 // removal of its hosts, until they report the devices gone (S105). An unknown volume is
 // deleted already; repeated, it changes nothing. Its snapshots stay: they are devices of
-// their own. Its kept copies are removed with it: nobody requested them (S49).
+// their own. Its kept copies are removed with it: nobody requested them (S49). A group keeps it only from its own
+// site: another one, where it is at home by now, could not take it out (S35).
 func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
 	if out := s.deletedVolume(c); out != nil {
 		return out, nil
 	}
 	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
-	if g := s.GroupOf(v.ID); g != "" {
-		return nil, Reject(Precondition, "delete volume %s: it is in volume group %s: take it out, or delete the group", v.ID, g)
+	if g, ok := s.VolumeGroup(s.GroupOf(v.ID)); ok && m.serves(g.Origin) {
+		return nil, Reject(Precondition, "delete volume %s: it is in volume group %s: take it out, or delete the group", v.ID, g.ID)
 	}
 	copies, rej := s.checkDelete(m.endpoint, v)
 	if rej != nil {
