@@ -26,12 +26,15 @@ func (j *job) restoreHeader(ctx context.Context, below string) error {
 	if err != nil {
 		return err
 	}
-	j.v.crypt = cryptState{restored: true} // however it ends, it is read again
-	if there.UUID != "" && len(there.Slots) > 0 {
-		return nil
+	isThere := there.UUID != "" && len(there.Slots) > 0
+	if !isThere {
+		if err := j.checkBackupOpens(ctx); err != nil {
+			return err
+		}
 	}
-	if err := j.checkBackupOpens(ctx); err != nil {
-		return err
+	j.v.crypt = cryptState{restored: true} // however it ends, it is read again
+	if isThere {
+		return nil
 	}
 	return j.Encryptor.RestoreHeader(ctx, below, j.headerBackup(j.v.id))
 }
