@@ -9,7 +9,7 @@ import (
 )
 
 // LUKSHeaderBytes is what the header takes of the device below, at its beginning.
-const LUKSHeaderBytes = 16 << 20
+const LUKSHeaderBytes = fsm.LUKSHeaderBytes
 
 // MaxPassphraseBytes is how long a passphrase may be; people can type no longer one into cryptsetup.
 const MaxPassphraseBytes = 512

@@ -43,7 +43,7 @@ func (s *State) addSecondReplica(m Meta, v *Volume, c *fsmpb.CreateVolume, w *pl
 	if n, ok := s.Node(first.Node); !ok || !n.canHoldReplicas() {
 		return Reject(Precondition, "node %s, where the source is kept, holds no replicas of replicated volumes", first.Node)
 	}
-	w.size, w.excluded, w.at = v.Size, []NodeID{first.Node}, s.siteOfOther(v, first.Node)
+	w.size, w.excluded, w.at = v.Crypt.deviceBytes(v.Size), []NodeID{first.Node}, s.siteOfOther(v, first.Node)
 	place := s.placeSecondReplica
 	if len(v.Sites) > 0 { // the topology that is required is of one site
 		place = s.placePeerReplica

@@ -81,7 +81,7 @@ func (v *Volume) addReplicaAgain(c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejectio
 
 // placeAddedReplica places a replica on a host that has none of the volume.
 func (s *State) placeAddedReplica(v *Volume, c *fsmpb.AddReplica) (Replica, *Rejection) {
-	w := &placementRequest{size: v.Size, requisite: v.Requisite, facts: c.GetFacts(), replicated: true, port: s.fixedPort(v)}
+	w := &placementRequest{size: v.Crypt.deviceBytes(v.Size), requisite: v.Requisite, facts: c.GetFacts(), replicated: true, port: s.fixedPort(v)}
 	var remaining NodeID
 	for i := range v.Replicas {
 		w.excluded = append(w.excluded, v.Replicas[i].Node)

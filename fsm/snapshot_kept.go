@@ -116,7 +116,7 @@ func newKeptCopy(v *Volume, n *Node, id SnapshotID, pool PoolID) Snapshot {
 func (s *State) makeRoomToKeep(v *Volume, n *Node, copies []*Snapshot, facts []*fsmpb.PoolFact) string {
 	const remedy = "remove one with `holdfast volumes kept remove`"
 	p := n.pool(v.Replica(n.Host).Pool)
-	full := p == nil || s.unreserved(p) < v.Size || !s.keepsMinFree(p, facts)
+	full := p == nil || s.unreserved(p) < v.Crypt.deviceBytes(v.Size) || !s.keepsMinFree(p, facts)
 	if !full && len(copies) < maxKeptCopies {
 		return ""
 	}

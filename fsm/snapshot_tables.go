@@ -294,6 +294,6 @@ func (g *GroupSnapshot) liveName() scopedName {
 // reserveSnapshot: a snapshot reserves room as a volume does, until it is Gone.
 func (x *index) reserveSnapshot(n *Snapshot, sign int) {
 	if !n.Gone {
-		x.reserve(n.Pool, int64(sign)*n.Size, poolUse{snapshots: sign})
+		x.reserve(n.Pool, int64(sign)*n.Crypt.deviceBytes(n.Size), poolUse{snapshots: sign})
 	}
 }

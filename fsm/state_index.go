@@ -127,7 +127,7 @@ func (x *index) replaceNodes(c *volumeChange) {
 }
 
 func (x *index) replaceReservations(old, updated *storedVolume) {
-	if old != nil && updated != nil && old.Size == updated.Size && slices.EqualFunc(old.Replicas, updated.Replicas, sameReservation) {
+	if old != nil && updated != nil && old.Crypt.deviceBytes(old.Size) == updated.Crypt.deviceBytes(updated.Size) && slices.EqualFunc(old.Replicas, updated.Replicas, sameReservation) {
 		return
 	}
 	old.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, -size, poolUse{volumes: -1}) })

@@ -230,7 +230,7 @@ func (r *storedVolume) eachReservation(visit func(PoolID, int64)) {
 	}
 	for i := range r.Replicas {
 		if r.Replicas[i].State != ReplicaGone {
-			visit(r.Replicas[i].Pool, r.Size)
+			visit(r.Replicas[i].Pool, r.Crypt.deviceBytes(r.Size))
 		}
 	}
 }

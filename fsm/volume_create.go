@@ -62,7 +62,7 @@ func (s *State) placeFirstReplica(requested *Volume, c *fsmpb.CreateVolume, w *p
 	if !requested.Source.IsZero() {
 		return s.placeFromSource(requested, c, w)
 	}
-	w.size = requested.Size
+	w.size = requested.Crypt.deviceBytes(requested.Size)
 	return s.placeReplica(w)
 }
 

@@ -53,6 +53,20 @@ func (c *Crypt) cloned() *Crypt {
 // discards tells whether they pass through an encryption.
 func (c *Crypt) discards() bool { return c != nil && c.Discards }
 
+// LUKSHeaderBytes is what the header takes of the device below, at its beginning.
+const LUKSHeaderBytes = 16 << 20
+
+// deviceBytes is what the device of a volume, or a snapshot, of that size takes in its pool (S25).
+func (c *Crypt) deviceBytes(size int64) int64 {
+	if c == nil {
+		return size
+	}
+	return size + LUKSHeaderBytes
+}
+
+// WithoutHeader is the size that an encrypted volume can have where there is room for so many bytes.
+func WithoutHeader(bytes int64) int64 { return max(0, bytes-LUKSHeaderBytes) }
+
 // keyGeneration is 0 for what is in clear.
 func (c *Crypt) keyGeneration() uint64 {
 	if c == nil {

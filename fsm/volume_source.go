@@ -113,7 +113,7 @@ func (s *State) placeFromSource(v *Volume, c *fsmpb.CreateVolume, w *placementRe
 	}
 	v.Format, v.Crypt = from.format.cloned(), from.crypt.cloned().withDiscards(v.Crypt.discards())
 	if s.level2() {
-		w.size = v.Size
+		w.size = v.Crypt.deviceBytes(v.Size)
 		return s.placeWithSource(s.originsOf(v.Source, &from), w)
 	}
 	if !from.node.matchesAnyTerm(v.Requisite) {

@@ -38,6 +38,9 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	var largest, total int64
 	err = s.state.readState(ctx, func(state *fsm.State) error {
 		largest, total = state.Through(s.client.Site()).Available(p.sitesOf(), terms, p.replicas, facts)
+		if p.encrypted {
+			largest, total = fsm.WithoutHeader(largest), fsm.WithoutHeader(total)
+		}
 		return nil
 	})
 	if err != nil {
