@@ -38,6 +38,11 @@ func (h WorldHeader) Opens(keys ...string) bool {
 	return false
 }
 
+func (h WorldHeader) opensSlot(slot int, key executor.Passphrase) bool {
+	text, there := h.Keys[slot]
+	return there && text == string(key.Reveal())
+}
+
 func (h WorldHeader) slots() []int { return slices.Sorted(maps.Keys(h.Keys)) }
 
 // text is the header as a block has it.

@@ -82,7 +82,7 @@ func (t *luksTools) HeaderUUID(ctx context.Context, path string) (string, error)
 }
 
 func (t *luksTools) ProbeHeader(ctx context.Context, device string) (found executor.LUKSHeader, err error) {
-	if strings.HasSuffix(device, ".luks") {
+	if isBackup(device) {
 		h, err := readBackup(device)
 		return executor.LUKSHeader{Read: err == nil, UUID: h.UUID, Slots: h.slots()}, err
 	}
@@ -188,14 +188,17 @@ func (t *luksTools) KillSlot(ctx context.Context, device string, slot int, remai
 }
 
 func (t *luksTools) OpensSlot(ctx context.Context, device string, slot int, key executor.Passphrase) (opens bool, err error) {
+	if isBackup(device) {
+		h, err := readBackup(device)
+		return h.opensSlot(slot, key), err
+	}
 	err = t.look(ctx, "opens-slot", device, func(d target) error {
 		content, err := d.content()
 		if err != nil {
 			return err
 		}
 		h, _ := headerIn(content)
-		text, there := h.Keys[slot]
-		opens = there && text == string(key.Reveal())
+		opens = h.opensSlot(slot, key)
 		return nil
 	})
 	return opens, err
@@ -292,6 +295,9 @@ func (t *luksTools) RemoveBackup(ctx context.Context, file string) error {
 		return nil
 	})
 }
+
+// isBackup tells a copy of a header from a device.
+func isBackup(path string) bool { return strings.HasSuffix(path, ".luks") }
 
 func readBackup(file string) (WorldHeader, error) {
 	text, err := os.ReadFile(file)
