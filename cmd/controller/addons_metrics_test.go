@@ -57,7 +57,7 @@ func TestMetricsOfCSIAddons(t *testing.T) {
 	requireMetrics(map[string]float64{`holdfast_cluster_volumes{site="B"}`: 0})
 
 	s.apply(t, "controller/cB", &fsmpb.Command{Body: &fsmpb.Command_RegisterMember{RegisterMember: &fsmpb.RegisterMember{Name: "cB", MemberId: "cB", Site: "B"}}})
-	controllers := map[string]string{"": "controller/c1", "B": "controller/cB"}
+	controllers := map[string]string{"default": "controller/c1", "B": "controller/cB"}
 	capability := &fsmpb.Capability{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}
 	create := func(n int, site string, encrypted bool) string {
 		id := fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", n)
@@ -65,7 +65,7 @@ func TestMetricsOfCSIAddons(t *testing.T) {
 			VolumeId: id, Name: fmt.Sprint("v", n), RequiredBytes: 1 << 30, Encrypted: encrypted, Capabilities: []*fsmpb.Capability{capability}}}})
 		return id
 	}
-	secret, atB, plain := create(1, "", true), create(2, "B", false), create(3, "", false)
+	secret, atB, plain := create(1, "default", true), create(2, "B", false), create(3, "default", false)
 	report := func(id string, o *fsmpb.Observation) { s.report(t, fsm.VolumeID(id), o) }
 	s.apply(t, "node/n2", &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n2", HostId: "h2", BootId: "b", Observations: []*fsmpb.Observation{
 		{VolumeId: atB, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}}}}}})
