@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -65,12 +66,12 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 	return p.reportResult(cmd, resp)
 }
 
-// subject is the node that the verb is about, or the CIDRs.
+// subject is the node that the verb is about, the volume where no node was named, or the CIDRs.
 func (p *planVerb) subject() string {
 	if len(p.req.GetCidrs()) > 0 {
 		return strings.Join(p.req.GetCidrs(), " ")
 	}
-	return p.req.GetNode()
+	return cmp.Or(p.req.GetNode(), p.req.GetVolume())
 }
 
 func (p *planVerb) call(ctx context.Context, client *admin.Client) (resp *adminpb.PlanResponse, err error) {

@@ -133,3 +133,14 @@ func TestVerbsOnlyShowThePlanWithoutYes(t *testing.T) {
 		})
 	}
 }
+
+// What a plan is about is in its errors: a node, CIDRs, or the volume where the node is for the server to choose.
+func TestAPlanSaysWhatItIsAbout(t *testing.T) {
+	for want, req := range map[string]*adminpb.PlanRequest{
+		"n1":                        {Node: "n1", Volume: "pvc-1"},
+		"pvc-1":                     {Volume: "pvc-1"},
+		"192.0.2.1/32 192.0.2.2/32": {Cidrs: []string{"192.0.2.1/32", "192.0.2.2/32"}},
+	} {
+		require.Equal(t, want, (&planVerb{req: req}).subject())
+	}
+}
