@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -162,4 +163,17 @@ func TestS69_ANamedBootstrapMarkerMustBeWritten(t *testing.T) {
 	n := c.prepare("c1", func(cfg *Config) { cfg.Bootstrap, cfg.BootstrapMarker = true, "/proc/nowhere/founded" })
 	require.ErrorContains(t, c.start(n), "write the marker")
 	n.Member = nil
+}
+
+// A member of a new cluster serves once the first command is applied: until then it knows no feature level, and refuses
+// as impossible what it will do a moment later.
+func TestAMemberIsReadyOnceTheClusterIsSetUp(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		n := newTestCluster(t, nil).add("c1", nil)
+		for n.Ready() != nil { // the first moment at which it is ready
+			runtime.Gosched()
+		}
+		require.NotEmpty(t, n.machine.cluster().ID)
+	}
 }

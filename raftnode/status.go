@@ -56,7 +56,7 @@ func roleOf(c *core) string {
 var errStopped = errors.New("this member has stopped")
 
 // Ready is nil when this member serves: it is in the cluster, it knows a leader, it has applied what
-// was committed when it started, its disk is not full, it is not quarantined.
+// was committed when it started, the cluster's first command among it, its disk is not full, it is not quarantined.
 func (m *Member) Ready() error {
 	if reason := m.fatalReason.Load(); reason != nil {
 		return fmt.Errorf("%w: %s", errStopped, *reason)
@@ -75,6 +75,9 @@ func (m *Member) Ready() error {
 	}
 	if !m.reader.caughtUp.Load() {
 		return errors.New("this member is still catching up")
+	}
+	if m.machine.cluster().ID == "" {
+		return errors.New("the cluster is being set up: its first command is not applied yet")
 	}
 	return nil
 }

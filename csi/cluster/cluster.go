@@ -102,6 +102,9 @@ func (c *Client) answerExpired(ctx context.Context, cmd *fsmpb.Command) (out *fs
 // level is read from a state that is not stale. Otherwise a command would be proposed in no site's name (S32).
 func (c *Client) AtFeatureLevel(ctx context.Context, level uint32) (reached bool, err error) {
 	ask := func(state *fsm.State) error {
+		if state.Cluster().ID == "" {
+			return rpcerr.Unavailable("the cluster is being set up: it has no feature level yet")
+		}
 		reached = state.Cluster().FeatureLevel >= level
 		return nil
 	}

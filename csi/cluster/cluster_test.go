@@ -62,6 +62,7 @@ func TestS32_ACommandOfAControllerThatIsBehindNamesItsSite(t *testing.T) {
 		"just started":         {newest: 2, want: "A"},
 		"behind an upgrade":    {applied: 1, newest: 2, want: "A"},
 		"below the level":      {applied: 1, newest: 1},
+		"being set up":         {code: codes.Unavailable},
 		"no quorum":            {unreadable: context.DeadlineExceeded, code: codes.Unavailable},
 		"no quorum, not asked": {applied: 2, unreadable: context.DeadlineExceeded, want: "A"},
 	} {
