@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 var addonsIdentityRows = map[string]rowTest{
@@ -70,9 +71,7 @@ var addonsIdentityRows = map[string]rowTest{
 var addonsProbeRows = map[string]rowTest{
 	"ADD-ID-Probe-01": rowOf(func(k *fixture) {
 		for _, id := range everyone {
-			res, err := k.addonsProbe(k.env.Conn(k.t, id))
-			require.NoError(k.t, err, id)
-			require.True(k.t, res.GetReady().GetValue(), id)
+			k.awaitReady(id, k.addonsReady(k.env.Conn(k.t, id)))
 		}
 		p := k.waiting()
 		p.awaitProbe(false)
@@ -122,6 +121,14 @@ func (k *fixture) addonsProbe(conn *grpc.ClientConn) (*identity.ProbeResponse, e
 	return identity.NewIdentityClient(conn).Probe(k.ctx, &identity.ProbeRequest{})
 }
 
+// addonsReady asks with the Probe of CSI-Addons.
+func (k *fixture) addonsReady(conn *grpc.ClientConn) func() (*wrapperspb.BoolValue, error) {
+	return func() (*wrapperspb.BoolValue, error) {
+		res, err := k.addonsProbe(conn)
+		return res.GetReady(), err
+	}
+}
+
 // unhealthyAddons: while the pool of n2 is missing, Probe of CSI-Addons fails as CSI's does.
 func unhealthyAddons(k *fixture) {
 	conn := k.env.Conn(k.t, "n2")
@@ -136,7 +143,5 @@ func unhealthyAddons(k *fixture) {
 		}
 		return nil
 	})
-	res, err := k.addonsProbe(conn)
-	require.NoError(k.t, err)
-	require.True(k.t, res.GetReady().GetValue())
+	k.awaitReady("n2", k.addonsReady(conn))
 }

@@ -156,9 +156,7 @@ func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 		require.Nil(k.t, res)
 	}
 	require.NoError(k.t, repair())
-	res, err := k.identity("n2").Probe(k.ctx, &csi.ProbeRequest{})
-	require.NoError(k.t, err)
-	require.True(k.t, res.GetReady().GetValue())
+	k.awaitReady("n2", k.csiProbe("n2"))
 }
 
 // rowFailedGroup makes a row of a group snapshot of three volumes, of which the second one's file was moved away.
