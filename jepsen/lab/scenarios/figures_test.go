@@ -15,14 +15,14 @@ import (
 )
 
 var (
-	figures = flag.Bool("figures", false, "measure and print the table of figures: about a quarter of an hour")
+	figures = flag.Bool("figures", false, "measure and print the table of figures: about 25 minutes")
 	samples = flag.Int("samples", 5, "how often each figure is measured")
 )
 
 // TestFigures prints the table of `make lab-bench`. A goal that is missed fails it.
 func TestFigures(t *testing.T) {
 	if !*figures {
-		t.Skip("it measures for a quarter of an hour: `make lab-bench`, or -args -figures")
+		t.Skip("it measures for 25 minutes: `make lab-bench`, or -args -figures")
 	}
 	found := &table{}
 	for _, m := range []struct {
