@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -382,44 +381,4 @@ func TestS12_AnUnmountedPoolCreatesNothing(t *testing.T) {
 	require.NoError(t, os.Remove(h.poolDir()))
 	require.NoError(t, os.Rename(h.poolDir()+".away", h.poolDir()))
 	h.eventually(func() bool { return h.isReady(id) }, "made when it is back")
-}
-
-func TestInventoryOfARealHost(t *testing.T) {
-	h := newRealHost(t)
-	e := h.start(nil)
-	id := backendtest.NewID()
-	h.create(id, mountCap)
-	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
-	h.mustStage(stage)
-	require.NoError(t, e.PublishTarget(t.Context(), publish))
-	found, err := e.Inventory(t.Context())
-	require.NoError(t, err)
-	kinds := map[string]int{}
-	for _, item := range found.Items {
-		require.Equal(t, id, item.Volume)
-		kinds[item.Kind]++
-	}
-	require.Equal(t, map[string]int{executor.KindImage: 1, executor.KindDevice: 1, executor.KindMount: 2}, kinds)
-}
-
-// BenchmarkStage is NodeStageVolume of a new volume, mkfs and mount included, with a log that
-// answers at once.
-func BenchmarkStage(b *testing.B) {
-	for _, capability := range []fsm.Capability{{Mode: writer, FSType: "ext4"}, {Mode: writer, FSType: "xfs"}, {Mode: writer, Block: true}} {
-		b.Run(fmt.Sprintf("%s-block=%v", capability.FSType, capability.Block), func(b *testing.B) {
-			h := newRealHost(b)
-			e := h.start(nil)
-			for b.Loop() {
-				b.StopTimer()
-				id := backendtest.NewID()
-				h.create(id, capability)
-				stage, _ := h.requests(id, h.publishVolume(id, capability), capability)
-				b.StartTimer()
-				require.NoError(b, e.Stage(b.Context(), stage))
-				b.StopTimer()
-				require.NoError(b, e.Unstage(b.Context(), id, stage.Path))
-				b.StartTimer()
-			}
-		})
-	}
 }

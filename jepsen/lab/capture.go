@@ -21,7 +21,7 @@ type Capture struct {
 	err    error
 }
 
-// Capture begins to keep a guest's frames, in memory and without their ends being marked. The caller ends it.
+// Capture begins to keep a guest's frames in memory, one after the other with nothing between them. The caller ends it.
 func (g *Guest) Capture(n Network) (*Capture, error) {
 	device, err := net.InterfaceByName(g.lab.paths.Tap(letters[n], g.Index))
 	if err != nil {
