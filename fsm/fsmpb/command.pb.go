@@ -282,6 +282,7 @@ const (
 	Verdict_VERDICT_SELF_OUTDATED Verdict = 2 // the requester's own replica is
 	Verdict_VERDICT_REFUSED       Verdict = 3 // the requester holds no grant: I/O stays suspended
 	Verdict_VERDICT_STALE         Verdict = 4 // another generation is current: observe again, and ask again
+	Verdict_VERDICT_PENDING       Verdict = 5 // other volumes of the group are disconnected first: I/O stays suspended, ask again (S52)
 )
 
 // Enum value maps for Verdict.
@@ -292,6 +293,7 @@ var (
 		2: "VERDICT_SELF_OUTDATED",
 		3: "VERDICT_REFUSED",
 		4: "VERDICT_STALE",
+		5: "VERDICT_PENDING",
 	}
 	Verdict_value = map[string]int32{
 		"VERDICT_UNKNOWN":       0,
@@ -299,6 +301,7 @@ var (
 		"VERDICT_SELF_OUTDATED": 2,
 		"VERDICT_REFUSED":       3,
 		"VERDICT_STALE":         4,
+		"VERDICT_PENDING":       5,
 	}
 )
 
@@ -449,6 +452,12 @@ type Command struct {
 	//	*Command_EndReclaim
 	//	*Command_BeginKeyRotation
 	//	*Command_RestoreHeader
+	//	*Command_EnableReplication
+	//	*Command_DisableReplication
+	//	*Command_PromoteReplication
+	//	*Command_DemoteReplication
+	//	*Command_ResyncReplication
+	//	*Command_CancelConversion
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -911,6 +920,60 @@ func (x *Command) GetRestoreHeader() *RestoreHeader {
 	return nil
 }
 
+func (x *Command) GetEnableReplication() *EnableReplication {
+	if x != nil {
+		if x, ok := x.Body.(*Command_EnableReplication); ok {
+			return x.EnableReplication
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDisableReplication() *DisableReplication {
+	if x != nil {
+		if x, ok := x.Body.(*Command_DisableReplication); ok {
+			return x.DisableReplication
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPromoteReplication() *PromoteReplication {
+	if x != nil {
+		if x, ok := x.Body.(*Command_PromoteReplication); ok {
+			return x.PromoteReplication
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDemoteReplication() *DemoteReplication {
+	if x != nil {
+		if x, ok := x.Body.(*Command_DemoteReplication); ok {
+			return x.DemoteReplication
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetResyncReplication() *ResyncReplication {
+	if x != nil {
+		if x, ok := x.Body.(*Command_ResyncReplication); ok {
+			return x.ResyncReplication
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetCancelConversion() *CancelConversion {
+	if x != nil {
+		if x, ok := x.Body.(*Command_CancelConversion); ok {
+			return x.CancelConversion
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -1083,6 +1146,30 @@ type Command_RestoreHeader struct {
 	RestoreHeader *RestoreHeader `protobuf:"bytes,96,opt,name=restore_header,json=restoreHeader,proto3,oneof"`
 }
 
+type Command_EnableReplication struct {
+	EnableReplication *EnableReplication `protobuf:"bytes,100,opt,name=enable_replication,json=enableReplication,proto3,oneof"`
+}
+
+type Command_DisableReplication struct {
+	DisableReplication *DisableReplication `protobuf:"bytes,101,opt,name=disable_replication,json=disableReplication,proto3,oneof"`
+}
+
+type Command_PromoteReplication struct {
+	PromoteReplication *PromoteReplication `protobuf:"bytes,102,opt,name=promote_replication,json=promoteReplication,proto3,oneof"`
+}
+
+type Command_DemoteReplication struct {
+	DemoteReplication *DemoteReplication `protobuf:"bytes,103,opt,name=demote_replication,json=demoteReplication,proto3,oneof"`
+}
+
+type Command_ResyncReplication struct {
+	ResyncReplication *ResyncReplication `protobuf:"bytes,104,opt,name=resync_replication,json=resyncReplication,proto3,oneof"`
+}
+
+type Command_CancelConversion struct {
+	CancelConversion *CancelConversion `protobuf:"bytes,105,opt,name=cancel_conversion,json=cancelConversion,proto3,oneof"`
+}
+
 func (*Command_Bootstrap) isCommand_Body() {}
 
 func (*Command_RegisterNode) isCommand_Body() {}
@@ -1166,6 +1253,18 @@ func (*Command_EndReclaim) isCommand_Body() {}
 func (*Command_BeginKeyRotation) isCommand_Body() {}
 
 func (*Command_RestoreHeader) isCommand_Body() {}
+
+func (*Command_EnableReplication) isCommand_Body() {}
+
+func (*Command_DisableReplication) isCommand_Body() {}
+
+func (*Command_PromoteReplication) isCommand_Body() {}
+
+func (*Command_DemoteReplication) isCommand_Body() {}
+
+func (*Command_ResyncReplication) isCommand_Body() {}
+
+func (*Command_CancelConversion) isCommand_Body() {}
 
 // Epoch orders grants, desired states and generations across restores (S1).
 type Epoch struct {
@@ -2871,10 +2970,11 @@ type KeepReplica struct {
 	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Attach        uint64                 `protobuf:"varint,5,opt,name=attach,proto3" json:"attach,omitempty"`                          // the attachment in which it had that
-	SnapshotId    string                 `protobuf:"bytes,6,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"` // hs-<uuid>: the copy's name in the pool
-	Trouble       string                 `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`                         // why the host could not keep it, empty at first
-	Facts         []*PoolFact            `protobuf:"bytes,8,rep,name=facts,proto3" json:"facts,omitempty"`                             // attached by the leader
+	Attach        uint64                 `protobuf:"varint,5,opt,name=attach,proto3" json:"attach,omitempty"`                           // the attachment in which it had that
+	SnapshotId    string                 `protobuf:"bytes,6,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`  // hs-<uuid>: the copy's name in the pool
+	Trouble       string                 `protobuf:"bytes,7,opt,name=trouble,proto3" json:"trouble,omitempty"`                          // why the host could not keep it, empty at first
+	Facts         []*PoolFact            `protobuf:"bytes,8,rep,name=facts,proto3" json:"facts,omitempty"`                              // attached by the leader
+	BeforeSync    bool                   `protobuf:"varint,9,opt,name=before_sync,json=beforeSync,proto3" json:"before_sync,omitempty"` // nothing is discarded: it is to be the target of a resynchronisation (S50)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2963,6 +3063,13 @@ func (x *KeepReplica) GetFacts() []*PoolFact {
 		return x.Facts
 	}
 	return nil
+}
+
+func (x *KeepReplica) GetBeforeSync() bool {
+	if x != nil {
+		return x.BeforeSync
+	}
+	return false
 }
 
 // ForcePrimary records an operator's, or a CSI-Addons caller's, decision that a
@@ -4837,6 +4944,8 @@ type Observation struct {
 	//	*Observation_HeaderMade
 	//	*Observation_KeyAdded
 	//	*Observation_KeyDropped
+	//	*Observation_ConversionUndone
+	//	*Observation_ReplicaReverted
 	Fact          isObservation_Fact `protobuf_oneof:"fact"`
 	SnapshotId    string             `protobuf:"bytes,4,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5135,6 +5244,24 @@ func (x *Observation) GetKeyDropped() *KeyDropped {
 	return nil
 }
 
+func (x *Observation) GetConversionUndone() *ConversionUndone {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_ConversionUndone); ok {
+			return x.ConversionUndone
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetReplicaReverted() *ReplicaReverted {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_ReplicaReverted); ok {
+			return x.ReplicaReverted
+		}
+	}
+	return nil
+}
+
 func (x *Observation) GetSnapshotId() string {
 	if x != nil {
 		return x.SnapshotId
@@ -5260,6 +5387,16 @@ type Observation_KeyDropped struct {
 	KeyDropped *KeyDropped `protobuf:"bytes,92,opt,name=key_dropped,json=keyDropped,proto3,oneof"`
 }
 
+type Observation_ConversionUndone struct {
+	// ConversionUndone: the device is what it was before its conversion: nothing of DRBD is on it (S55).
+	ConversionUndone *ConversionUndone `protobuf:"bytes,100,opt,name=conversion_undone,json=conversionUndone,proto3,oneof"`
+}
+
+type Observation_ReplicaReverted struct {
+	// ReplicaReverted: the replica's device has the content of a kept copy (S43).
+	ReplicaReverted *ReplicaReverted `protobuf:"bytes,101,opt,name=replica_reverted,json=replicaReverted,proto3,oneof"`
+}
+
 func (*Observation_DeviceCreated) isObservation_Fact() {}
 
 func (*Observation_DeviceGone) isObservation_Fact() {}
@@ -5311,6 +5448,10 @@ func (*Observation_HeaderMade) isObservation_Fact() {}
 func (*Observation_KeyAdded) isObservation_Fact() {}
 
 func (*Observation_KeyDropped) isObservation_Fact() {}
+
+func (*Observation_ConversionUndone) isObservation_Fact() {}
+
+func (*Observation_ReplicaReverted) isObservation_Fact() {}
 
 type StagingInUse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6733,6 +6874,8 @@ type Outcome struct {
 	Overtaken     []uint32      `protobuf:"varint,12,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
 	VolumeGroupId string        `protobuf:"bytes,60,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
 	KeyRotated    []*KeyRotated `protobuf:"bytes,90,rep,name=key_rotated,json=keyRotated,proto3" json:"key_rotated,omitempty"` // by the KeyDropped of a Report
+	GivenUp       []*GivenUp    `protobuf:"bytes,100,rep,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`         // by a forced PromoteReplication
+	RoleMoved     []*RoleMoved  `protobuf:"bytes,101,rep,name=role_moved,json=roleMoved,proto3" json:"role_moved,omitempty"`   // roles that waited, and that this entry gave to a site (S42)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6861,6 +7004,20 @@ func (x *Outcome) GetVolumeGroupId() string {
 func (x *Outcome) GetKeyRotated() []*KeyRotated {
 	if x != nil {
 		return x.KeyRotated
+	}
+	return nil
+}
+
+func (x *Outcome) GetGivenUp() []*GivenUp {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+func (x *Outcome) GetRoleMoved() []*RoleMoved {
+	if x != nil {
+		return x.RoleMoved
 	}
 	return nil
 }
@@ -7384,6 +7541,718 @@ func (x *RestoreHeader) GetReason() string {
 	return ""
 }
 
+// ReplicationSource is what is replicated between two sites: a volume, or all volumes of a group.
+type ReplicationSource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	VolumeGroupId string                 `protobuf:"bytes,2,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicationSource) Reset() {
+	*x = ReplicationSource{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicationSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicationSource) ProtoMessage() {}
+
+func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicationSource.ProtoReflect.Descriptor instead.
+func (*ReplicationSource) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ReplicationSource) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *ReplicationSource) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+// EnableReplication makes the site of the command the primary of a relation with another site. A volume
+// that is not replicated is converted while it is not published (S55).
+type EnableReplication struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Source         *ReplicationSource     `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	ReplicationId  string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
+	PeerSite       string                 `protobuf:"bytes,3,opt,name=peer_site,json=peerSite,proto3" json:"peer_site,omitempty"`
+	PeerNode       string                 `protobuf:"bytes,4,opt,name=peer_node,json=peerNode,proto3" json:"peer_node,omitempty"`                    // where the second replica is placed; empty: chosen
+	Protocol       Protocol               `protobuf:"varint,5,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`     // of a volume that is converted; unknown: C
+	DiscardUnkept  bool                   `protobuf:"varint,6,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`    // keep nothing before a resynchronisation discards or overwrites
+	Separately     bool                   `protobuf:"varint,7,opt,name=separately,proto3" json:"separately,omitempty"`                               // verdicts on the members of a group are not held back for each other
+	FreezeIsolated bool                   `protobuf:"varint,8,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"` // a primary without its peer and without controllers suspends its I/O
+	Facts          []*PoolFact            `protobuf:"bytes,9,rep,name=facts,proto3" json:"facts,omitempty"`                                          // attached by the leader
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *EnableReplication) Reset() {
+	*x = EnableReplication{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableReplication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableReplication) ProtoMessage() {}
+
+func (x *EnableReplication) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableReplication.ProtoReflect.Descriptor instead.
+func (*EnableReplication) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *EnableReplication) GetSource() *ReplicationSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *EnableReplication) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *EnableReplication) GetPeerSite() string {
+	if x != nil {
+		return x.PeerSite
+	}
+	return ""
+}
+
+func (x *EnableReplication) GetPeerNode() string {
+	if x != nil {
+		return x.PeerNode
+	}
+	return ""
+}
+
+func (x *EnableReplication) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNKNOWN
+}
+
+func (x *EnableReplication) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+func (x *EnableReplication) GetSeparately() bool {
+	if x != nil {
+		return x.Separately
+	}
+	return false
+}
+
+func (x *EnableReplication) GetFreezeIsolated() bool {
+	if x != nil {
+		return x.FreezeIsolated
+	}
+	return false
+}
+
+func (x *EnableReplication) GetFacts() []*PoolFact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+// DisableReplication ends the claim of the command's site, and at the primary the relation (S37).
+type DisableReplication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *ReplicationSource     `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	ReplicationId string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
+	Role          uint64                 `protobuf:"varint,3,opt,name=role,proto3" json:"role,omitempty"` // the relation's role index when the call began (S39); 0: any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableReplication) Reset() {
+	*x = DisableReplication{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableReplication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableReplication) ProtoMessage() {}
+
+func (x *DisableReplication) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableReplication.ProtoReflect.Descriptor instead.
+func (*DisableReplication) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *DisableReplication) GetSource() *ReplicationSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *DisableReplication) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *DisableReplication) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+// PromoteReplication makes the command's site primary (S30, S38 to S44).
+type PromoteReplication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *ReplicationSource     `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	ReplicationId string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
+	Role          uint64                 `protobuf:"varint,3,opt,name=role,proto3" json:"role,omitempty"`
+	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`  // consent to lose writes that the site did not get, where the other site cannot be asked
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // of an operator
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteReplication) Reset() {
+	*x = PromoteReplication{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteReplication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteReplication) ProtoMessage() {}
+
+func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteReplication.ProtoReflect.Descriptor instead.
+func (*PromoteReplication) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *PromoteReplication) GetSource() *ReplicationSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *PromoteReplication) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *PromoteReplication) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *PromoteReplication) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *PromoteReplication) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DemoteReplication ends the role of the command's site (S46); where that is not primary, it accepts that it
+// lost the role (S41).
+type DemoteReplication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *ReplicationSource     `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	ReplicationId string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
+	Role          uint64                 `protobuf:"varint,3,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DemoteReplication) Reset() {
+	*x = DemoteReplication{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DemoteReplication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DemoteReplication) ProtoMessage() {}
+
+func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DemoteReplication.ProtoReflect.Descriptor instead.
+func (*DemoteReplication) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *DemoteReplication) GetSource() *ReplicationSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *DemoteReplication) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *DemoteReplication) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+// ResyncReplication lets the command's site take part again. With force its content is discarded where the
+// role was taken from it by force; it is kept first (S47, S48).
+type ResyncReplication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *ReplicationSource     `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	ReplicationId string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
+	Role          uint64                 `protobuf:"varint,3,opt,name=role,proto3" json:"role,omitempty"`
+	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
+	DiscardUnkept bool                   `protobuf:"varint,5,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"` // discard it even where it cannot be kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResyncReplication) Reset() {
+	*x = ResyncReplication{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResyncReplication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResyncReplication) ProtoMessage() {}
+
+func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResyncReplication.ProtoReflect.Descriptor instead.
+func (*ResyncReplication) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *ResyncReplication) GetSource() *ReplicationSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *ResyncReplication) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *ResyncReplication) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *ResyncReplication) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *ResyncReplication) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+// CancelConversion undoes the conversion of a volume that was not done in time (S55).
+type CancelConversion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	Began         uint64                 `protobuf:"varint,2,opt,name=began,proto3" json:"began,omitempty"` // the index of the conversion
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelConversion) Reset() {
+	*x = CancelConversion{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelConversion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelConversion) ProtoMessage() {}
+
+func (x *CancelConversion) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelConversion.ProtoReflect.Descriptor instead.
+func (*CancelConversion) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *CancelConversion) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *CancelConversion) GetBegan() uint64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
+// GivenUp is what a forced promotion gave up of one volume (S44).
+type GivenUp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`                                // whose last acknowledged writes may be lost
+	SinceUnixNano int64                  `protobuf:"zigzag64,3,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"` // when the promoted replica was last known to be up to date; 0: not known
+	RevertedTo    string                 `protobuf:"bytes,4,opt,name=reverted_to,json=revertedTo,proto3" json:"reverted_to,omitempty"`               // the kept copy to which the replica goes back; empty: it goes on as it is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenUp) Reset() {
+	*x = GivenUp{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenUp) ProtoMessage() {}
+
+func (x *GivenUp) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
+func (*GivenUp) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *GivenUp) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *GivenUp) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *GivenUp) GetSinceUnixNano() int64 {
+	if x != nil {
+		return x.SinceUnixNano
+	}
+	return 0
+}
+
+func (x *GivenUp) GetRevertedTo() string {
+	if x != nil {
+		return x.RevertedTo
+	}
+	return ""
+}
+
+// RoleMoved is a role that waited until the former primary's hosts could write no more.
+type RoleMoved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // empty: of a group
+	VolumeGroupId string                 `protobuf:"bytes,2,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	Site          string                 `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"` // that is primary now
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"` // the former primary
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleMoved) Reset() {
+	*x = RoleMoved{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleMoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleMoved) ProtoMessage() {}
+
+func (x *RoleMoved) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleMoved.ProtoReflect.Descriptor instead.
+func (*RoleMoved) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *RoleMoved) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *RoleMoved) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *RoleMoved) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *RoleMoved) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type ConversionUndone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConversionUndone) Reset() {
+	*x = ConversionUndone{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversionUndone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversionUndone) ProtoMessage() {}
+
+func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversionUndone.ProtoReflect.Descriptor instead.
+func (*ConversionUndone) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
+}
+
+type ReplicaReverted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId    string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaReverted) Reset() {
+	*x = ReplicaReverted{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaReverted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaReverted) ProtoMessage() {}
+
+func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaReverted.ProtoReflect.Descriptor instead.
+func (*ReplicaReverted) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *ReplicaReverted) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
 var file_fsm_fsmpb_command_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
@@ -7405,7 +8274,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\x86\x1a\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xab\x1e\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -7463,7 +8332,13 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\vend_reclaim\x18S \x01(\v2\x1b.holdfast.fsm.v1.EndReclaimB\x04\x88\xb5\x18\x02H\x00R\n" +
 	"endReclaim\x12W\n" +
 	"\x12begin_key_rotation\x18W \x01(\v2!.holdfast.fsm.v1.BeginKeyRotationB\x04\x88\xb5\x18\x02H\x00R\x10beginKeyRotation\x12M\n" +
-	"\x0erestore_header\x18` \x01(\v2\x1e.holdfast.fsm.v1.RestoreHeaderB\x04\x88\xb5\x18\x02H\x00R\rrestoreHeaderB\x06\n" +
+	"\x0erestore_header\x18` \x01(\v2\x1e.holdfast.fsm.v1.RestoreHeaderB\x04\x88\xb5\x18\x02H\x00R\rrestoreHeader\x12Y\n" +
+	"\x12enable_replication\x18d \x01(\v2\".holdfast.fsm.v1.EnableReplicationB\x04\x88\xb5\x18\x02H\x00R\x11enableReplication\x12\\\n" +
+	"\x13disable_replication\x18e \x01(\v2#.holdfast.fsm.v1.DisableReplicationB\x04\x88\xb5\x18\x02H\x00R\x12disableReplication\x12\\\n" +
+	"\x13promote_replication\x18f \x01(\v2#.holdfast.fsm.v1.PromoteReplicationB\x04\x88\xb5\x18\x02H\x00R\x12promoteReplication\x12Y\n" +
+	"\x12demote_replication\x18g \x01(\v2\".holdfast.fsm.v1.DemoteReplicationB\x04\x88\xb5\x18\x02H\x00R\x11demoteReplication\x12Y\n" +
+	"\x12resync_replication\x18h \x01(\v2\".holdfast.fsm.v1.ResyncReplicationB\x04\x88\xb5\x18\x02H\x00R\x11resyncReplication\x12V\n" +
+	"\x11cancel_conversion\x18i \x01(\v2!.holdfast.fsm.v1.CancelConversionB\x04\x88\xb5\x18\x02H\x00R\x10cancelConversionB\x06\n" +
 	"\x04body\"?\n" +
 	"\x05Epoch\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x14\n" +
@@ -7613,7 +8488,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x05 \x01(\x04R\n" +
 	"generation\x120\n" +
-	"\x04seen\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\"\xf9\x01\n" +
+	"\x04seen\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\"\xa0\x02\n" +
 	"\vKeepReplica\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -7623,7 +8498,9 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\vsnapshot_id\x18\x06 \x01(\tR\n" +
 	"snapshotId\x12\x18\n" +
 	"\atrouble\x18\a \x01(\tR\atrouble\x12/\n" +
-	"\x05facts\x18\b \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\"y\n" +
+	"\x05facts\x18\b \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\x12%\n" +
+	"\vbefore_sync\x18\t \x01(\bB\x04\x88\xb5\x18\x02R\n" +
+	"beforeSync\"y\n" +
 	"\fForcePrimary\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x16\n" +
@@ -7778,7 +8655,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12@\n" +
-	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xcc\x0e\n" +
+	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xf9\x0f\n" +
 	"\vObservation\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12,\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1a\n" +
@@ -7814,7 +8691,9 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"headerMade\x12>\n" +
 	"\tkey_added\x18[ \x01(\v2\x19.holdfast.fsm.v1.KeyAddedB\x04\x88\xb5\x18\x02H\x00R\bkeyAdded\x12D\n" +
 	"\vkey_dropped\x18\\ \x01(\v2\x1b.holdfast.fsm.v1.KeyDroppedB\x04\x88\xb5\x18\x02H\x00R\n" +
-	"keyDropped\x12\x1f\n" +
+	"keyDropped\x12V\n" +
+	"\x11conversion_undone\x18d \x01(\v2!.holdfast.fsm.v1.ConversionUndoneB\x04\x88\xb5\x18\x02H\x00R\x10conversionUndone\x12S\n" +
+	"\x10replica_reverted\x18e \x01(\v2 .holdfast.fsm.v1.ReplicaRevertedB\x04\x88\xb5\x18\x02H\x00R\x0freplicaReverted\x12\x1f\n" +
 	"\vsnapshot_id\x18\x04 \x01(\tR\n" +
 	"snapshotIdB\x06\n" +
 	"\x04fact\"&\n" +
@@ -7904,7 +8783,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"U\n" +
 	"\x12ReplaceIncarnation\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\x04R\acounter\x12%\n" +
-	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xb0\x04\n" +
+	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xa0\x05\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.RejectionR\trejection\x12\x1b\n" +
@@ -7924,7 +8803,10 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tovertaken\x18\f \x03(\rR\tovertaken\x12&\n" +
 	"\x0fvolume_group_id\x18< \x01(\tR\rvolumeGroupId\x12<\n" +
 	"\vkey_rotated\x18Z \x03(\v2\x1b.holdfast.fsm.v1.KeyRotatedR\n" +
-	"keyRotated\"\xac\x01\n" +
+	"keyRotated\x123\n" +
+	"\bgiven_up\x18d \x03(\v2\x18.holdfast.fsm.v1.GivenUpR\agivenUp\x129\n" +
+	"\n" +
+	"role_moved\x18e \x03(\v2\x1a.holdfast.fsm.v1.RoleMovedR\troleMoved\"\xac\x01\n" +
 	"\n" +
 	"KeyRotated\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12%\n" +
@@ -7964,7 +8846,62 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x1b\n" +
 	"\tluks_uuid\x18\x04 \x01(\tR\bluksUuid\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason*\xc2\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"X\n" +
+	"\x11ReplicationSource\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12&\n" +
+	"\x0fvolume_group_id\x18\x02 \x01(\tR\rvolumeGroupId\"\x88\x03\n" +
+	"\x11EnableReplication\x12:\n" +
+	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
+	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x1b\n" +
+	"\tpeer_site\x18\x03 \x01(\tR\bpeerSite\x12\x1b\n" +
+	"\tpeer_node\x18\x04 \x01(\tR\bpeerNode\x125\n" +
+	"\bprotocol\x18\x05 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12%\n" +
+	"\x0ediscard_unkept\x18\x06 \x01(\bR\rdiscardUnkept\x12\x1e\n" +
+	"\n" +
+	"separately\x18\a \x01(\bR\n" +
+	"separately\x12'\n" +
+	"\x0ffreeze_isolated\x18\b \x01(\bR\x0efreezeIsolated\x12/\n" +
+	"\x05facts\x18\t \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\"\x8b\x01\n" +
+	"\x12DisableReplication\x12:\n" +
+	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
+	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\x04R\x04role\"\xb9\x01\n" +
+	"\x12PromoteReplication\x12:\n" +
+	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
+	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\x04R\x04role\x12\x14\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8a\x01\n" +
+	"\x11DemoteReplication\x12:\n" +
+	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
+	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\x04R\x04role\"\xc7\x01\n" +
+	"\x11ResyncReplication\x12:\n" +
+	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
+	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\x04R\x04role\x12\x14\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\x12%\n" +
+	"\x0ediscard_unkept\x18\x05 \x01(\bR\rdiscardUnkept\"E\n" +
+	"\x10CancelConversion\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
+	"\x05began\x18\x02 \x01(\x04R\x05began\"\x8f\x01\n" +
+	"\aGivenUp\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12&\n" +
+	"\x0fsince_unix_nano\x18\x03 \x01(\x12R\rsinceUnixNano\x12\x1f\n" +
+	"\vreverted_to\x18\x04 \x01(\tR\n" +
+	"revertedTo\"x\n" +
+	"\tRoleMoved\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12&\n" +
+	"\x0fvolume_group_id\x18\x02 \x01(\tR\rvolumeGroupId\x12\x12\n" +
+	"\x04site\x18\x03 \x01(\tR\x04site\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\"\x12\n" +
+	"\x10ConversionUndone\"2\n" +
+	"\x0fReplicaReverted\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId*\xc2\x02\n" +
 	"\n" +
 	"AccessMode\x12\x17\n" +
 	"\x13ACCESS_MODE_UNKNOWN\x10\x00\x12\"\n" +
@@ -7998,13 +8935,14 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x1aCONNECTION_STATE_CONNECTED\x10\x03\x12 \n" +
 	"\x1cCONNECTION_STATE_SYNC_SOURCE\x10\x04\x12 \n" +
 	"\x1cCONNECTION_STATE_SYNC_TARGET\x10\x05\x12\x1e\n" +
-	"\x1aCONNECTION_STATE_VERIFYING\x10\x06*|\n" +
+	"\x1aCONNECTION_STATE_VERIFYING\x10\x06*\x91\x01\n" +
 	"\aVerdict\x12\x13\n" +
 	"\x0fVERDICT_UNKNOWN\x10\x00\x12\x19\n" +
 	"\x15VERDICT_PEER_OUTDATED\x10\x01\x12\x19\n" +
 	"\x15VERDICT_SELF_OUTDATED\x10\x02\x12\x13\n" +
 	"\x0fVERDICT_REFUSED\x10\x03\x12\x11\n" +
-	"\rVERDICT_STALE\x10\x04*\x94\x01\n" +
+	"\rVERDICT_STALE\x10\x04\x12\x13\n" +
+	"\x0fVERDICT_PENDING\x10\x05*\x94\x01\n" +
 	"\vFormatPhase\x12\x18\n" +
 	"\x14FORMAT_PHASE_UNKNOWN\x10\x00\x12\x1c\n" +
 	"\x18FORMAT_PHASE_UNFORMATTED\x10\x01\x12\x1b\n" +
@@ -8026,7 +8964,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -8123,7 +9061,18 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*KeyRotation)(nil),               // 92: holdfast.fsm.v1.KeyRotation
 	(*Format)(nil),                    // 93: holdfast.fsm.v1.Format
 	(*RestoreHeader)(nil),             // 94: holdfast.fsm.v1.RestoreHeader
-	(*descriptorpb.FieldOptions)(nil), // 95: google.protobuf.FieldOptions
+	(*ReplicationSource)(nil),         // 95: holdfast.fsm.v1.ReplicationSource
+	(*EnableReplication)(nil),         // 96: holdfast.fsm.v1.EnableReplication
+	(*DisableReplication)(nil),        // 97: holdfast.fsm.v1.DisableReplication
+	(*PromoteReplication)(nil),        // 98: holdfast.fsm.v1.PromoteReplication
+	(*DemoteReplication)(nil),         // 99: holdfast.fsm.v1.DemoteReplication
+	(*ResyncReplication)(nil),         // 100: holdfast.fsm.v1.ResyncReplication
+	(*CancelConversion)(nil),          // 101: holdfast.fsm.v1.CancelConversion
+	(*GivenUp)(nil),                   // 102: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),                 // 103: holdfast.fsm.v1.RoleMoved
+	(*ConversionUndone)(nil),          // 104: holdfast.fsm.v1.ConversionUndone
+	(*ReplicaReverted)(nil),           // 105: holdfast.fsm.v1.ReplicaReverted
+	(*descriptorpb.FieldOptions)(nil), // 106: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	8,   // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
@@ -8168,89 +9117,106 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	50,  // 39: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
 	54,  // 40: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
 	94,  // 41: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
-	10,  // 42: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	9,   // 43: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	12,  // 44: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
-	15,  // 45: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	0,   // 46: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	9,   // 47: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	20,  // 48: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	21,  // 49: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	21,  // 50: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	22,  // 51: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	35,  // 52: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	36,  // 53: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 54: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	24,  // 55: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 56: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 57: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 58: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	7,   // 59: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	25,  // 60: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	25,  // 61: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	22,  // 62: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	22,  // 63: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	20,  // 64: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	22,  // 65: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	36,  // 66: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	24,  // 67: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	45,  // 68: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	20,  // 69: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,   // 70: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 71: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	20,  // 72: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,   // 73: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 74: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	20,  // 75: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	57,  // 76: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	7,   // 77: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	71,  // 78: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	72,  // 79: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	73,  // 80: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	74,  // 81: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	75,  // 82: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	76,  // 83: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	77,  // 84: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	78,  // 85: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	79,  // 86: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	80,  // 87: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	81,  // 88: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	63,  // 89: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	64,  // 90: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	65,  // 91: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	66,  // 92: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	67,  // 93: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	68,  // 94: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	69,  // 95: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	70,  // 96: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	25,  // 97: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	58,  // 98: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	62,  // 99: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	51,  // 100: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	59,  // 101: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	60,  // 102: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	61,  // 103: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	36,  // 104: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	89,  // 105: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	7,   // 106: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	90,  // 107: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 108: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	88,  // 109: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	7,   // 110: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	93,  // 111: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	91,  // 112: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 113: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,   // 114: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	92,  // 115: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	7,   // 116: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 117: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,   // 118: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	95,  // 119: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	119, // [119:120] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	96,  // 42: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
+	97,  // 43: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
+	98,  // 44: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
+	99,  // 45: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
+	100, // 46: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
+	101, // 47: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
+	10,  // 48: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	9,   // 49: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	12,  // 50: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	15,  // 51: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
+	0,   // 52: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	9,   // 53: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	20,  // 54: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	21,  // 55: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	21,  // 56: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	22,  // 57: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	35,  // 58: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	36,  // 59: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 60: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	24,  // 61: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 62: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 63: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 64: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	7,   // 65: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	25,  // 66: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	25,  // 67: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	22,  // 68: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	22,  // 69: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	20,  // 70: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 71: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	36,  // 72: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	24,  // 73: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	45,  // 74: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	20,  // 75: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,   // 76: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 77: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	20,  // 78: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,   // 79: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 80: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	20,  // 81: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	57,  // 82: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	7,   // 83: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	71,  // 84: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	72,  // 85: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	73,  // 86: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	74,  // 87: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	75,  // 88: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	76,  // 89: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	77,  // 90: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	78,  // 91: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	79,  // 92: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	80,  // 93: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	81,  // 94: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	63,  // 95: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	64,  // 96: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	65,  // 97: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	66,  // 98: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	67,  // 99: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	68,  // 100: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	69,  // 101: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	70,  // 102: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	25,  // 103: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	58,  // 104: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	62,  // 105: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	51,  // 106: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	59,  // 107: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	60,  // 108: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	61,  // 109: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	104, // 110: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	105, // 111: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	36,  // 112: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	89,  // 113: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	7,   // 114: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	90,  // 115: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 116: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	88,  // 117: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	102, // 118: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	103, // 119: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	7,   // 120: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	93,  // 121: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	91,  // 122: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 123: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,   // 124: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	92,  // 125: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	7,   // 126: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 127: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,   // 128: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	95,  // 129: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 130: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	22,  // 131: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	95,  // 132: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	95,  // 133: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	95,  // 134: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	95,  // 135: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	106, // 136: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	137, // [137:137] is the sub-list for method output_type
+	137, // [137:137] is the sub-list for method input_type
+	137, // [137:137] is the sub-list for extension type_name
+	136, // [136:137] is the sub-list for extension extendee
+	0,   // [0:136] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -8301,6 +9267,12 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_EndReclaim)(nil),
 		(*Command_BeginKeyRotation)(nil),
 		(*Command_RestoreHeader)(nil),
+		(*Command_EnableReplication)(nil),
+		(*Command_DisableReplication)(nil),
+		(*Command_PromoteReplication)(nil),
+		(*Command_DemoteReplication)(nil),
+		(*Command_ResyncReplication)(nil),
+		(*Command_CancelConversion)(nil),
 	}
 	file_fsm_fsmpb_command_proto_msgTypes[51].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
@@ -8329,6 +9301,8 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Observation_HeaderMade)(nil),
 		(*Observation_KeyAdded)(nil),
 		(*Observation_KeyDropped)(nil),
+		(*Observation_ConversionUndone)(nil),
+		(*Observation_ReplicaReverted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -8336,7 +9310,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   89,
+			NumMessages:   100,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

@@ -1081,8 +1081,12 @@ type VolumeRecord struct {
 	Reclaimed     *ReclaimedRecord     `protobuf:"bytes,80,opt,name=reclaimed,proto3" json:"reclaimed,omitempty"`                              // level 2
 	Crypt         *Crypt               `protobuf:"bytes,90,opt,name=crypt,proto3" json:"crypt,omitempty"`                                      // level 2
 	HeaderRestore *HeaderRestoreRecord `protobuf:"bytes,96,opt,name=header_restore,json=headerRestore,proto3" json:"header_restore,omitempty"` // level 2
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Replication between sites (level 2).
+	Relation       *RelationRecord       `protobuf:"bytes,100,opt,name=relation,proto3" json:"relation,omitempty"` // unset where a group has it
+	RelationMember *RelationMemberRecord `protobuf:"bytes,101,opt,name=relation_member,json=relationMember,proto3" json:"relation_member,omitempty"`
+	Unconverted    *ReplicationRecord    `protobuf:"bytes,102,opt,name=unconverted,proto3" json:"unconverted,omitempty"` // what a host that had the second replica has yet to remove
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *VolumeRecord) Reset() {
@@ -1332,6 +1336,27 @@ func (x *VolumeRecord) GetHeaderRestore() *HeaderRestoreRecord {
 	return nil
 }
 
+func (x *VolumeRecord) GetRelation() *RelationRecord {
+	if x != nil {
+		return x.Relation
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetRelationMember() *RelationMemberRecord {
+	if x != nil {
+		return x.RelationMember
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetUnconverted() *ReplicationRecord {
+	if x != nil {
+		return x.Unconverted
+	}
+	return nil
+}
+
 // HeaderRestoreRecord is the decision of a RestoreHeader that was not carried out yet.
 type HeaderRestoreRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1414,7 +1439,9 @@ type ReplicationRecord struct {
 	Legs          []*LegRecord           `protobuf:"bytes,9,rep,name=legs,proto3" json:"legs,omitempty"`
 	Forced        *ForcedRecord          `protobuf:"bytes,10,opt,name=forced,proto3" json:"forced,omitempty"`
 	Replicas      uint32                 `protobuf:"varint,11,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	Left          []*LegRecord           `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"` // what leaving replicas were, in the order in which their removal began
+	Left          []*LegRecord           `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"`              // what leaving replicas were, in the order in which their removal began
+	Conversion    *ConversionRecord      `protobuf:"bytes,100,opt,name=conversion,proto3" json:"conversion,omitempty"` // level 2
+	Revert        *RevertRecord          `protobuf:"bytes,101,opt,name=revert,proto3" json:"revert,omitempty"`         // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1533,6 +1560,20 @@ func (x *ReplicationRecord) GetLeft() []*LegRecord {
 	return nil
 }
 
+func (x *ReplicationRecord) GetConversion() *ConversionRecord {
+	if x != nil {
+		return x.Conversion
+	}
+	return nil
+}
+
+func (x *ReplicationRecord) GetRevert() *RevertRecord {
+	if x != nil {
+		return x.Revert
+	}
+	return nil
+}
+
 type PrimaryRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -1630,6 +1671,9 @@ type LegRecord struct {
 	DiskFailed    uint64                 `protobuf:"varint,9,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`           // level 2
 	NotKept       string                 `protobuf:"bytes,10,opt,name=not_kept,json=notKept,proto3" json:"not_kept,omitempty"`                    // level 2
 	KeyGeneration uint64                 `protobuf:"varint,92,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"` // level 2: of the LUKS header on it, while it is outdated
+	Synced        bool                   `protobuf:"varint,100,opt,name=synced,proto3" json:"synced,omitempty"`                                   // level 2
+	KeepDue       bool                   `protobuf:"varint,101,opt,name=keep_due,json=keepDue,proto3" json:"keep_due,omitempty"`                  // level 2
+	Partial       bool                   `protobuf:"varint,102,opt,name=partial,proto3" json:"partial,omitempty"`                                 // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1739,6 +1783,27 @@ func (x *LegRecord) GetKeyGeneration() uint64 {
 		return x.KeyGeneration
 	}
 	return 0
+}
+
+func (x *LegRecord) GetSynced() bool {
+	if x != nil {
+		return x.Synced
+	}
+	return false
+}
+
+func (x *LegRecord) GetKeepDue() bool {
+	if x != nil {
+		return x.KeepDue
+	}
+	return false
+}
+
+func (x *LegRecord) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 type KnownUUIDRecord struct {
@@ -2157,6 +2222,8 @@ type KeptRecord struct {
 	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Attach        uint64                 `protobuf:"varint,3,opt,name=attach,proto3" json:"attach,omitempty"`
 	Superseded    int64                  `protobuf:"zigzag64,4,opt,name=superseded,proto3" json:"superseded,omitempty"` // Unix nanoseconds
+	BeforeSync    bool                   `protobuf:"varint,5,opt,name=before_sync,json=beforeSync,proto3" json:"before_sync,omitempty"`
+	Partial       bool                   `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2217,6 +2284,20 @@ func (x *KeptRecord) GetSuperseded() int64 {
 		return x.Superseded
 	}
 	return 0
+}
+
+func (x *KeptRecord) GetBeforeSync() bool {
+	if x != nil {
+		return x.BeforeSync
+	}
+	return false
+}
+
+func (x *KeptRecord) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 type GroupRecord struct {
@@ -2361,6 +2442,8 @@ type VolumeGroupRecord struct {
 	Members       [][]byte               `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"` // the 16 bytes of each volume's UUID
 	Created       *Epoch                 `protobuf:"bytes,6,opt,name=created,proto3" json:"created,omitempty"`
 	ModifiedAfter uint64                 `protobuf:"varint,7,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
+	Relation      *RelationRecord        `protobuf:"bytes,8,opt,name=relation,proto3" json:"relation,omitempty"`
+	Names         []*GroupNameRecord     `protobuf:"bytes,9,rep,name=names,proto3" json:"names,omitempty"` // at other sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2442,6 +2525,20 @@ func (x *VolumeGroupRecord) GetModifiedAfter() uint64 {
 		return x.ModifiedAfter
 	}
 	return 0
+}
+
+func (x *VolumeGroupRecord) GetRelation() *RelationRecord {
+	if x != nil {
+		return x.Relation
+	}
+	return nil
+}
+
+func (x *VolumeGroupRecord) GetNames() []*GroupNameRecord {
+	if x != nil {
+		return x.Names
+	}
+	return nil
 }
 
 type CapabilityRecord struct {
@@ -3219,6 +3316,8 @@ type AnswerRecord struct {
 	Overtaken       []uint32               `protobuf:"varint,15,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
 	VolumeGroupId   string                 `protobuf:"bytes,60,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
 	KeyRotated      []*KeyRotated          `protobuf:"bytes,90,rep,name=key_rotated,json=keyRotated,proto3" json:"key_rotated,omitempty"`
+	GivenUp         []*GivenUp             `protobuf:"bytes,100,rep,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
+	RoleMoved       []*RoleMoved           `protobuf:"bytes,101,rep,name=role_moved,json=roleMoved,proto3" json:"role_moved,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3372,6 +3471,650 @@ func (x *AnswerRecord) GetKeyRotated() []*KeyRotated {
 	return nil
 }
 
+func (x *AnswerRecord) GetGivenUp() []*GivenUp {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+func (x *AnswerRecord) GetRoleMoved() []*RoleMoved {
+	if x != nil {
+		return x.RoleMoved
+	}
+	return nil
+}
+
+// RelationRecord is fsm.Relation. Sites are by name, each as an endpoint names it.
+type RelationRecord struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Sites          []string               `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"`
+	ReplicationId  string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
+	Promoted       bool                   `protobuf:"varint,3,opt,name=promoted,proto3" json:"promoted,omitempty"`
+	Primary        string                 `protobuf:"bytes,4,opt,name=primary,proto3" json:"primary,omitempty"`
+	Role           uint64                 `protobuf:"varint,5,opt,name=role,proto3" json:"role,omitempty"`
+	Move           *MoveRecord            `protobuf:"bytes,6,opt,name=move,proto3" json:"move,omitempty"`
+	Ousted         []*OustedRecord        `protobuf:"bytes,7,rep,name=ousted,proto3" json:"ousted,omitempty"`
+	Claims         []string               `protobuf:"bytes,8,rep,name=claims,proto3" json:"claims,omitempty"`
+	DiscardUnkept  bool                   `protobuf:"varint,9,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`
+	Separately     bool                   `protobuf:"varint,10,opt,name=separately,proto3" json:"separately,omitempty"`
+	FreezeIsolated bool                   `protobuf:"varint,11,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"`
+	Cut            uint64                 `protobuf:"varint,12,opt,name=cut,proto3" json:"cut,omitempty"`
+	Enabled        uint64                 `protobuf:"varint,13,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RelationRecord) Reset() {
+	*x = RelationRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelationRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelationRecord) ProtoMessage() {}
+
+func (x *RelationRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelationRecord.ProtoReflect.Descriptor instead.
+func (*RelationRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RelationRecord) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *RelationRecord) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *RelationRecord) GetPromoted() bool {
+	if x != nil {
+		return x.Promoted
+	}
+	return false
+}
+
+func (x *RelationRecord) GetPrimary() string {
+	if x != nil {
+		return x.Primary
+	}
+	return ""
+}
+
+func (x *RelationRecord) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *RelationRecord) GetMove() *MoveRecord {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+func (x *RelationRecord) GetOusted() []*OustedRecord {
+	if x != nil {
+		return x.Ousted
+	}
+	return nil
+}
+
+func (x *RelationRecord) GetClaims() []string {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *RelationRecord) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+func (x *RelationRecord) GetSeparately() bool {
+	if x != nil {
+		return x.Separately
+	}
+	return false
+}
+
+func (x *RelationRecord) GetFreezeIsolated() bool {
+	if x != nil {
+		return x.FreezeIsolated
+	}
+	return false
+}
+
+func (x *RelationRecord) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *RelationRecord) GetEnabled() uint64 {
+	if x != nil {
+		return x.Enabled
+	}
+	return 0
+}
+
+type MoveRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveRecord) Reset() {
+	*x = MoveRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveRecord) ProtoMessage() {}
+
+func (x *MoveRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveRecord.ProtoReflect.Descriptor instead.
+func (*MoveRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *MoveRecord) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MoveRecord) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *MoveRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+type OustedRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Forced        bool                   `protobuf:"varint,3,opt,name=forced,proto3" json:"forced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OustedRecord) Reset() {
+	*x = OustedRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OustedRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OustedRecord) ProtoMessage() {}
+
+func (x *OustedRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OustedRecord.ProtoReflect.Descriptor instead.
+func (*OustedRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *OustedRecord) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *OustedRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *OustedRecord) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
+}
+
+// RelationMemberRecord is fsm.RelationMember. Times are in Unix nanoseconds.
+type RelationMemberRecord struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Added             bool                   `protobuf:"varint,1,opt,name=added,proto3" json:"added,omitempty"`
+	AddedAt           string                 `protobuf:"bytes,2,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"`
+	Apart             bool                   `protobuf:"varint,3,opt,name=apart,proto3" json:"apart,omitempty"`
+	ApartAt           string                 `protobuf:"bytes,4,opt,name=apart_at,json=apartAt,proto3" json:"apart_at,omitempty"`
+	DiscardUnkept     bool                   `protobuf:"varint,5,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`
+	GivenUpIndex      uint64                 `protobuf:"varint,6,opt,name=given_up_index,json=givenUpIndex,proto3" json:"given_up_index,omitempty"`
+	GivenUpGeneration uint64                 `protobuf:"varint,7,opt,name=given_up_generation,json=givenUpGeneration,proto3" json:"given_up_generation,omitempty"`
+	GivenUpSince      int64                  `protobuf:"zigzag64,8,opt,name=given_up_since,json=givenUpSince,proto3" json:"given_up_since,omitempty"`
+	GivenUpTo         string                 `protobuf:"bytes,9,opt,name=given_up_to,json=givenUpTo,proto3" json:"given_up_to,omitempty"`
+	InSyncAt          int64                  `protobuf:"zigzag64,10,opt,name=in_sync_at,json=inSyncAt,proto3" json:"in_sync_at,omitempty"`
+	SyncBegan         int64                  `protobuf:"zigzag64,11,opt,name=sync_began,json=syncBegan,proto3" json:"sync_began,omitempty"`
+	SyncBytes         int64                  `protobuf:"varint,12,opt,name=sync_bytes,json=syncBytes,proto3" json:"sync_bytes,omitempty"`
+	LastSyncAt        int64                  `protobuf:"zigzag64,13,opt,name=last_sync_at,json=lastSyncAt,proto3" json:"last_sync_at,omitempty"`
+	LastSyncBytes     int64                  `protobuf:"varint,14,opt,name=last_sync_bytes,json=lastSyncBytes,proto3" json:"last_sync_bytes,omitempty"`
+	LastSyncNanos     int64                  `protobuf:"varint,15,opt,name=last_sync_nanos,json=lastSyncNanos,proto3" json:"last_sync_nanos,omitempty"`
+	ApartHost         string                 `protobuf:"bytes,16,opt,name=apart_host,json=apartHost,proto3" json:"apart_host,omitempty"`
+	OutdatedByForce   bool                   `protobuf:"varint,17,opt,name=outdated_by_force,json=outdatedByForce,proto3" json:"outdated_by_force,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *RelationMemberRecord) Reset() {
+	*x = RelationMemberRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelationMemberRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelationMemberRecord) ProtoMessage() {}
+
+func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelationMemberRecord.ProtoReflect.Descriptor instead.
+func (*RelationMemberRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RelationMemberRecord) GetAdded() bool {
+	if x != nil {
+		return x.Added
+	}
+	return false
+}
+
+func (x *RelationMemberRecord) GetAddedAt() string {
+	if x != nil {
+		return x.AddedAt
+	}
+	return ""
+}
+
+func (x *RelationMemberRecord) GetApart() bool {
+	if x != nil {
+		return x.Apart
+	}
+	return false
+}
+
+func (x *RelationMemberRecord) GetApartAt() string {
+	if x != nil {
+		return x.ApartAt
+	}
+	return ""
+}
+
+func (x *RelationMemberRecord) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+func (x *RelationMemberRecord) GetGivenUpIndex() uint64 {
+	if x != nil {
+		return x.GivenUpIndex
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetGivenUpGeneration() uint64 {
+	if x != nil {
+		return x.GivenUpGeneration
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetGivenUpSince() int64 {
+	if x != nil {
+		return x.GivenUpSince
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetGivenUpTo() string {
+	if x != nil {
+		return x.GivenUpTo
+	}
+	return ""
+}
+
+func (x *RelationMemberRecord) GetInSyncAt() int64 {
+	if x != nil {
+		return x.InSyncAt
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetSyncBegan() int64 {
+	if x != nil {
+		return x.SyncBegan
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetSyncBytes() int64 {
+	if x != nil {
+		return x.SyncBytes
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetLastSyncAt() int64 {
+	if x != nil {
+		return x.LastSyncAt
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetLastSyncBytes() int64 {
+	if x != nil {
+		return x.LastSyncBytes
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetLastSyncNanos() int64 {
+	if x != nil {
+		return x.LastSyncNanos
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetApartHost() string {
+	if x != nil {
+		return x.ApartHost
+	}
+	return ""
+}
+
+func (x *RelationMemberRecord) GetOutdatedByForce() bool {
+	if x != nil {
+		return x.OutdatedByForce
+	}
+	return false
+}
+
+type ConversionRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Began         uint64                 `protobuf:"varint,1,opt,name=began,proto3" json:"began,omitempty"`
+	BegunOnSeed   bool                   `protobuf:"varint,2,opt,name=begun_on_seed,json=begunOnSeed,proto3" json:"begun_on_seed,omitempty"`
+	Undoing       bool                   `protobuf:"varint,3,opt,name=undoing,proto3" json:"undoing,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConversionRecord) Reset() {
+	*x = ConversionRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversionRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversionRecord) ProtoMessage() {}
+
+func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversionRecord.ProtoReflect.Descriptor instead.
+func (*ConversionRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ConversionRecord) GetBegan() uint64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
+func (x *ConversionRecord) GetBegunOnSeed() bool {
+	if x != nil {
+		return x.BegunOnSeed
+	}
+	return false
+}
+
+func (x *ConversionRecord) GetUndoing() bool {
+	if x != nil {
+		return x.Undoing
+	}
+	return false
+}
+
+func (x *ConversionRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RevertRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HostId        string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	SnapshotId    string                 `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevertRecord) Reset() {
+	*x = RevertRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevertRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevertRecord) ProtoMessage() {}
+
+func (x *RevertRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevertRecord.ProtoReflect.Descriptor instead.
+func (*RevertRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RevertRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *RevertRecord) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *RevertRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RevertRecord) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type GroupNameRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupNameRecord) Reset() {
+	*x = GroupNameRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupNameRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupNameRecord) ProtoMessage() {}
+
+func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupNameRecord.ProtoReflect.Descriptor instead.
+func (*GroupNameRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *GroupNameRecord) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *GroupNameRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupNameRecord) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
 var File_fsm_fsmpb_record_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_record_proto_rawDesc = "" +
@@ -3465,7 +4208,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x04R\x05since\x121\n" +
-	"\x05bound\x18\x04 \x03(\v2\x1b.holdfast.fsm.v1.FencedHostR\x05bound\"\xca\v\n" +
+	"\x05bound\x18\x04 \x03(\v2\x1b.holdfast.fsm.v1.FencedHostR\x05bound\"\x9d\r\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -3498,12 +4241,15 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05sites\x18> \x03(\tR\x05sites\x12>\n" +
 	"\treclaimed\x18P \x01(\v2 .holdfast.fsm.v1.ReclaimedRecordR\treclaimed\x12,\n" +
 	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\x12K\n" +
-	"\x0eheader_restore\x18` \x01(\v2$.holdfast.fsm.v1.HeaderRestoreRecordR\rheaderRestore\"z\n" +
+	"\x0eheader_restore\x18` \x01(\v2$.holdfast.fsm.v1.HeaderRestoreRecordR\rheaderRestore\x12;\n" +
+	"\brelation\x18d \x01(\v2\x1f.holdfast.fsm.v1.RelationRecordR\brelation\x12N\n" +
+	"\x0frelation_member\x18e \x01(\v2%.holdfast.fsm.v1.RelationMemberRecordR\x0erelationMember\x12D\n" +
+	"\vunconverted\x18f \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vunconverted\"z\n" +
 	"\x13HeaderRestoreRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1b\n" +
 	"\tluks_uuid\x18\x03 \x01(\tR\bluksUuid\x12\x14\n" +
-	"\x05index\x18\x04 \x01(\x04R\x05index\"\xd1\x03\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\"\xcb\x04\n" +
 	"\x11ReplicationRecord\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -3520,14 +4266,18 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x06forced\x18\n" +
 	" \x01(\v2\x1d.holdfast.fsm.v1.ForcedRecordR\x06forced\x12\x1a\n" +
 	"\breplicas\x18\v \x01(\rR\breplicas\x12.\n" +
-	"\x04left\x18\f \x03(\v2\x1a.holdfast.fsm.v1.LegRecordR\x04left\"\xb2\x01\n" +
+	"\x04left\x18\f \x03(\v2\x1a.holdfast.fsm.v1.LegRecordR\x04left\x12A\n" +
+	"\n" +
+	"conversion\x18d \x01(\v2!.holdfast.fsm.v1.ConversionRecordR\n" +
+	"conversion\x125\n" +
+	"\x06revert\x18e \x01(\v2\x1d.holdfast.fsm.v1.RevertRecordR\x06revert\"\xb2\x01\n" +
 	"\rPrimaryRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04done\x18\x06 \x01(\bR\x04done\"\x98\x03\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\xe5\x03\n" +
 	"\tLegRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1c\n" +
 	"\n" +
@@ -3542,7 +4292,10 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"diskFailed\x12\x19\n" +
 	"\bnot_kept\x18\n" +
 	" \x01(\tR\anotKept\x12%\n" +
-	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\";\n" +
+	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\x12\x16\n" +
+	"\x06synced\x18d \x01(\bR\x06synced\x12\x19\n" +
+	"\bkeep_due\x18e \x01(\bR\akeepDue\x12\x18\n" +
+	"\apartial\x18f \x01(\bR\apartial\";\n" +
 	"\x0fKnownUUIDRecord\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\x04R\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa2\x01\n" +
@@ -3581,7 +4334,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0emodified_after\x18\x15 \x01(\x04R\rmodifiedAfter\x12/\n" +
 	"\x04kept\x18\x16 \x01(\v2\x1b.holdfast.fsm.v1.KeptRecordR\x04kept\x12\x16\n" +
 	"\x06origin\x18< \x01(\tR\x06origin\x12,\n" +
-	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\"|\n" +
+	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\"\xb7\x01\n" +
 	"\n" +
 	"KeptRecord\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
@@ -3591,7 +4344,10 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x06attach\x18\x03 \x01(\x04R\x06attach\x12\x1e\n" +
 	"\n" +
 	"superseded\x18\x04 \x01(\x12R\n" +
-	"superseded\"\x81\x03\n" +
+	"superseded\x12\x1f\n" +
+	"\vbefore_sync\x18\x05 \x01(\bR\n" +
+	"beforeSync\x12\x18\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\"\x81\x03\n" +
 	"\vGroupRecord\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -3605,7 +4361,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\acreated\x18\n" +
 	" \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
 	"\x0emodified_after\x18\v \x01(\x04R\rmodifiedAfter\x12\x16\n" +
-	"\x06origin\x18< \x01(\tR\x06origin\"\xef\x01\n" +
+	"\x06origin\x18< \x01(\tR\x06origin\"\xe4\x02\n" +
 	"\x11VolumeGroupRecord\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x12\n" +
@@ -3613,7 +4369,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\x12\x18\n" +
 	"\amembers\x18\x05 \x03(\fR\amembers\x120\n" +
 	"\acreated\x18\x06 \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
-	"\x0emodified_after\x18\a \x01(\x04R\rmodifiedAfter\"\x96\x01\n" +
+	"\x0emodified_after\x18\a \x01(\x04R\rmodifiedAfter\x12;\n" +
+	"\brelation\x18\b \x01(\v2\x1f.holdfast.fsm.v1.RelationRecordR\brelation\x126\n" +
+	"\x05names\x18\t \x03(\v2 .holdfast.fsm.v1.GroupNameRecordR\x05names\"\x96\x01\n" +
 	"\x10CapabilityRecord\x12/\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.holdfast.fsm.v1.AccessModeR\x04mode\x12\x14\n" +
 	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
@@ -3685,7 +4443,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04done\x18\n" +
 	" \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\v \x01(\x03R\x05total\x12\x16\n" +
-	"\x06reason\x18\f \x01(\rR\x06reason\"\x96\x05\n" +
+	"\x06reason\x18\f \x01(\rR\x06reason\"\x86\x06\n" +
 	"\fAnswerRecord\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x1b\n" +
@@ -3709,7 +4467,75 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\tovertaken\x18\x0f \x03(\rR\tovertaken\x12&\n" +
 	"\x0fvolume_group_id\x18< \x01(\tR\rvolumeGroupId\x12<\n" +
 	"\vkey_rotated\x18Z \x03(\v2\x1b.holdfast.fsm.v1.KeyRotatedR\n" +
-	"keyRotatedB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	"keyRotated\x123\n" +
+	"\bgiven_up\x18d \x03(\v2\x18.holdfast.fsm.v1.GivenUpR\agivenUp\x129\n" +
+	"\n" +
+	"role_moved\x18e \x03(\v2\x1a.holdfast.fsm.v1.RoleMovedR\troleMoved\"\xb3\x03\n" +
+	"\x0eRelationRecord\x12\x14\n" +
+	"\x05sites\x18\x01 \x03(\tR\x05sites\x12%\n" +
+	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x1a\n" +
+	"\bpromoted\x18\x03 \x01(\bR\bpromoted\x12\x18\n" +
+	"\aprimary\x18\x04 \x01(\tR\aprimary\x12\x12\n" +
+	"\x04role\x18\x05 \x01(\x04R\x04role\x12/\n" +
+	"\x04move\x18\x06 \x01(\v2\x1b.holdfast.fsm.v1.MoveRecordR\x04move\x125\n" +
+	"\x06ousted\x18\a \x03(\v2\x1d.holdfast.fsm.v1.OustedRecordR\x06ousted\x12\x16\n" +
+	"\x06claims\x18\b \x03(\tR\x06claims\x12%\n" +
+	"\x0ediscard_unkept\x18\t \x01(\bR\rdiscardUnkept\x12\x1e\n" +
+	"\n" +
+	"separately\x18\n" +
+	" \x01(\bR\n" +
+	"separately\x12'\n" +
+	"\x0ffreeze_isolated\x18\v \x01(\bR\x0efreezeIsolated\x12\x10\n" +
+	"\x03cut\x18\f \x01(\x04R\x03cut\x12\x18\n" +
+	"\aenabled\x18\r \x01(\x04R\aenabled\"F\n" +
+	"\n" +
+	"MoveRecord\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\"P\n" +
+	"\fOustedRecord\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06forced\x18\x03 \x01(\bR\x06forced\"\xd4\x04\n" +
+	"\x14RelationMemberRecord\x12\x14\n" +
+	"\x05added\x18\x01 \x01(\bR\x05added\x12\x19\n" +
+	"\badded_at\x18\x02 \x01(\tR\aaddedAt\x12\x14\n" +
+	"\x05apart\x18\x03 \x01(\bR\x05apart\x12\x19\n" +
+	"\bapart_at\x18\x04 \x01(\tR\aapartAt\x12%\n" +
+	"\x0ediscard_unkept\x18\x05 \x01(\bR\rdiscardUnkept\x12$\n" +
+	"\x0egiven_up_index\x18\x06 \x01(\x04R\fgivenUpIndex\x12.\n" +
+	"\x13given_up_generation\x18\a \x01(\x04R\x11givenUpGeneration\x12$\n" +
+	"\x0egiven_up_since\x18\b \x01(\x12R\fgivenUpSince\x12\x1e\n" +
+	"\vgiven_up_to\x18\t \x01(\tR\tgivenUpTo\x12\x1c\n" +
+	"\n" +
+	"in_sync_at\x18\n" +
+	" \x01(\x12R\binSyncAt\x12\x1d\n" +
+	"\n" +
+	"sync_began\x18\v \x01(\x12R\tsyncBegan\x12\x1d\n" +
+	"\n" +
+	"sync_bytes\x18\f \x01(\x03R\tsyncBytes\x12 \n" +
+	"\flast_sync_at\x18\r \x01(\x12R\n" +
+	"lastSyncAt\x12&\n" +
+	"\x0flast_sync_bytes\x18\x0e \x01(\x03R\rlastSyncBytes\x12&\n" +
+	"\x0flast_sync_nanos\x18\x0f \x01(\x03R\rlastSyncNanos\x12\x1d\n" +
+	"\n" +
+	"apart_host\x18\x10 \x01(\tR\tapartHost\x12*\n" +
+	"\x11outdated_by_force\x18\x11 \x01(\bR\x0foutdatedByForce\"~\n" +
+	"\x10ConversionRecord\x12\x14\n" +
+	"\x05began\x18\x01 \x01(\x04R\x05began\x12\"\n" +
+	"\rbegun_on_seed\x18\x02 \x01(\bR\vbegunOnSeed\x12\x18\n" +
+	"\aundoing\x18\x03 \x01(\bR\aundoing\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"r\n" +
+	"\fRevertRecord\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1f\n" +
+	"\vsnapshot_id\x18\x02 \x01(\tR\n" +
+	"snapshotId\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\bR\x04done\"[\n" +
+	"\x0fGroupNameRecord\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprintB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_record_proto_rawDescOnce sync.Once
@@ -3723,62 +4549,71 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
-	(*Header)(nil),              // 0: holdfast.fsm.v1.Header
-	(*Record)(nil),              // 1: holdfast.fsm.v1.Record
-	(*Text)(nil),                // 2: holdfast.fsm.v1.Text
-	(*RequisiteRecord)(nil),     // 3: holdfast.fsm.v1.RequisiteRecord
-	(*TermRecord)(nil),          // 4: holdfast.fsm.v1.TermRecord
-	(*ClusterRecord)(nil),       // 5: holdfast.fsm.v1.ClusterRecord
-	(*MemberRecord)(nil),        // 6: holdfast.fsm.v1.MemberRecord
-	(*SweepRecord)(nil),         // 7: holdfast.fsm.v1.SweepRecord
-	(*SkippedRecord)(nil),       // 8: holdfast.fsm.v1.SkippedRecord
-	(*NodeRecord)(nil),          // 9: holdfast.fsm.v1.NodeRecord
-	(*FenceRecord)(nil),         // 10: holdfast.fsm.v1.FenceRecord
-	(*VolumeRecord)(nil),        // 11: holdfast.fsm.v1.VolumeRecord
-	(*HeaderRestoreRecord)(nil), // 12: holdfast.fsm.v1.HeaderRestoreRecord
-	(*ReplicationRecord)(nil),   // 13: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),       // 14: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),           // 15: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),     // 16: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),        // 17: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),        // 18: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),      // 19: holdfast.fsm.v1.SnapshotRecord
-	(*KeptRecord)(nil),          // 20: holdfast.fsm.v1.KeptRecord
-	(*GroupRecord)(nil),         // 21: holdfast.fsm.v1.GroupRecord
-	(*VolumeGroupRecord)(nil),   // 22: holdfast.fsm.v1.VolumeGroupRecord
-	(*CapabilityRecord)(nil),    // 23: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),       // 24: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),        // 25: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil),   // 26: holdfast.fsm.v1.PublicationRecord
-	(*ReclaimedRecord)(nil),     // 27: holdfast.fsm.v1.ReclaimedRecord
-	(*StagingRecord)(nil),       // 28: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),        // 29: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),      // 30: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),     // 31: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),        // 32: holdfast.fsm.v1.AnswerRecord
-	(*Checkpoint)(nil),          // 33: holdfast.fsm.v1.Checkpoint
-	(*Epoch)(nil),               // 34: holdfast.fsm.v1.Epoch
-	(*Pool)(nil),                // 35: holdfast.fsm.v1.Pool
-	(*Label)(nil),               // 36: holdfast.fsm.v1.Label
-	(*Replication)(nil),         // 37: holdfast.fsm.v1.Replication
-	(*FencedHost)(nil),          // 38: holdfast.fsm.v1.FencedHost
-	(*Condition)(nil),           // 39: holdfast.fsm.v1.Condition
-	(*Limits)(nil),              // 40: holdfast.fsm.v1.Limits
-	(*Claim)(nil),               // 41: holdfast.fsm.v1.Claim
-	(*Crypt)(nil),               // 42: holdfast.fsm.v1.Crypt
-	(Protocol)(0),               // 43: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),         // 44: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),              // 45: holdfast.fsm.v1.Format
-	(*Capability)(nil),          // 46: holdfast.fsm.v1.Capability
-	(AccessMode)(0),             // 47: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),            // 48: holdfast.fsm.v1.FormatPhase
-	(*Reclaimed)(nil),           // 49: holdfast.fsm.v1.Reclaimed
-	(*Rejection)(nil),           // 50: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),               // 51: holdfast.fsm.v1.Grant
-	(Verdict)(0),                // 52: holdfast.fsm.v1.Verdict
-	(*KeyRotated)(nil),          // 53: holdfast.fsm.v1.KeyRotated
+	(*Header)(nil),               // 0: holdfast.fsm.v1.Header
+	(*Record)(nil),               // 1: holdfast.fsm.v1.Record
+	(*Text)(nil),                 // 2: holdfast.fsm.v1.Text
+	(*RequisiteRecord)(nil),      // 3: holdfast.fsm.v1.RequisiteRecord
+	(*TermRecord)(nil),           // 4: holdfast.fsm.v1.TermRecord
+	(*ClusterRecord)(nil),        // 5: holdfast.fsm.v1.ClusterRecord
+	(*MemberRecord)(nil),         // 6: holdfast.fsm.v1.MemberRecord
+	(*SweepRecord)(nil),          // 7: holdfast.fsm.v1.SweepRecord
+	(*SkippedRecord)(nil),        // 8: holdfast.fsm.v1.SkippedRecord
+	(*NodeRecord)(nil),           // 9: holdfast.fsm.v1.NodeRecord
+	(*FenceRecord)(nil),          // 10: holdfast.fsm.v1.FenceRecord
+	(*VolumeRecord)(nil),         // 11: holdfast.fsm.v1.VolumeRecord
+	(*HeaderRestoreRecord)(nil),  // 12: holdfast.fsm.v1.HeaderRestoreRecord
+	(*ReplicationRecord)(nil),    // 13: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),        // 14: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),            // 15: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),      // 16: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),         // 17: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),         // 18: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),       // 19: holdfast.fsm.v1.SnapshotRecord
+	(*KeptRecord)(nil),           // 20: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),          // 21: holdfast.fsm.v1.GroupRecord
+	(*VolumeGroupRecord)(nil),    // 22: holdfast.fsm.v1.VolumeGroupRecord
+	(*CapabilityRecord)(nil),     // 23: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),        // 24: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),         // 25: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil),    // 26: holdfast.fsm.v1.PublicationRecord
+	(*ReclaimedRecord)(nil),      // 27: holdfast.fsm.v1.ReclaimedRecord
+	(*StagingRecord)(nil),        // 28: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),         // 29: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),       // 30: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),      // 31: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),         // 32: holdfast.fsm.v1.AnswerRecord
+	(*RelationRecord)(nil),       // 33: holdfast.fsm.v1.RelationRecord
+	(*MoveRecord)(nil),           // 34: holdfast.fsm.v1.MoveRecord
+	(*OustedRecord)(nil),         // 35: holdfast.fsm.v1.OustedRecord
+	(*RelationMemberRecord)(nil), // 36: holdfast.fsm.v1.RelationMemberRecord
+	(*ConversionRecord)(nil),     // 37: holdfast.fsm.v1.ConversionRecord
+	(*RevertRecord)(nil),         // 38: holdfast.fsm.v1.RevertRecord
+	(*GroupNameRecord)(nil),      // 39: holdfast.fsm.v1.GroupNameRecord
+	(*Checkpoint)(nil),           // 40: holdfast.fsm.v1.Checkpoint
+	(*Epoch)(nil),                // 41: holdfast.fsm.v1.Epoch
+	(*Pool)(nil),                 // 42: holdfast.fsm.v1.Pool
+	(*Label)(nil),                // 43: holdfast.fsm.v1.Label
+	(*Replication)(nil),          // 44: holdfast.fsm.v1.Replication
+	(*FencedHost)(nil),           // 45: holdfast.fsm.v1.FencedHost
+	(*Condition)(nil),            // 46: holdfast.fsm.v1.Condition
+	(*Limits)(nil),               // 47: holdfast.fsm.v1.Limits
+	(*Claim)(nil),                // 48: holdfast.fsm.v1.Claim
+	(*Crypt)(nil),                // 49: holdfast.fsm.v1.Crypt
+	(Protocol)(0),                // 50: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),          // 51: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),               // 52: holdfast.fsm.v1.Format
+	(*Capability)(nil),           // 53: holdfast.fsm.v1.Capability
+	(AccessMode)(0),              // 54: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),             // 55: holdfast.fsm.v1.FormatPhase
+	(*Reclaimed)(nil),            // 56: holdfast.fsm.v1.Reclaimed
+	(*Rejection)(nil),            // 57: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                // 58: holdfast.fsm.v1.Grant
+	(Verdict)(0),                 // 59: holdfast.fsm.v1.Verdict
+	(*KeyRotated)(nil),           // 60: holdfast.fsm.v1.KeyRotated
+	(*GivenUp)(nil),              // 61: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),            // 62: holdfast.fsm.v1.RoleMoved
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
@@ -3792,74 +4627,85 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	22, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
 	10, // 9: holdfast.fsm.v1.Record.fence:type_name -> holdfast.fsm.v1.FenceRecord
 	4,  // 10: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	33, // 11: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	40, // 11: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
 	8,  // 12: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
 	7,  // 13: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
 	6,  // 14: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
-	34, // 15: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	35, // 16: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	36, // 17: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	34, // 18: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	37, // 19: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	38, // 20: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
+	41, // 15: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	42, // 16: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	43, // 17: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	41, // 18: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	44, // 19: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	45, // 20: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
 	23, // 21: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
 	24, // 22: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
 	25, // 23: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
 	26, // 24: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	34, // 25: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	41, // 25: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
 	30, // 26: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
 	31, // 27: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	39, // 28: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	46, // 28: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
 	18, // 29: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	40, // 30: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	47, // 30: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
 	13, // 31: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	40, // 32: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	41, // 33: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	47, // 32: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	48, // 33: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
 	31, // 34: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
 	27, // 35: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
-	42, // 36: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	49, // 36: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
 	12, // 37: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
-	43, // 38: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	14, // 39: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	15, // 40: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	17, // 41: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	15, // 42: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	34, // 43: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	44, // 44: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	16, // 45: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	16, // 46: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	45, // 47: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	46, // 48: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	31, // 49: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	34, // 50: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	20, // 51: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
-	42, // 52: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	31, // 53: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	34, // 54: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	34, // 55: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	47, // 56: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	40, // 57: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	48, // 58: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	34, // 59: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	23, // 60: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	34, // 61: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	28, // 62: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	29, // 63: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	34, // 64: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	49, // 65: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
-	23, // 66: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	23, // 67: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	34, // 68: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	50, // 69: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	34, // 70: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	51, // 71: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	52, // 72: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	53, // 73: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	74, // [74:74] is the sub-list for method output_type
-	74, // [74:74] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	33, // 38: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	36, // 39: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
+	13, // 40: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
+	50, // 41: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	14, // 42: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	15, // 43: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	17, // 44: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	15, // 45: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	37, // 46: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
+	38, // 47: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
+	41, // 48: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	51, // 49: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	16, // 50: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	16, // 51: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	52, // 52: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	53, // 53: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	31, // 54: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	41, // 55: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	20, // 56: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	49, // 57: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	31, // 58: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	41, // 59: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	41, // 60: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	33, // 61: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	39, // 62: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
+	54, // 63: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	47, // 64: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	55, // 65: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	41, // 66: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	23, // 67: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	41, // 68: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	28, // 69: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	29, // 70: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	41, // 71: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	56, // 72: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
+	23, // 73: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	23, // 74: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	41, // 75: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	57, // 76: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	41, // 77: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	58, // 78: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	59, // 79: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	60, // 80: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	61, // 81: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	62, // 82: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	34, // 83: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
+	35, // 84: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -3886,7 +4732,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
