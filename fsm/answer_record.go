@@ -44,7 +44,25 @@ func hashAnswer(e *encoder, a *answer) sum256 {
 		e.str(id)
 	}
 	hashKeyRotated(e, o.GetKeyRotated())
+	for _, g := range o.GetGivenUp() {
+		e.u64(fieldGivenUp)
+		e.str(g.GetVolumeId())
+		e.u64(g.GetGeneration())
+		e.i64(g.GetSinceUnixNano())
+		e.str(g.GetRevertedTo())
+	}
+	hashRoleMoved(e, o.GetRoleMoved())
 	return e.sum()
+}
+
+func hashRoleMoved(e *encoder, moved []*fsmpb.RoleMoved) {
+	for _, r := range moved {
+		e.u64(fieldRoleMoved)
+		e.str(r.GetVolumeId())
+		e.str(r.GetVolumeGroupId())
+		e.str(r.GetSite())
+		e.str(r.GetFrom())
+	}
 }
 
 func hashGrant(e *encoder, g *fsmpb.Grant) {
@@ -76,7 +94,7 @@ func (d *dictionary) answer(r *fsmpb.AnswerRecord, a *answer) {
 	r.Rejection, r.Epoch, r.Grant, r.OperationId = o.Rejection, o.Epoch, o.Grant, o.OperationId
 	r.SnapshotId, r.GroupSnapshotId = o.SnapshotId, o.GroupSnapshotId
 	r.Verdict, r.Generation, r.Force = o.Verdict, o.Generation, o.Force
-	r.VolumeGroupId, r.KeyRotated = o.VolumeGroupId, o.KeyRotated
+	r.VolumeGroupId, r.KeyRotated, r.GivenUp, r.RoleMoved = o.VolumeGroupId, o.KeyRotated, o.GivenUp, o.RoleMoved
 	r.TextUnhashed, r.Overtaken = a.textUnhashed, o.Overtaken
 	r.VolumeId = r.VolumeId[:0]
 	if id, ok := VolumeID(o.VolumeId).uuid(); ok {
@@ -101,7 +119,7 @@ func (x *dumpDecoder) answer(r *fsmpb.AnswerRecord) (err error) {
 		Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(),
 		SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId(),
 		Verdict: r.GetVerdict(), Generation: r.GetGeneration(), Force: r.GetForce(), Overtaken: r.GetOvertaken(),
-		VolumeGroupId: r.GetVolumeGroupId(), KeyRotated: r.GetKeyRotated(),
+		VolumeGroupId: r.GetVolumeGroupId(), KeyRotated: r.GetKeyRotated(), GivenUp: r.GetGivenUp(), RoleMoved: r.GetRoleMoved(),
 	}
 	if len(r.GetVolumeId()) != 0 {
 		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))

@@ -68,6 +68,12 @@ var commands = table(
 	on(applyEndReclaim, byController),
 	on(applyBeginKeyRotation, byNodeItself),
 	on(applyRestoreHeader, byAdmin),
+	on(applyEnableReplication, byController),
+	on(applyDisableReplication, byController),
+	on(applyPromoteReplication, byController),
+	on(applyDemoteReplication, byController),
+	on(applyResyncReplication, byController),
+	on(applyCancelConversion, byController),
 )
 
 // row is a command's name, who may propose it, and what it does.

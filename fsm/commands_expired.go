@@ -53,7 +53,7 @@ func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection)
 	case *fsmpb.Command_ModifyVolumeGroup:
 		return s.modifiedVolumeGroup(at, c.ModifyVolumeGroup)
 	case *fsmpb.Command_DeleteVolumeGroup:
-		if _, ok := s.VolumeGroup(VolumeGroupID(c.DeleteVolumeGroup.GetVolumeGroupId())); !ok {
+		if g, ok := s.VolumeGroup(VolumeGroupID(c.DeleteVolumeGroup.GetVolumeGroupId())); !ok || s.wasReplicatedTo(g, at) {
 			return &fsmpb.Outcome{}, nil
 		}
 	case *fsmpb.Command_FenceNetwork:
@@ -178,7 +178,7 @@ func (s *State) createdVolumeGroup(at endpoint, c *fsmpb.CreateVolumeGroup) (*fs
 	if !exists {
 		return nil, nil
 	}
-	return existing.join(&requested)
+	return existing.joinAt(requested.Origin, &requested)
 }
 
 // subjectOf names what the command does, and to what.
@@ -212,6 +212,16 @@ func subjectOf(cmd *fsmpb.Command) string {
 		return "delete volume group " + clip(c.DeleteVolumeGroup.GetVolumeGroupId())
 	case *fsmpb.Command_FenceNetwork, *fsmpb.Command_UnfenceNetwork:
 		return "fence"
+	case *fsmpb.Command_EnableReplication:
+		return "enable replication"
+	case *fsmpb.Command_DisableReplication:
+		return "disable replication"
+	case *fsmpb.Command_PromoteReplication:
+		return "promote"
+	case *fsmpb.Command_DemoteReplication:
+		return "demote"
+	case *fsmpb.Command_ResyncReplication:
+		return "resync"
 	}
 	return "the command"
 }

@@ -150,10 +150,15 @@ func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, r
 		if _, deleting := v.Phase.(Deleting); deleting || s.level2() && (v.isCreating() || v.isFailed() && v.Operation != nil) {
 			return updated, false
 		}
-		updated.Phase, updated.Operation, updated.OtherOperations = Failed{Reason: reason}, nil, nil
-		updated.Condition = Condition{Abnormal: true, Message: reason}
+		updated.fail(reason)
 	} else if v.Replicated() {
 		s.loseOneReplica(&updated, host, at, reason)
+	}
+	if _, ready := updated.Phase.(Ready); ready && v.converting() != nil && v.Replication.Seed == host {
+		updated = updated.withSeedLost(reason, at.Index)
+	}
+	if v.Unconverted != nil {
+		updated = updated.withoutLostRest(host)
 	}
 	if s.level2() {
 		updated = updated.withoutLeaving(host)

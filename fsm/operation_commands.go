@@ -20,7 +20,7 @@ func (o *Operation) idOrNew(m Meta) OperationID {
 // applyCancelOperation stops the create of a volume, which is then Failed: the next create of
 // its name, or its delete, makes its hosts remove what they have of it. Removals and
 // teardowns must be done and cannot be cancelled (S105).
-func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Outcome, *Rejection) {
+func applyCancelOperation(s *State, m Meta, c *fsmpb.CancelOperation) (*fsmpb.Outcome, *Rejection) {
 	id := OperationID(c.GetOperationId())
 	if n, ok := s.SnapshotOperation(id); ok {
 		return s.cancelSnapshot(n)
@@ -34,6 +34,9 @@ func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 	}
 	op := *v.findOperation(func(o *Operation) bool { return o.ID == id })
 	switch {
+	case op.Kind == OpReplicaChange && v.converting() != nil:
+		s.undoConversions(m, v, cancelled)
+		return operationOutcome(v), nil
 	case s.level2() && op.Kind == OpDelete && op.LastError == cancelled:
 		return operationOutcome(v), nil
 	case op.Kind != OpCreate:

@@ -36,6 +36,13 @@ const (
 	Unreachable
 	// Unauthenticated: a token or a passphrase is missing or wrong (UNAUTHENTICATED).
 	Unauthenticated
+	// NotReplicated: the source is not replicated here between sites (FAILED_PRECONDITION).
+	NotReplicated
+	// NeedsForce: only force, which gives writes up, can promote the source here (FAILED_PRECONDITION). An
+	// orchestrator answers it with force at once, so nothing else is refused for this reason (S40).
+	NeedsForce
+	// Moved: the role of the source moved after the call was decided (ABORTED), S39.
+	Moved
 )
 
 // Rejection is a decision, the same on every member; the state is unchanged.

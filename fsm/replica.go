@@ -66,6 +66,12 @@ type ReplicaSync struct {
 	// demotion, SoloPrimaryUUID that of a primary without its peer. Each counts for a
 	// promotion only while no grant is newer (S5).
 	InSyncUUID, SoloPrimaryUUID RecordedUUID
+	// Synced: it was up to date once since its volume is in a relation (S43).
+	Synced bool
+	// Partial: a synchronisation into it has not ended, as far as its host reported: it has a part of each content.
+	Partial bool
+	// KeepDue: what it has is kept before it connects, as it would be overwritten (S50).
+	KeepDue bool
 }
 
 // RecordedUUID is DRBD's current UUID of a content, and the index at which it was recorded.
@@ -185,7 +191,7 @@ func (l *Replica) syncRecord() *fsmpb.LegRecord {
 	return &fsmpb.LegRecord{
 		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attachment, Seen: l.Observed.Proto(),
 		Settled: l.InSyncUUID.record(), Alone: l.SoloPrimaryUUID.record(), DiskFailed: l.DiskFailed, NotKept: l.NotKeptReason,
-		KeyGeneration: l.KeyGeneration,
+		KeyGeneration: l.KeyGeneration, Synced: l.Synced, KeepDue: l.KeepDue, Partial: l.Partial,
 	}
 }
 
@@ -201,6 +207,7 @@ func replicaSyncFromRecord(l *fsmpb.LegRecord) *ReplicaSync {
 		UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attachment: l.GetAttach(),
 		Observed:   ReplicaObservationFrom(l.GetSeen()),
 		DiskFailed: l.GetDiskFailed(), NotKeptReason: l.GetNotKept(), KeyGeneration: l.GetKeyGeneration(),
+		Synced: l.GetSynced(), KeepDue: l.GetKeepDue(), Partial: l.GetPartial(),
 		InSyncUUID: RecordedUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, SoloPrimaryUUID: RecordedUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
 	}
 }

@@ -148,6 +148,9 @@ func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
 	if op := s.operationBlockingReplicaChange(v); op != nil {
 		return Reject(Busy, "remove a replica of volume %s: %s is under way on it", v.ID, op.ID)
 	}
+	if relation := s.RelationOf(v); relation != nil && (!relation.Promoted || s.siteOf(r.Node) == relation.Primary) {
+		return Reject(Precondition, "remove a replica of volume %s: the one on node %s is the only one at site %s, which is primary or may become it: promote the other site first", v.ID, r.Node, s.siteOf(r.Node))
+	}
 	switch {
 	case v.Publication(r.Node) != nil || s.mayBePrimary(v, r.Host) && !sync.Outdated:
 		return Reject(InUse, "remove a replica of volume %s: node %s uses it", v.ID, r.Node)
@@ -184,6 +187,7 @@ func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
 	updated := v.withReplication()
 	r := updated.Replication
 	updated.ActiveReplica(host).ReplicaSync = nil
+	updated.withoutDecisions(host)
 	r.Generation = index
 	if r.Primary != nil && r.Primary.Host == host {
 		r.Primary = nil

@@ -19,8 +19,25 @@ func (s *State) checkReplication(v *Volume) error {
 
 // checkLocal is S159 of a volume that is not replicated.
 func checkLocal(v *Volume) error {
+	if v.Unconverted != nil {
+		return checkUnconverted(v)
+	}
 	if len(v.Replicas) > 1 || slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaLeaving || r.ReplicaSync != nil }) {
 		return violated("S159", "volume %s is not replicated and has the replicas %v", v.ID, v.replicaStates())
+	}
+	return nil
+}
+
+// checkUnconverted: beside the volume's replica there are only those that are being removed.
+func checkUnconverted(v *Volume) error {
+	staying := 0
+	for i := range v.Replicas {
+		if v.Replicas[i].State != ReplicaLeaving && v.Replicas[i].State != ReplicaGone {
+			staying++
+		}
+	}
+	if staying > 1 || slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.ReplicaSync != nil }) {
+		return violated("S159", "volume %s could not be converted and has the replicas %v", v.ID, v.replicaStates())
 	}
 	return nil
 }
@@ -155,7 +172,7 @@ func (s *State) checkLastCopy(v *Volume) error {
 // checkInitialSync is S157.
 func checkInitialSync(v *Volume) error {
 	_, ready := v.Phase.(Ready)
-	if synced := v.Replication.InitialSyncIndex != 0; v.isCreating() && synced || ready && !synced {
+	if synced := v.Replication.InitialSyncIndex != 0; v.isCreating() && synced || ready && synced == (v.converting() != nil) {
 		return violated("S157", "volume %s is %T, with its initial sync at %d", v.ID, v.Phase, v.Replication.InitialSyncIndex)
 	}
 	return nil

@@ -14,6 +14,9 @@ func (s *State) ReplicationCondition(v *Volume) Condition {
 	if _, ready := v.Phase.(Ready); !ready || r == nil {
 		return Condition{}
 	}
+	if message := s.relationCondition(v); message != "" {
+		return Condition{Abnormal: true, Message: clip(message)}
+	}
 	active := v.ActiveReplicas()
 	for _, describe := range []func(*Volume, *Replica) string{frozenIOReason, s.notUpToDateReason, outOfSyncReason} {
 		for _, l := range active {
@@ -85,4 +88,22 @@ func outOfSyncReason(v *Volume, l *Replica) string {
 		return ""
 	}
 	return fmt.Sprintf("node %s found %d bytes out of sync with the other replica", v.nodeNameOf(l), l.Observed.OutOfSync)
+}
+
+// relationCondition says what of a volume's replication between sites needs somebody: a site that lost the role and
+// may still acknowledge writes (S45), and content that was given up by force (S48).
+func (s *State) relationCondition(v *Volume) string {
+	relation := s.RelationOf(v)
+	if relation == nil {
+		return ""
+	}
+	for _, o := range relation.Ousted {
+		if s.owesTeardownAt(v, o.Site) {
+			return fmt.Sprintf("site %s was ousted and may still acknowledge writes, which are lost", o.Site)
+		}
+	}
+	if m := v.RelationMember; m != nil && m.Apart {
+		return fmt.Sprintf("what site %s has was given up by force: it stays apart until a resync with force there", m.ApartAt)
+	}
+	return ""
 }

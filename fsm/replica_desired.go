@@ -42,6 +42,20 @@ type DesiredReplica struct {
 	BackingCapacity int64              // bytes of volume that every replica's backing device has room for
 	InSyncUUID      uint64             // of the content that both had after the initial sync or at a clean demotion
 	Fenced          bool               // this host is: it attaches no disk (S58)
+	// Converting: DRBD's metadata are put behind the content that the seed's device has, and its first content
+	// is copied to the other one. Unconvert: that is undone, and the seed's device is as it was (S55).
+	Converting, Unconvert bool
+	// Apart: what this replica has was given up by force. It is left as it is, not attached and not copied, until
+	// somebody decides about it (S48). DiscardUnkept: it may be discarded without a copy.
+	Apart, DiscardUnkept bool
+	// KeepDue: what it has is kept before it connects, as it would be overwritten (S50).
+	KeepDue bool
+	// RevertTo is the kept copy to which this replica's device goes back before it is attached (S43).
+	RevertTo SnapshotID
+	// Reverted: it did, and its disk is Inconsistent until it is primary.
+	Reverted bool
+	// FreezeIsolated: as primary, without its peer and without controllers, it suspends its I/O (S45).
+	FreezeIsolated bool
 }
 
 // ReplicaPeer is the other replica's host.
@@ -61,13 +75,13 @@ type ReplicaPeer struct {
 
 // desiredReplica is the desired state of a host's replica, nil for local volumes.
 func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
-	r := v.Replication
+	r := v.onHost(n.Host)
 	if r == nil {
 		return nil
 	}
 	d := &DesiredReplica{
 		Protocol: r.Protocol, Minor: r.Minor, Port: r.Port, Address: n.Replication.Address,
-		Seed: r.Seed == n.Host && r.InitialSyncIndex == 0, SyncFromSeed: s.needsSyncFromSeed(v), InitialSyncDone: r.InitialSyncIndex != 0, Generation: r.Generation,
+		Seed: r.Seed == n.Host && r.InitialSyncIndex == 0, SyncFromSeed: v.Replication != nil && s.needsSyncFromSeed(v), InitialSyncDone: r.InitialSyncIndex != 0, Generation: r.Generation,
 		Force: r.Forced != nil && r.Forced.Host == n.Host, BackingCapacity: v.minBackingCapacity(),
 		Fenced: n.IsFenced(),
 	}
@@ -79,6 +93,7 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 		return d // it is being removed
 	}
 	d.Connect = d.Peer != nil && s.shouldConnect(v, own, other)
+	s.desireRelation(d, n, v, own)
 	d.Outdated, d.UpToDate, d.Attachment, d.Observed, d.InSyncUUID = own.Outdated, own.UpToDate, own.Attachment, own.Observed, own.InSyncUUID.Value
 	d.DiskFailed = own.DiskFailed
 	if d.Peer != nil {
@@ -92,9 +107,43 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	return d
 }
 
+// onHost is the replication that a host has to do with: also that of a conversion that was undone, of which it has
+// the rest. The host whose content is converted has none before the other one is ready.
+func (v *Volume) onHost(host HostID) *Replication {
+	switch r := v.replicaOn(host); {
+	case v.isPlainOn(host):
+		return nil
+	case v.Replication == nil && v.Unconverted != nil && r != nil && r.State == ReplicaLeaving:
+		return v.Unconverted.replication()
+	}
+	return v.Replication
+}
+
+// desireRelation is what replication between sites adds to the desired state.
+func (s *State) desireRelation(d *DesiredReplica, n *Node, v *Volume, own *Replica) {
+	if c := v.converting(); c != nil {
+		d.Converting, d.Unconvert = !c.Undoing, c.Undoing && v.Replication.Seed == n.Host
+		d.Connect = d.Connect && c.OnSeed && !c.Undoing
+	}
+	if r := v.Replication.Revert; r != nil && r.Host == n.Host && !r.Done {
+		d.RevertTo = r.Snapshot
+	}
+	d.Reverted = v.Replication.isReverted(n.Host)
+	d.KeepDue = own.KeepDue
+	if m := v.RelationMember; m != nil {
+		d.Apart, d.DiscardUnkept = v.isApart(n.site()), m.DiscardUnkept
+	}
+	if relation := s.RelationOf(v); relation != nil {
+		d.FreezeIsolated = relation.FreezeIsolated && relation.isPrimary(n.site())
+	}
+}
+
 // needsSyncFromSeed tells whether the other replica has yet to be synchronised from the seed's
 // copy of the source.
 func (s *State) needsSyncFromSeed(v *Volume) bool {
+	if c := v.converting(); c != nil {
+		return c.OnSeed && !c.Undoing
+	}
 	return v.isCreating() && !v.Source.IsZero() && v.Replication.Generation == v.Created.Index
 }
 
@@ -133,10 +182,30 @@ func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 	if v.Teardown(other.Host) != nil && (other.Outdated || !s.replicaReachable(other)) {
 		return false
 	}
+	if s.staysApart(v, own, other) {
+		return false
+	}
+	if v.converting() != nil {
+		return true // the second replica is outdated, and has nothing
+	}
 	if s.level2() && (own.Outdated && other.Outdated || s.neitherIsASource(v, own, other)) {
 		return false
 	}
 	return !own.Outdated || v.Teardown(own.Host) == nil
+}
+
+// staysApart: content that was given up waits for a decision (S48), what a replica has is kept first (S50), a replica
+// goes back to a kept copy and was not primary since (S43), or the members of its group are disconnected together (S52). Both hosts disconnect for
+// what one of them keeps: its kernel may reach the other one again before that host hears of it.
+func (s *State) staysApart(v *Volume, own, other *Replica) bool {
+	if v.Replication.Revert != nil || v.RelationMember != nil && v.RelationMember.Apart || own.KeepDue || other.KeepDue {
+		return true
+	}
+	relation := s.RelationOf(v)
+	if relation == nil || relation.Cut == 0 {
+		return false
+	}
+	return s.PrimaryHost(v) != ""
 }
 
 // neitherIsASource: each of the replicas lacks content, and nobody uses the volume.

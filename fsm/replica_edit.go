@@ -98,13 +98,13 @@ func (l *ReplicaSync) clone() *ReplicaSync {
 
 // sameReplication compares all that is recorded of the replication, but not of the devices.
 func (v *Volume) sameReplication(o *Volume) bool {
-	return v.Replication.equal(o.Replication) && slices.EqualFunc(v.Replicas, o.Replicas, func(a, b Replica) bool {
+	return v.Replication.equal(o.Replication) && equalPointees(v.RelationMember, o.RelationMember) && slices.EqualFunc(v.Replicas, o.Replicas, func(a, b Replica) bool {
 		return a.Host == b.Host && equalPointees(a.ReplicaSync, b.ReplicaSync)
 	})
 }
 
 func (r *Replication) equal(o *Replication) bool {
-	return equalPointees(r.Primary, o.Primary) && equalPointees(r.Forced, o.Forced) && slices.Equal(r.Leaving, o.Leaving) &&
+	return equalPointees(r.Primary, o.Primary) && equalPointees(r.Forced, o.Forced) && equalPointees(r.Conversion, o.Conversion) && equalPointees(r.Revert, o.Revert) && slices.Equal(r.Leaving, o.Leaving) &&
 		r.Protocol == o.Protocol && r.ReplicaCount == o.ReplicaCount && r.Minor == o.Minor && r.Port == o.Port && r.Seed == o.Seed &&
 		r.InitialSyncIndex == o.InitialSyncIndex && r.Generation == o.Generation && r.LastGrantIndex == o.LastGrantIndex
 }
@@ -126,7 +126,7 @@ func (l *ReplicaSync) markOutdated(c *Crypt) {
 
 // clearOutdated records that it has what the volume has.
 func (l *ReplicaSync) clearOutdated() {
-	l.UpToDate, l.Outdated, l.NotKeptReason, l.KeyGeneration = true, false, "", 0
+	l.UpToDate, l.Outdated, l.NotKeptReason, l.KeyGeneration, l.KeepDue, l.Partial = true, false, "", 0, false, false
 }
 
 // isOfAttachment tells whether the observation is of the recorded attachment (S5).

@@ -95,6 +95,7 @@ func (s *State) announceOtherNodes(v *Volume, node NodeID) {
 func (s *State) resetReplicaObservations() {
 	if s.level2() {
 		s.beginSweep(SweepRestore, nil, "")
+		s.resetGroupRelations()
 		s.runSweeps()
 		return
 	}
@@ -128,5 +129,32 @@ func (v *Volume) withRestoreReset(index uint64) (Volume, bool) {
 	if replicated {
 		updated.Replication.LastGrantIndex = 0
 	}
+	if v.Relation != nil {
+		reset := v.Relation.withRestoreReset(index)
+		updated.Relation = &reset
+	}
 	return updated, replicated
+}
+
+// withRestoreReset: the role may have moved in the part of the log that was lost. Nobody has it, and an operator says
+// who gets it: each site is demoted before it is promoted (S1, S41).
+func (r *Relation) withRestoreReset(index uint64) Relation {
+	updated := *r
+	updated.Promoted, updated.Move, updated.Cut, updated.Role = false, nil, 0, index
+	updated.Ousted = []Ousted{{Site: r.Sites[0], Index: index}, {Site: r.Sites[1], Index: index}}
+	return updated
+}
+
+func (s *State) resetGroupRelations() {
+	var replicated []VolumeGroup
+	for g := range s.VolumeGroups("") {
+		if g.Relation != nil {
+			replicated = append(replicated, *g)
+		}
+	}
+	for _, g := range replicated {
+		reset := g.Relation.withRestoreReset(s.cluster.Index)
+		g.Relation = &reset
+		s.putVolumeGroup(g)
+	}
 }

@@ -11,7 +11,7 @@ import (
 // leaving replica be removed (S71).
 func (v *Volume) hasGoodCopy() bool {
 	if v.Replication == nil {
-		return false
+		return v.Unconverted != nil // what is leaving was never whole
 	}
 	return slices.ContainsFunc(v.ActiveReplicas(), func(l *Replica) bool {
 		return l.State == ReplicaPresent && !l.Outdated && l.DiskFailed == 0 && !l.Observed.diskUnusable()
@@ -28,7 +28,7 @@ func (r ReplicaObservation) diskUnusable() bool {
 func (v *Volume) withLeaving(r *Replica) Volume {
 	updated := v.withReplication()
 	if r.State != ReplicaPlanned && r.ReplicaSync != nil {
-		updated.replicaOn(r.Host).ReplicaSync = &ReplicaSync{Outdated: r.Outdated, Boot: r.Boot, Attachment: r.Attachment, DiskFailed: r.DiskFailed, KeyGeneration: v.keyGenerationOn(r)}
+		updated.replicaOn(r.Host).ReplicaSync = &ReplicaSync{Outdated: r.Outdated, Boot: r.Boot, Attachment: r.Attachment, DiskFailed: r.DiskFailed, KeyGeneration: v.keyGenerationOn(r), Synced: r.Synced, Partial: r.Partial}
 		updated.Replication.Leaving = append(slices.Clone(v.Replication.Leaving), r.Host)
 	}
 	return updated

@@ -12,6 +12,7 @@ func (x reportContext) replicaObserved(v *Volume, f *fsmpb.ReplicaSeen) (Volume,
 		return *v, false
 	}
 	x.state.completeInitialSync(&updated)
+	x.state.advanceConversion(&updated)
 	x.state.finishOperations(&updated)
 	_, wasCreating := v.Phase.(Creating)
 	return updated, wasCreating != updated.isCreating() || updated.Operation != v.Operation || !updated.sameReplication(v)
@@ -43,7 +44,11 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 		updated.Replication.noteRecordedDiskFailure(l, &observed)
 	}
 	l.Observed = observed
-	if observed.Unconfigured || observed.Disk < fsmpb.DiskState_DISK_STATE_OUTDATED {
+	if v.RelationMember != nil {
+		l.noteWhole(&observed, updated.Replication.isReverted(n.Host))
+	}
+	granted := updated.Replication.isReverted(n.Host) && observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT && !observed.Unconfigured
+	if !granted && (observed.Unconfigured || observed.Disk < fsmpb.DiskState_DISK_STATE_OUTDATED) {
 		l.UpToDate = false
 	}
 	if s.level2() {
@@ -158,6 +163,9 @@ func (s *State) updateReplicaStates(v *Volume) {
 	if v.isCreating() && !v.Source.IsZero() && r.Generation == v.Created.Index {
 		v.noteSyncFromSeed(index)
 	}
+	v.noteSynced(s.cluster.Time)
+	v.noteSync(s.cluster.Time)
+	v.noteEqual()
 }
 
 // markUpToDate marks replicas that were observed up to date. When that is the primary's peer
@@ -218,6 +226,9 @@ func (v *Volume) recordPromotion(l *Replica, index uint64) {
 	r.Primary = &PrimaryGrant{Node: r.Primary.Node, Host: r.Primary.Host, Boot: r.Primary.Boot, Epoch: r.Primary.Epoch, Index: r.Primary.Index, Done: true}
 	if r.Forced != nil && r.Forced.Host == l.Host {
 		r.Forced = nil // it was carried out
+	}
+	if r.isReverted(l.Host) {
+		r.Revert = nil
 	}
 	solo := !l.Observed.Connected() && l.Observed.Disk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && l.Observed.Generation == r.Generation
 	if o := v.PeerReplica(l.Host); solo && l.Observed.UUID != 0 && l.Observed.UUID != l.SoloPrimaryUUID.Value && (o == nil || o.Outdated) {

@@ -24,6 +24,7 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	}
 	observed := ReplicaObservationFrom(c.GetSeen())
 	out := &fsmpb.Outcome{VolumeId: string(v.ID), Verdict: s.verdict(v, n, c.GetGeneration(), observed), Generation: v.Replication.Generation}
+	out.Verdict = s.verdictTogether(m, v, out.Verdict)
 	if out.Verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED {
 		return out, nil
 	}
@@ -35,8 +36,10 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	updated.ActiveReplica(n.Host).UpToDate = true
 	s.endForcedElsewhere(updated.Replication, n.Host)
 	if o := updated.PeerReplica(n.Host); o != nil {
+		was := *o.ReplicaSync
 		o.markOutdated(v.Crypt)
 		o.SoloPrimaryUUID = RecordedUUID{}
+		s.noteOutdated(&updated, o, was)
 	}
 	s.putVolume(updated)
 	out.Generation = m.Index
@@ -79,6 +82,8 @@ func (r *Replication) hasEveryWrite(own *Replica, observed ReplicaObservation) b
 		return own.UpToDate || observed.Primary
 	case fsmpb.DiskState_DISK_STATE_CONSISTENT, fsmpb.DiskState_DISK_STATE_OUTDATED:
 		return own.UpToDate && !observed.Primary
+	case fsmpb.DiskState_DISK_STATE_INCONSISTENT:
+		return own.UpToDate && !observed.Primary && r.isReverted(own.Host)
 	}
 	return false
 }

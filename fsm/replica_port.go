@@ -39,11 +39,12 @@ func (p hostPort) place() (at portBitmap, bit uint64) {
 // eachPort visits the volume's port on each host that has a replica of it, until the record of
 // that replica is dropped.
 func (r *storedVolume) eachPort(visit func(hostPort)) {
-	if r == nil || r.Replication == nil {
+	replication := r.onHosts()
+	if replication == nil {
 		return
 	}
 	for i := range r.Replicas {
-		visit(hostPort{r.Replicas[i].Host, r.Replication.Port})
+		visit(hostPort{r.Replicas[i].Host, replication.Port})
 	}
 }
 
@@ -70,10 +71,11 @@ func (x *index) replacePorts(c *volumeChange) {
 }
 
 func (r *storedVolume) samePorts(o *storedVolume) bool {
-	if r == nil || o == nil || r.Replication == nil || o.Replication == nil {
-		return (r == nil || r.Replication == nil) && (o == nil || o.Replication == nil)
+	before, after := r.onHosts(), o.onHosts()
+	if before == nil || after == nil {
+		return before == nil && after == nil
 	}
-	return r.Replication.Port == o.Replication.Port &&
+	return before.Port == after.Port &&
 		slices.EqualFunc(r.Replicas, o.Replicas, func(a, b Replica) bool { return a.Host == b.Host })
 }
 

@@ -39,9 +39,14 @@ func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Re
 // checkPromotionRequest checks what does not depend on the disks.
 func (s *State) checkPromotionRequest(v *Volume, n *Node, epoch Epoch, observed ReplicaObservation) *Rejection {
 	p, replica := v.Publication(n.ID), v.Replica(n.Host)
+	relation := s.RelationOf(v)
 	switch {
+	case relation != nil && !relation.isPrimary(n.site()):
+		return Reject(Busy, "set primary: site %s of node %s does not have the role of volume %s", n.site(), n.ID, v.ID)
 	case v.isCreating():
 		return Reject(Busy, "set primary: volume %s is still being created", v.ID)
+	case relation != nil && relation.Cut != 0 && observed.Connected() && !observed.Primary:
+		return Reject(Busy, "set primary: volume %s waits for the other volumes of its group, which are being disconnected from their peers", v.ID)
 	case p == nil || p.Host != n.Host || p.Epoch != epoch:
 		return Reject(StaleEpoch, "set primary: volume %s is not published to node %s at epoch %s", v.ID, n.ID, epoch)
 	case replica.State != ReplicaPresent:
@@ -155,7 +160,8 @@ func (a *promotionCheck) rejectOutdated() *Rejection {
 // The peer is checked again, as it may be reachable by now (S8).
 func (a *promotionCheck) mayForce() bool {
 	f := a.r.Forced
-	return f != nil && f.Host == a.n.Host && a.observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED &&
+	usable := a.observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED || a.observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT && a.r.isReverted(a.n.Host)
+	return f != nil && f.Host == a.n.Host && usable &&
 		(a.peer == nil || a.s.checkPeerStopped(a.v, a.peer, f.PeerDead) == nil)
 }
 
@@ -183,11 +189,16 @@ func (a *promotionCheck) grant(m Meta, solo, forced bool, epoch Epoch) {
 	}
 	a.own.clearOutdated()
 	a.s.endForcedElsewhere(r, a.n.Host)
+	if r.Revert != nil && r.Revert.Host != a.n.Host {
+		r.Revert = nil
+	}
 	if forced {
 		a.useAsItIs()
 	}
 	if solo && a.peer != nil {
+		was := *a.peer.ReplicaSync
 		a.peer.markOutdated(a.v.Crypt)
+		a.s.noteOutdated(a.v, a.peer, was)
 	}
 }
 

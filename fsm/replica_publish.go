@@ -53,6 +53,8 @@ func (v *Volume) checkReplicaPublishable(n *Node) *Rejection {
 		return Reject(Precondition, "publish volume %s: the replica on node %s was given up", v.ID, n.ID)
 	case v.Replica(n.Host).Undersized:
 		return Reject(Busy, "publish volume %s: the replica on node %s has %d of its %d bytes, and is grown first", v.ID, n.ID, v.Replica(n.Host).Size, v.Size)
+	case v.isReverting():
+		return Reject(Busy, "publish volume %s: its replica on host %s is being reverted to kept copy %s", v.ID, v.Replication.Revert.Host, v.Replication.Revert.Snapshot)
 	case v.Replica(n.Host).State == ReplicaPlanned:
 		return Reject(Precondition, "publish volume %s: the replica on node %s is still being made", v.ID, n.ID)
 	case l.Outdated && (v.Replication.Forced == nil || v.Replication.Forced.Host != n.Host):
@@ -61,18 +63,34 @@ func (v *Volume) checkReplicaPublishable(n *Node) *Rejection {
 	return nil
 }
 
+// staying is the replica of a volume that is not replicated.
+func (v *Volume) staying() *Replica {
+	for i := range v.Replicas {
+		if v.Replicas[i].State != ReplicaLeaving {
+			return &v.Replicas[i]
+		}
+	}
+	return &v.Replicas[0]
+}
+
 // sourceReplica is the replica that snapshots and clones of the volume are taken from: the one
 // where it is published, else the first that is up to date and reachable, the seed's before
 // the others; nil when there is none.
 func (s *State) sourceReplica(v *Volume) *Replica {
 	if v.Replication == nil {
-		return &v.Replicas[0]
+		return v.staying()
 	}
 	if publications := v.Publications(); len(publications) > 0 {
 		if l := v.ActiveReplica(publications[0].Host); l == nil || !l.UpToDate {
 			return nil
 		}
 		return v.Replica(publications[0].Host)
+	}
+	if relation := s.RelationOf(v); relation != nil {
+		if l := s.replicaAt(v, v.Home); l != nil && l.UpToDate && s.replicaReachable(l) {
+			return v.Replica(l.Host) // what is made of it lies at the site that made it
+		}
+		return nil
 	}
 	hosts := []HostID{v.Replication.Seed}
 	for _, l := range v.ActiveReplicas() {

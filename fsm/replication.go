@@ -31,6 +31,10 @@ type Replication struct {
 	// the order in which their removal began: the last good copy of a volume is never removed,
 	// and takes part again as what it was (S71).
 	Leaving []HostID
+	// Conversion is set while a volume that was not replicated is given DRBD's metadata (S55).
+	Conversion *Conversion
+	// Revert is set while a replica goes back to a kept copy (S43).
+	Revert *Revert
 }
 
 // PrimaryGrant is the right of one host, in one boot, to be primary.
@@ -96,6 +100,44 @@ func hashReplication(e *encoder, v *Volume) {
 	hashFailedAttachments(e, leaving)
 	hashKeyGenerations(e, active)
 	hashKeyGenerations(e, leaving)
+	hashSynced(e, active)
+	hashSynced(e, leaving)
+	r.hashConversion(e)
+}
+
+func (r *Replication) hashConversion(e *encoder) {
+	if c := r.Conversion; c != nil {
+		e.u64(fieldConversion)
+		e.u64(c.Began)
+		e.bool(c.OnSeed)
+		e.bool(c.Undoing)
+		e.str(c.Reason)
+	}
+	if v := r.Revert; v != nil {
+		e.u64(fieldRevert)
+		e.str(string(v.Host))
+		e.str(string(v.Snapshot))
+		e.u64(v.Index)
+		e.bool(v.Done)
+	}
+}
+
+// hashSynced writes what was up to date once, and what is to be kept, only where it is so.
+func hashSynced(e *encoder, replicas []*Replica) {
+	for _, l := range replicas {
+		if l.Synced {
+			e.u64(fieldSynced)
+			e.str(string(l.Host))
+		}
+		if l.Partial {
+			e.u64(fieldPartial)
+			e.str(string(l.Host))
+		}
+		if l.KeepDue {
+			e.u64(fieldKeepDue)
+			e.str(string(l.Host))
+		}
+	}
 }
 
 func hashPrimary(e *encoder, p *PrimaryGrant) {
@@ -138,6 +180,12 @@ func (v *Volume) replicationRecord() *fsmpb.ReplicationRecord {
 	if f := r.Forced; f != nil {
 		out.Forced = &fsmpb.ForcedRecord{HostId: string(f.Host), Index: f.Index, GivenUpGeneration: f.GivenUpGeneration, Reason: f.Reason, PeerDead: f.PeerDead}
 	}
+	if c := r.Conversion; c != nil {
+		out.Conversion = &fsmpb.ConversionRecord{Began: c.Began, BegunOnSeed: c.OnSeed, Undoing: c.Undoing, Reason: c.Reason}
+	}
+	if b := r.Revert; b != nil {
+		out.Revert = &fsmpb.RevertRecord{HostId: string(b.Host), SnapshotId: string(b.Snapshot), Index: b.Index, Done: b.Done}
+	}
 	for _, l := range v.ActiveReplicas() {
 		out.Legs = append(out.Legs, l.syncRecord())
 	}
@@ -167,6 +215,12 @@ func replicationFromRecord(r *fsmpb.ReplicationRecord, err *error) *Replication 
 	}
 	if f := r.GetForced(); f != nil {
 		replication.Forced = &ForcedPrimary{Host: HostID(f.GetHostId()), Index: f.GetIndex(), GivenUpGeneration: f.GetGivenUpGeneration(), Reason: f.GetReason(), PeerDead: f.GetPeerDead()}
+	}
+	if c := r.GetConversion(); c != nil {
+		replication.Conversion = &Conversion{Began: c.GetBegan(), OnSeed: c.GetBegunOnSeed(), Undoing: c.GetUndoing(), Reason: c.GetReason()}
+	}
+	if b := r.GetRevert(); b != nil {
+		replication.Revert = &Revert{Host: HostID(b.GetHostId()), Snapshot: SnapshotID(b.GetSnapshotId()), Index: b.GetIndex(), Done: b.GetDone()}
 	}
 	return replication
 }

@@ -146,6 +146,10 @@ func (x reportContext) applyFact(v *Volume, o *fsmpb.Observation) (Volume, bool)
 		return x.reclaimed(v, f.Reclaimed)
 	case *fsmpb.Observation_ReplicaSeen:
 		return x.replicaObserved(v, f.ReplicaSeen)
+	case *fsmpb.Observation_ConversionUndone:
+		return x.conversionUndone(v)
+	case *fsmpb.Observation_ReplicaReverted:
+		return x.replicaReverted(v, f.ReplicaReverted)
 	}
 	return *v, false
 }

@@ -33,9 +33,15 @@ func (s *State) checkEndpoint(cmd *fsmpb.Command) *Rejection {
 	return Reject(Forbidden, "controller %s acts for site %s, not %s", clip(name), site, cmd.GetSite())
 }
 
-// checkHome refuses to change what another site uses (S29, S35).
-func (e endpoint) checkHome(action string, v *Volume) *Rejection {
-	if e.serves(v.Home) {
+// checkHome refuses to change what another site uses, or nobody may use now (S29, S35).
+func (s *State) checkHome(at endpoint, action string, v *Volume) *Rejection {
+	r := s.RelationOf(v)
+	switch {
+	case r != nil && r.Move != nil:
+		return Reject(Precondition, "%s: the role of volume %s is moving to site %s", action, v.ID, r.Move.To)
+	case r != nil && !r.Promoted:
+		return Reject(Precondition, "%s: volume %s is demoted at both its sites: promote it at one of them first", action, v.ID)
+	case at.serves(v.Home):
 		return nil
 	}
 	return Reject(Precondition, "%s: volume %s is at home at site %s, and is changed through an endpoint of that site only", action, v.ID, v.Home)
@@ -59,7 +65,7 @@ func (s *State) concerns(at endpoint, asked, node NodeID) bool {
 func (s *State) homeVolume(at endpoint, action, id string) (*Volume, *Rejection) {
 	v, rej := s.readyVolume(id)
 	if rej == nil {
-		rej = at.checkHome(action, v)
+		rej = s.checkHome(at, action, v)
 	}
 	if rej != nil {
 		return nil, rej
@@ -70,7 +76,7 @@ func (s *State) homeVolume(at endpoint, action, id string) (*Volume, *Rejection)
 // checkSourceSite refuses to copy what is not the endpoint's (S29).
 func (s *State) checkSourceSite(at endpoint, v *Volume) *Rejection {
 	if source, ok := s.Volume(v.Source.Volume); ok {
-		return at.checkHome("create a clone", source)
+		return s.checkHome(at, "create a clone", source)
 	}
 	if snap, ok := s.Snapshot(v.Source.Snapshot); ok {
 		return at.checkOwner("create a volume from snapshot "+string(snap.ID), snap.Origin)

@@ -167,18 +167,24 @@ func hashKeptCopy(e *encoder, k *KeptCopy) {
 	e.u64(k.Generation)
 	e.u64(k.Attachment)
 	e.i64(nanosOf(k.Superseded))
+	if k.Partial {
+		e.u64(fieldPartialCopy)
+	}
+	if k.BeforeSync {
+		e.u64(fieldBeforeSync)
+	}
 }
 
 func (k *KeptCopy) record() *fsmpb.KeptRecord {
 	if k == nil {
 		return nil
 	}
-	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded)}
+	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded), BeforeSync: k.BeforeSync, Partial: k.Partial}
 }
 
 func keptCopyFrom(r *fsmpb.KeptRecord) *KeptCopy {
 	if r == nil {
 		return nil
 	}
-	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded())}
+	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded()), BeforeSync: r.GetBeforeSync(), Partial: r.GetPartial()}
 }

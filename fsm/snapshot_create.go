@@ -120,6 +120,9 @@ func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outc
 	if rej := s.checkNotSource(InUse, "delete snapshot", string(n.ID)); rej != nil {
 		return nil, rej
 	}
+	if v, ok := s.Volume(n.Source); ok && v.isReverting() && v.Replication.Revert.Snapshot == n.ID {
+		return nil, Reject(InUse, "delete snapshot %s: the replica of volume %s goes back to it", n.ID, v.ID)
+	}
 	return s.beginDeleteSnapshot(m, n, OperationID(m.Index)), nil
 }
 

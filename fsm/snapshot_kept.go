@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -18,6 +19,11 @@ type KeptCopy struct {
 	// Superseded is when all replicas of the volume were first up to date after it was taken;
 	// zero: they were not yet. Only a superseded copy may be removed without a request.
 	Superseded time.Time
+	// BeforeSync: it is what a consistent replica had before it became the target of a resynchronisation. It is
+	// removed when both replicas are up to date (S50).
+	BeforeSync bool
+	// Partial: it is not known to be a whole content, and no replica goes back to it (S43).
+	Partial bool
 }
 
 // maxKeptCopies is how many kept copies of one volume a host has at most.
@@ -37,8 +43,16 @@ func applyKeepReplica(s *State, m Meta, c *fsmpb.KeepReplica) (*fsmpb.Outcome, *
 	switch {
 	case rej != nil:
 		return nil, rej
+	case c.GetBeforeSync() && c.GetTrouble() != "" && !v.ActiveReplica(n.Host).KeepDue:
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil // it was said, or is being overwritten
+	case c.GetBeforeSync() && existing == nil && !v.ActiveReplica(n.Host).KeepDue:
+		return nil, Reject(Precondition, "keep what volume %s has on node %s before it is synchronised: that is not due", v.ID, n.ID)
+	case c.GetTrouble() != "" && c.GetBeforeSync():
+		return s.answerNotKeptBeforeSync(v, n.Host, c.GetTrouble()), nil
 	case c.GetTrouble() != "":
 		return s.answerNotKept(v, n.Host, "what it has cannot be kept: "+c.GetTrouble()), nil
+	case existing != nil && c.GetBeforeSync() && !existing.KeptCopy.Superseded.IsZero():
+		return s.answerNotKeptBeforeSync(v, n.Host, "an older copy of this attachment is still in use"), nil
 	case existing != nil:
 		return s.answerKept(v, n.Host, existing.ID), nil
 	}
@@ -47,13 +61,23 @@ func applyKeepReplica(s *State, m Meta, c *fsmpb.KeepReplica) (*fsmpb.Outcome, *
 		return s.answerKept(v, n.Host, copies[i].ID), nil
 	}
 	if wait := s.makeRoomToKeep(v, n, copies, c.GetFacts()); wait != "" {
+		if c.GetBeforeSync() {
+			return s.answerNotKeptBeforeSync(v, n.Host, wait), nil
+		}
 		return s.answerNotKept(v, n.Host, wait), nil
 	}
 	copied := newKeptCopy(v, n, SnapshotID(c.GetSnapshotId()), v.Replica(n.Host).Pool)
 	copied.Phase, copied.Created = SnapshotTaking, m.Epoch
-	copied.KeptCopy = &KeptCopy{Reason: "its peer went on without it", Generation: v.Replication.Generation, Attachment: c.GetAttach()}
+	copied.KeptCopy = &KeptCopy{Reason: "its peer went on without it", Generation: v.Replication.Generation, Attachment: c.GetAttach(), BeforeSync: c.GetBeforeSync(), Partial: v.RelationMember != nil && !v.isWhole(n.Host)}
 	s.putSnapshot(copied)
 	return s.answerKept(v, n.Host, copied.ID), nil
+}
+
+// isWhole tells whether the host's replica has a whole content, as far as recorded.
+func (v *Volume) isWhole(host HostID) bool {
+	l, m := v.ActiveReplica(host), v.RelationMember
+	givenUp := m != nil && m.ApartHost == host // its disk did not fail: it is copied wholly, as its peer went back
+	return l != nil && !l.Partial && (l.DiskFailed == 0 || givenUp)
 }
 
 // checkKeepable refuses when this replica is not outdated. The snapshot is the copy that has the
@@ -137,8 +161,15 @@ func (s *State) makeRoomToKeep(v *Volume, n *Node, copies []*Snapshot, facts []*
 	return "what it has cannot be kept: its pool has no room for that: make room there, or, where the host keeps copies, " + remedy
 }
 
-// answerKept answers with the copy, and clears the recorded reason for waiting.
+// answerKept answers with the copy, and clears the recorded reason for waiting. With a copy that is there nothing else is
+// due before the replica is synchronised (S50).
 func (s *State) answerKept(v *Volume, host HostID, id SnapshotID) *fsmpb.Outcome {
+	if n, ok := s.Snapshot(id); ok && n.Phase == SnapshotReady {
+		if kept, due := v.withKept(host); due {
+			s.putVolume(kept)
+			v = &kept
+		}
+	}
 	out := s.answerNotKept(v, host, "")
 	out.SnapshotId = string(id)
 	return out
@@ -152,6 +183,36 @@ func (s *State) answerNotKept(v *Volume, host HostID, why string) *fsmpb.Outcome
 		s.putVolume(updated)
 	}
 	return &fsmpb.Outcome{VolumeId: string(v.ID)}
+}
+
+// answerNotKeptBeforeSync: the replica is brought up to date although what it has cannot be kept; the condition says so.
+func (s *State) answerNotKeptBeforeSync(v *Volume, host HostID, why string) *fsmpb.Outcome {
+	if m := v.RelationMember; m != nil && m.ApartHost == host && !m.DiscardUnkept { // what was given up by force is not discarded so
+		return s.answerNotKept(v, host, "what it has cannot be kept: "+why)
+	}
+	updated := v.withReplication()
+	l := updated.ActiveReplica(host)
+	l.KeepDue, l.NotKeptReason = false, clip(notKeptBeforeSync+why)
+	s.putVolume(updated)
+	return &fsmpb.Outcome{VolumeId: string(v.ID)}
+}
+
+// isNotKept tells whether the replica waits, as what it has cannot be kept.
+func (l *ReplicaSync) isNotKept() bool {
+	return l.NotKeptReason != "" && !strings.HasPrefix(l.NotKeptReason, notKeptBeforeSync)
+}
+
+// notKeptBeforeSync begins the reason why a replica is overwritten without a copy.
+const notKeptBeforeSync = "it is synchronised without a copy of what it had: "
+
+// withKept is the volume whose host kept what its replica had: it may be overwritten now.
+func (v *Volume) withKept(host HostID) (Volume, bool) {
+	if l := v.ActiveReplica(host); l == nil || !l.KeepDue {
+		return *v, false
+	}
+	updated := v.withReplication()
+	updated.ActiveReplica(host).KeepDue = false
+	return updated, true
 }
 
 // snapshotKept: the copy is in the host's pool. One that is not recorded yet is recorded,
@@ -172,10 +233,15 @@ func (s *State) snapshotKept(n *Node, o *fsmpb.Observation, f *fsmpb.SnapshotKep
 			return
 		}
 		updated = newKeptCopy(v, n, id, PoolID(f.GetPoolId()))
-		updated.Created, updated.KeptCopy = s.epoch(), &KeptCopy{Reason: "found on its host", Attachment: f.GetAttach()}
+		updated.Created, updated.KeptCopy = s.epoch(), &KeptCopy{Reason: "found on its host", Attachment: f.GetAttach(), Partial: v.RelationMember != nil}
 	}
 	updated.Phase, updated.TakenAt = SnapshotReady, TimeOf(max(1, f.GetCutUnixNano()))
 	v, exists := s.Volume(updated.Source)
+	if exists && v.Replication != nil {
+		if kept, due := v.withKept(n.Host); due {
+			s.putVolume(kept)
+		}
+	}
 	if exists && v.allInSync() {
 		updated.KeptCopy = updated.KeptCopy.withSuperseded(s.cluster.Time)
 	}
@@ -259,7 +325,7 @@ func (s *State) supersedeKeptCopies(id VolumeID) {
 	for _, n := range s.liveKeptCopiesOf(id) {
 		updated := *n
 		switch {
-		case n.Phase == SnapshotTaking:
+		case n.Phase == SnapshotTaking, n.KeptCopy.BeforeSync && s.checkNotSource(Busy, "", string(n.ID)) == nil:
 			updated.Phase = SnapshotDeleting
 		case n.KeptCopy.Superseded.IsZero():
 			updated.KeptCopy = n.KeptCopy.withSuperseded(s.cluster.Time)

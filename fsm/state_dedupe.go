@@ -75,6 +75,7 @@ func (s *State) decide(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *f
 	before := s.writes
 	outcome, rej := r.apply(s, m, body)
 	if rej == nil {
+		outcome.RoleMoved = s.settleRelations(m)
 		outcome.Index = m.Index
 		return outcome
 	}

@@ -24,6 +24,7 @@ type index struct {
 	freeMinors     *btree.Set[uint32]        // minors below nextMinor that no volume has
 	nextMinor      uint32                    // no volume ever had this minor, or a higher one
 	ports          *btree.BTreeG[portBitmap] // per host
+	unsettled      *btree.Set[string]        // volumes and groups whose relation is not settled
 }
 
 // nodeVolume relates a host to a volume of which it has something. A host's volumes
@@ -67,6 +68,7 @@ func newIndex() index {
 		freeMinors:     new(btree.Set[uint32]),
 		nextMinor:      firstMinor,
 		ports:          ordered(portBitmap.before),
+		unsettled:      new(btree.Set[string]),
 	}
 }
 
@@ -84,6 +86,7 @@ func (x *index) copy() index {
 		freeMinors:     x.freeMinors.Copy(),
 		nextMinor:      x.nextMinor,
 		ports:          x.ports.Copy(),
+		unsettled:      x.unsettled.Copy(),
 	}
 }
 
@@ -106,6 +109,7 @@ func (x *index) replace(c *volumeChange) {
 	x.replaceTeardowns(c)
 	x.replaceWaitingForPeer(c)
 	x.replaceInRepair(c)
+	x.replaceUnsettled(c)
 	if c.after != nil {
 		x.byCreation.Set(c.after.Created.Index, c.after)
 	} else {
@@ -175,16 +179,57 @@ func (x *index) countPublication(p *Publication, by int) {
 	x.publications.Set(string(p.Node), n+by)
 }
 
-// replaceMinor: a replicated volume keeps its minor for life, so only its coming and
-// going count.
+// replaceMinor: a volume has a minor while it is replicated, and after a conversion that was undone until its
+// hosts have nothing of that left.
 func (x *index) replaceMinor(c *volumeChange) {
-	if c.after == nil && c.before.Replication != nil {
-		x.minors.Delete(c.before.Replication.Minor)
-		x.freeMinors.Insert(c.before.Replication.Minor)
+	before, after := c.before.minor(), c.after.minor()
+	if before == after {
+		return
 	}
-	if c.after != nil && c.after.Replication != nil && c.before == nil {
-		x.takeMinor(c.after.Replication.Minor)
-		x.minors.Set(c.after.Replication.Minor, c.key)
+	if before != 0 {
+		x.minors.Delete(before)
+		x.freeMinors.Insert(before)
+	}
+	if after != 0 {
+		x.takeMinor(after)
+		x.minors.Set(after, c.key)
+	}
+}
+
+// minor is the volume's, 0 where it has none.
+func (r *storedVolume) minor() uint32 {
+	if replication := r.onHosts(); replication != nil {
+		return replication.Minor
+	}
+	return 0
+}
+
+// onHosts is the replication that a host of the volume has, or has the rest of.
+func (r *storedVolume) onHosts() *Replication {
+	switch {
+	case r == nil:
+		return nil
+	case r.Replication != nil:
+		return r.Replication
+	}
+	return r.Unconverted.replication()
+}
+
+// setUnsettled keeps a relation in the index while later entries may settle it.
+func (x *index) setUnsettled(owner string, r *Relation) {
+	if r.isUnsettled() {
+		x.unsettled.Insert(owner)
+	} else {
+		x.unsettled.Delete(owner)
+	}
+}
+
+func (x *index) replaceUnsettled(c *volumeChange) {
+	switch {
+	case c.after != nil:
+		x.setUnsettled(string(c.after.ID), c.after.Relation)
+	case c.before != nil:
+		x.setUnsettled(string(c.before.ID), nil)
 	}
 }
 

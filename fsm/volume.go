@@ -42,6 +42,12 @@ type Volume struct {
 	HeaderRestore *HeaderRestore
 	// Replication is set for a volume that was created with more than one replica.
 	Replication *Replication
+	// Relation is its replication between two sites; nil: there is none, or its group's is.
+	Relation *Relation
+	// RelationMember is set while it is in a relation, its own or its group's.
+	RelationMember *RelationMember
+	// Unconverted is the replication that it had while it was being converted: a host has yet to remove its replica.
+	Unconverted *Unconverted
 	// Origin is the site through which it was made: its name is unique there (S33).
 	Origin Site
 	// Home is the site that may publish, change and delete it: the one that it was made or last
@@ -139,6 +145,9 @@ func hashVolumeLevel2(e *encoder, v *Volume) {
 	v.HeaderRestore.hash(e)
 	hashReclaim(e, v)
 	hashVolumeSites(e, v)
+	hashRelation(e, v.Relation)
+	v.RelationMember.hash(e)
+	v.Unconverted.hash(e)
 }
 
 func hashVolumeSites(e *encoder, v *Volume) {
@@ -196,6 +205,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	r.LimitsAsked, r.Claim, r.Reclaimed = v.InitialLimits.setProto(), v.Claim.Proto(), v.Reclaimed.record()
 	r.Origin, r.Home, r.Sites = string(v.Origin), string(v.Home), siteNames(v.Sites)
 	r.Crypt, r.HeaderRestore = v.Crypt.Proto(), v.HeaderRestore.record()
+	r.Relation, r.RelationMember, r.Unconverted = v.Relation.record(), v.RelationMember.record(), v.Unconverted.record()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -224,6 +234,8 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 		Origin: Site(r.GetOrigin()), Home: Site(r.GetHome()), Sites: sitesFrom(r.GetSites()),
 		Reclaimed: reclaimedFrom(r.GetReclaimed()),
 		Crypt:     CryptFrom(r.GetCrypt()), HeaderRestore: headerRestoreFrom(r.GetHeaderRestore()),
+		Relation: relationFrom(r.GetRelation(), &err), RelationMember: relationMemberFrom(r.GetRelationMember()),
+		Unconverted: unconvertedFrom(r.GetUnconverted(), &err),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))

@@ -15,6 +15,9 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 		return out, nil
 	}
 	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
+	if relation := s.RelationOf(v); relation != nil {
+		return s.deleteReplicated(m, v, relation)
+	}
 	if g, ok := s.VolumeGroup(s.GroupOf(v.ID)); ok && m.serves(g.Origin) {
 		return nil, Reject(Precondition, "delete volume %s: it is in volume group %s: take it out, or delete the group", v.ID, g.ID)
 	}
@@ -28,11 +31,14 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 
 // checkDelete checks what a deletion needs, and is the volume's kept copies, which go with it.
 func (s *State) checkDelete(at endpoint, v *Volume) ([]*Snapshot, *Rejection) {
-	if rej := at.checkHome("delete volume", v); rej != nil {
+	if rej := s.checkHome(at, "delete volume", v); rej != nil {
 		return nil, rej
 	}
 	if rej := v.reclaimFirst("delete"); rej != nil {
 		return nil, rej
+	}
+	if v.converting() != nil && v.Replica(v.Replication.Seed) != nil {
+		return nil, v.convertingFirst()
 	}
 	if publications := v.Publications(); len(publications) > 0 {
 		return nil, Reject(InUse, "delete volume %s: it is published to node %s", v.ID, publications[0].Node)

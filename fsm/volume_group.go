@@ -30,8 +30,19 @@ type VolumeGroup struct {
 	Name        string
 	Fingerprint []byte     // of the parameters
 	Members     []VolumeID // sorted; each volume is in one group at most (S106)
-	Created     Epoch
-	Modified    uint64
+	// Relation is the replication of all members between two sites; nil: there is none.
+	Relation *Relation
+	// Names are those at other sites, through which it is used as well, sorted by site.
+	Names    []GroupName
+	Created  Epoch
+	Modified uint64
+}
+
+// GroupName is the name of a group at a site that did not make it.
+type GroupName struct {
+	Site        Site
+	Name        string
+	Fingerprint []byte
 }
 
 // storedVolumeGroup is a group in its table, with the hash of what it holds.
@@ -52,13 +63,23 @@ func hashVolumeGroup(e *encoder, g *VolumeGroup) sum256 {
 	}
 	e.epoch(g.Created)
 	e.u64(g.Modified)
+	hashRelation(e, g.Relation)
+	for _, n := range g.Names {
+		e.u64(fieldGroupNames)
+		e.str(string(n.Site))
+		e.str(n.Name)
+		e.bytes(n.Fingerprint)
+	}
 	return e.sum()
 }
 
 func volumeGroupRecord(g *VolumeGroup) *fsmpb.VolumeGroupRecord {
 	r := &fsmpb.VolumeGroupRecord{
 		GroupId: packedAfter(volumeGroupPrefix, string(g.ID)), Origin: string(g.Origin), Name: g.Name, Fingerprint: g.Fingerprint,
-		Created: g.Created.Proto(), ModifiedAfter: g.Modified - g.Created.Index,
+		Created: g.Created.Proto(), ModifiedAfter: g.Modified - g.Created.Index, Relation: g.Relation.record(),
+	}
+	for _, n := range g.Names {
+		r.Names = append(r.Names, &fsmpb.GroupNameRecord{Site: string(n.Site), Name: n.Name, Fingerprint: n.Fingerprint})
 	}
 	for _, id := range g.Members {
 		r.Members = append(r.Members, packedAfter(volumePrefix, string(id)))
@@ -70,6 +91,10 @@ func (x *dumpDecoder) volumeGroup(r *fsmpb.VolumeGroupRecord) (err error) {
 	g := VolumeGroup{
 		ID: VolumeGroupID(idFrom(volumeGroupPrefix, r.GetGroupId(), false, &err)), Origin: Site(r.GetOrigin()), Name: r.GetName(),
 		Fingerprint: r.GetFingerprint(), Created: EpochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
+		Relation: relationFrom(r.GetRelation(), &err),
+	}
+	for _, n := range r.GetNames() {
+		g.Names = append(g.Names, GroupName{Site: Site(n.GetSite()), Name: n.GetName(), Fingerprint: emptyAsNil(n.GetFingerprint())})
 	}
 	for _, id := range r.GetMembers() {
 		g.Members = append(g.Members, VolumeID(idFrom(volumePrefix, id, false, &err)))
@@ -80,8 +105,10 @@ func (x *dumpDecoder) volumeGroup(r *fsmpb.VolumeGroupRecord) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, twice := x.s.volumeGroups.names.Get(g.liveName()); twice {
-		return errOrder
+	for _, n := range g.liveNames() {
+		if _, twice := x.s.volumeGroups.names.Get(n); twice {
+			return errOrder
+		}
 	}
 	for _, id := range g.Members {
 		if _, twice := x.s.volumeGroups.groupOf.Get(id); twice {
@@ -92,7 +119,16 @@ func (x *dumpDecoder) volumeGroup(r *fsmpb.VolumeGroupRecord) (err error) {
 	return nil
 }
 
-func (g *VolumeGroup) liveName() scopedName { return scopedName{g.Origin, g.Name} }
+// liveNames are its names, by site. The site that made it may have given its name up.
+func (g *VolumeGroup) liveNames() (names []scopedName) {
+	if g.Name != "" {
+		names = append(names, scopedName{g.Origin, g.Name})
+	}
+	for _, n := range g.Names {
+		names = append(names, scopedName{n.Site, n.Name})
+	}
+	return names
+}
 
 // VolumeGroup is the group with that id.
 func (s *State) VolumeGroup(id VolumeGroupID) (*VolumeGroup, bool) {

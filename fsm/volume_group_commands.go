@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -15,7 +14,10 @@ func applyCreateVolumeGroup(s *State, m Meta, c *fsmpb.CreateVolumeGroup) (*fsmp
 		return nil, rej
 	}
 	if existing, exists := s.VolumeGroupByName(g.Origin, g.Name); exists {
-		return existing.join(&g)
+		return existing.joinAt(g.Origin, &g)
+	}
+	if existing := s.replicatedGroupOf(g.Origin, g.Members); existing != nil && m.named {
+		return s.joinFromSite(existing, &g, m.site)
 	}
 	if _, taken := s.VolumeGroup(g.ID); taken {
 		return nil, Reject(Incompatible, "create volume group %q: id %s belongs to another one already", g.Name, g.ID)
@@ -45,14 +47,6 @@ func memberIDs(ids []string) (members []VolumeID) {
 	return slices.Compact(members)
 }
 
-// join answers with the group that has the name, if it is what is asked for.
-func (g *VolumeGroup) join(requested *VolumeGroup) (*fsmpb.Outcome, *Rejection) {
-	if !bytes.Equal(g.Fingerprint, requested.Fingerprint) || !slices.Equal(g.Members, requested.Members) {
-		return nil, Reject(Incompatible, "volume group %q exists with other volumes or other parameters", g.Name)
-	}
-	return g.outcome(), nil
-}
-
 func (g *VolumeGroup) outcome() *fsmpb.Outcome { return &fsmpb.Outcome{VolumeGroupId: string(g.ID)} }
 
 // checkMembership checks all members before anything is written; those that were members already stay.
@@ -69,6 +63,8 @@ func (s *State) checkMembership(at endpoint, g *VolumeGroup, before []VolumeID, 
 		switch other := s.GroupOf(id); {
 		case other != "" && other != g.ID:
 			return Reject(cannot, "volume group %q: volume %s is in volume group %s already, and can be in one only", g.Name, id, other)
+		case v.Relation != nil:
+			return Reject(cannot, "volume group %q: volume %s is replicated by itself: disable that first", g.Name, id)
 		case !at.serves(v.Home):
 			return Reject(cannot, "volume group %q: volume %s is at home at site %s", g.Name, id, v.Home)
 		}
@@ -88,6 +84,9 @@ func applyModifyVolumeGroup(s *State, m Meta, c *fsmpb.ModifyVolumeGroup) (*fsmp
 	if rej := g.checkNotLate(m, "modify"); rej != nil {
 		return nil, rej
 	}
+	if s.secondaryOf(g, m.endpoint) {
+		return s.modifyFromSecondary(m, g, memberIDs(c.GetVolumeIds()))
+	}
 	updated := *g
 	updated.Members = memberIDs(c.GetVolumeIds())
 	limit := c.GetMaxVolumes()
@@ -96,6 +95,12 @@ func applyModifyVolumeGroup(s *State, m Meta, c *fsmpb.ModifyVolumeGroup) (*fsmp
 	}
 	if rej := s.checkMembership(m.endpoint, &updated, g.Members, limit, Invalid); rej != nil {
 		return nil, rej
+	}
+	if g.Relation != nil {
+		if rej := s.changeReplicatedMembers(m, g, updated); rej != nil {
+			return nil, rej
+		}
+		return updated.outcome(), nil
 	}
 	s.putVolumeGroup(updated)
 	return updated.outcome(), nil
@@ -116,6 +121,9 @@ func (s *State) ownVolumeGroup(at endpoint, action, id string) (*VolumeGroup, *R
 	if !ok {
 		return nil, Reject(NotFound, "volume group %s is not known", clip(id))
 	}
+	if g.IsOf(at.site) {
+		return g, nil
+	}
 	return g, at.checkOwner(action+" volume group "+string(g.ID), g.Origin)
 }
 
@@ -131,15 +139,21 @@ func (g *VolumeGroup) checkNotLate(m Meta, action string) *Rejection {
 // applyDeleteVolumeGroup deletes a group with its members, or changes nothing: one that is in use or has
 // snapshots keeps all of them. An unknown group is deleted already.
 func applyDeleteVolumeGroup(s *State, m Meta, c *fsmpb.DeleteVolumeGroup) (*fsmpb.Outcome, *Rejection) {
-	if _, ok := s.VolumeGroup(VolumeGroupID(c.GetVolumeGroupId())); !ok {
+	if g, ok := s.VolumeGroup(VolumeGroupID(c.GetVolumeGroupId())); !ok || s.wasReplicatedTo(g, m.endpoint) {
 		return &fsmpb.Outcome{}, nil
 	}
 	g, rej := s.ownVolumeGroup(m.endpoint, "delete", c.GetVolumeGroupId())
 	if rej != nil {
 		return nil, rej
 	}
+	if s.secondaryOf(g, m.endpoint) {
+		return s.deleteFromSecondary(m, g)
+	}
 	if rej := g.checkNotLate(m, "delete"); rej != nil {
 		return nil, rej
+	}
+	if g.Relation != nil {
+		return nil, Reject(Precondition, "delete volume group %s: it is replicated between the sites %s and %s: disable that first", g.ID, g.Relation.Sites[0], g.Relation.Sites[1])
 	}
 	if c.GetKeepVolumes() && len(g.Members) > 0 {
 		return nil, Reject(Precondition, "delete volume group %s: it has %d volumes: take them out first", g.ID, len(g.Members))
@@ -214,6 +228,9 @@ func (s *State) groupToJoin(at endpoint, failed *Volume, c *fsmpb.CreateVolume) 
 	}
 	if rej := at.checkOwner("join volume group "+string(g.ID), g.Origin); rej != nil {
 		return "", rej
+	}
+	if g.Relation != nil {
+		return "", Reject(Precondition, "create volume %q: volume group %s is replicated: create the volume first, then put it into the group", clip(c.GetName()), g.ID)
 	}
 	members := len(g.Members)
 	if failed != nil && g.isMember(failed.ID) {

@@ -53,7 +53,10 @@ func (s *State) storeVolumeGroup(g VolumeGroup) {
 		s.forgetVolumeGroup(old)
 	}
 	s.sum = s.sum.plus(r.hash)
-	s.volumeGroups.names.Set(g.liveName(), g.ID)
+	s.index.setUnsettled(string(g.ID), g.Relation)
+	for _, n := range g.liveNames() {
+		s.volumeGroups.names.Set(n, g.ID)
+	}
 	for _, id := range g.Members {
 		s.volumeGroups.groupOf.Set(id, g.ID)
 	}
@@ -69,7 +72,10 @@ func (s *State) removeVolumeGroup(id VolumeGroupID) {
 
 func (s *State) forgetVolumeGroup(old *storedVolumeGroup) {
 	s.sum = s.sum.minus(old.hash)
-	s.volumeGroups.names.Delete(old.liveName())
+	s.index.setUnsettled(string(old.ID), nil)
+	for _, n := range old.liveNames() {
+		s.volumeGroups.names.Delete(n)
+	}
 	for _, id := range old.Members {
 		s.volumeGroups.groupOf.Delete(id)
 	}
@@ -106,12 +112,14 @@ func (s *State) leaveGroupsAfterLoss() {
 // checkVolumeGroups is S106: members are live volumes, each in one group, and the indexes are what the
 // records make them.
 func (s *State) checkVolumeGroups() error {
-	members, groups := 0, 0
+	members, names := 0, 0
 	for g := range s.VolumeGroups("") {
-		groups++
 		members += len(g.Members)
-		if id, ok := s.volumeGroups.names.Get(g.liveName()); !ok || id != g.ID {
-			return violated("S106", "volume group %s is not found by its name %q", g.ID, g.Name)
+		for _, n := range g.liveNames() {
+			names++
+			if id, ok := s.volumeGroups.names.Get(n); !ok || id != g.ID {
+				return violated("S106", "volume group %s is not found by its name %q", g.ID, n.name)
+			}
 		}
 		if !slices.IsSorted(g.Members) {
 			return violated("S106", "the members of volume group %s are not sorted", g.ID)
@@ -126,7 +134,7 @@ func (s *State) checkVolumeGroups() error {
 			}
 		}
 	}
-	if members != s.volumeGroups.groupOf.Len() || groups != len(s.volumeGroups.names.Items()) {
+	if members != s.volumeGroups.groupOf.Len() || names != len(s.volumeGroups.names.Items()) {
 		return violated("S106", "an index of volume groups is not what the records make it")
 	}
 	return nil

@@ -49,6 +49,9 @@ func (s *State) volumeAndNode(at endpoint, c *fsmpb.PublishVolume) (*Volume, *No
 	if !at.serves(n.site()) {
 		return nil, nil, Reject(NotFound, "publish volume %s: node %s is not known at site %s", v.ID, n.ID, at.site)
 	}
+	if relation := s.RelationOf(v); relation != nil && !relation.isPrimary(n.site()) {
+		return nil, nil, Reject(Precondition, "publish volume %s to node %s: its site %s does not have the role: promote it there first", v.ID, n.ID, n.site())
+	}
 	return v, n, nil
 }
 
@@ -57,11 +60,26 @@ func requestedPublication(v *Volume, n *Node, c *fsmpb.PublishVolume) Publicatio
 	return Publication{Node: n.ID, Host: n.Host, Capability: v.asUsed(c.GetCapability()), ReadOnly: c.GetReadOnly()}
 }
 
-// readyVolume finds a volume that is Ready.
+// readyVolume finds a volume that is Ready, and is not being converted.
 func (s *State) readyVolume(id string) (*Volume, *Rejection) {
+	v, rej := s.presentVolume(id)
+	if rej == nil {
+		rej = v.convertingFirst()
+	}
+	if rej != nil {
+		return nil, rej
+	}
+	return v, nil
+}
+
+// presentVolume finds a volume that is Ready.
+func (s *State) presentVolume(id string) (*Volume, *Rejection) {
 	v, ok := s.Volume(VolumeID(id))
 	if !ok {
 		return nil, Reject(NotFound, "volume %s is not known", clip(id))
+	}
+	if v.isContentLost() && !v.isFailed() {
+		return nil, Reject(Precondition, "volume %s failed: %s", v.ID, v.Condition.Message)
 	}
 	switch p := v.Phase.(type) {
 	case Creating:
@@ -101,7 +119,7 @@ func (s *State) checkPublish(v *Volume, n *Node, requested Capability) *Rejectio
 		return Reject(Precondition, "volume %s was not created for %s", v.ID, requested)
 	case n.State == NodeLost:
 		return Reject(Precondition, "publish volume %s: node %s was recorded as lost", v.ID, n.ID)
-	case v.Replica(n.Host) == nil:
+	case v.Replica(n.Host) == nil, v.Unconverted != nil && v.Replica(n.Host).State == ReplicaLeaving:
 		return Reject(Precondition, "publish volume %s: node %s cannot reach its replica on node %s", v.ID, n.ID, v.Replicas[0].Node)
 	case v.checkReplicaPublishable(n) != nil:
 		return v.checkReplicaPublishable(n)

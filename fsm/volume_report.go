@@ -20,6 +20,7 @@ func (x reportContext) deviceCreated(v *Volume, f *fsmpb.DeviceCreated) (Volume,
 	switch {
 	case v.Replicated():
 		x.state.completeInitialSync(&updated)
+		x.state.advanceConversion(&updated)
 		x.state.finishOperations(&updated)
 	case updated.allPresent():
 		updated.Phase, updated.Operation = unpublished, nil
@@ -64,12 +65,12 @@ func (x reportContext) deviceGone(v *Volume) (Volume, bool) {
 func (x reportContext) leavingReplicaGone(v *Volume) Volume {
 	updated := v.withoutReplica(x.host.Host)
 	updated = updated.withoutLeaving(x.host.Host)
+	updated = updated.withoutUnconverted()
 	if x.state.level2() && len(updated.Replicas) == 0 {
 		x.replica.State = ReplicaGone
 		updated = v.withReplica(x.replica)
 		updated = updated.withoutLeaving(x.host.Host)
-		updated.Phase, updated.Operation, updated.OtherOperations = Failed{Reason: "every host that had its content was lost"}, nil, nil
-		updated.Condition = Condition{Abnormal: true, Message: "every host that had its content was lost"}
+		updated.fail("every host that had its content was lost")
 	}
 	x.state.finishOperations(&updated)
 	return updated

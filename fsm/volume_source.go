@@ -200,6 +200,11 @@ func (s *State) checkNotSource(reason Reason, what, id string) *Rejection {
 	if snapshot := s.snapshotBeingTaken(id); snapshot != "" {
 		return Reject(reason, "%s %s: snapshot %s of it is being cut", what, id, snapshot)
 	}
+	if n, ok := s.Snapshot(SnapshotID(id)); ok && n.KeptCopy != nil {
+		if v, exists := s.Volume(n.Source); exists && v.isReverting() && v.Replication.Revert.Snapshot == n.ID {
+			return Reject(reason, "%s %s: a replica of volume %s goes back to it", what, id, v.ID)
+		}
+	}
 	return nil
 }
 
