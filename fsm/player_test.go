@@ -66,8 +66,8 @@ func (p *player) next() entry {
 		actor = "viewer/nobody"
 	}
 	cmd := envelope(actor, fmt.Sprintf("played %d", p.at), p.at-1, body)
-	if p.w.s.level2() && strings.HasPrefix(actor, "controller/") && p.roll(4) == 0 {
-		cmd = through([]string{DefaultSite, "A"}[p.roll(2)], cmd)
+	if ofSite := strings.HasPrefix(actor, "controller/") && p.roll(4) == 0 || isOfRelation(body); p.w.s.level2() && ofSite {
+		cmd = through(playedSites[p.roll(2)], cmd)
 	}
 	if n := len(p.w.log); n > 0 && p.roll(15) == 0 {
 		cmd = p.w.log[p.roll(n)].cmd // an old one again, as a retry
@@ -84,7 +84,7 @@ func (p *player) choose() (string, proto.Message) {
 		first.FeatureLevel = 1 + uint32(p.roll(int(MaxFeatureLevel)))
 		return admin, first
 	}
-	switch p.roll(68) {
+	switch p.roll(76) {
 	case 0, 1:
 		r := p.register()
 		return "node/" + r.NodeId, r
@@ -131,6 +131,10 @@ func (p *player) choose() (string, proto.Message) {
 			return admin, p.restoreHeader()
 		}
 		return controller, &fsmpb.EndReclaim{VolumeId: p.volumeID()}
+	case 68, 69, 70, 71, 72, 73, 74, 75:
+		if p.w.s.level2() {
+			return p.chooseRelation()
+		}
 	case 67:
 		r := p.rotate()
 		return "node/" + r.NodeId, r

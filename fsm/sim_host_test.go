@@ -14,6 +14,9 @@ type simHost struct {
 	sim                 *sim
 	index               int
 	node, host          string
+	site                string                // empty: there are no sites
+	kept                map[string]keptBlocks // what it kept, by the copy's id
+	remakes             bool                  // its peer went back to a kept copy: it is copied wholly (S43)
 	boot                int
 	session             bool // it reaches the controllers
 	desired             *DesiredVolume
@@ -36,6 +39,7 @@ type simGrant struct {
 	epoch      Epoch
 	attachment uint64
 	unstages   int
+	force      bool
 }
 
 // simQuestion is a request to outdate the peer: from the kernel's fence-peer handler, or from the
@@ -89,7 +93,7 @@ func (h *simHost) refreshDesired() {
 		return
 	}
 	n, _ := h.sim.w.s.Node(NodeID(h.node))
-	if n.Boot != h.bootID() {
+	if n.Boot != h.bootID() || n.State == NodeLost {
 		h.register()
 		return
 	}
@@ -115,7 +119,7 @@ func (h *simHost) command(body proto.Message) *fsmpb.Command {
 
 func (h *simHost) register() {
 	r := replicating(h.node)
-	r.BootId = h.bootID()
+	r.BootId, r.Site = h.bootID(), h.site
 	h.send(h.command(r), nil)
 }
 
@@ -141,6 +145,9 @@ func (h *simHost) act() {
 		return
 	}
 	w := h.desired.Replication
+	if h.site != "" && h.actInRelation(w) {
+		return
+	}
 	switch {
 	case h.selfOutdated || m.Suspended && h.desired.Teardown != nil && h.sim.roll(3) == 0 || w.Outdated && (m.Primary || m.Suspended):
 		h.tearDownAsLoser()
@@ -170,6 +177,10 @@ func (h *simHost) bringUp() {
 	m := h.replica()
 	if h.committedAttachment == h.attachment && h.attachment != 0 {
 		h.kernelAttachment, h.grant = h.attachment, h.keptGrant()
+		if w := h.desired.Replication; h.remakes && w.DiskFailed != 0 && !w.Force {
+			h.sim.drbd.RemakeMetadata(h.index)
+			h.remakes = false
+		}
 		h.sim.drbd.Attach(h.index)
 		h.committedAttachment = 0
 		return
@@ -239,7 +250,7 @@ func (h *simHost) askForPrimary() {
 		VolumeId: string(h.sim.id), NodeId: h.node, HostId: h.host, BootId: h.bootID(), Epoch: p.Epoch.Proto(), Seen: h.observe().Proto(),
 	}), func(o *fsmpb.Outcome) {
 		h.generation = max(h.generation, o.GetGeneration())
-		h.grant = &simGrant{epoch: p.Epoch, attachment: attach, unstages: unstages}
+		h.grant = &simGrant{epoch: p.Epoch, attachment: attach, unstages: unstages, force: o.GetForce()}
 	})
 }
 
@@ -251,7 +262,7 @@ func (h *simHost) promote() {
 		h.grant = nil
 		return
 	}
-	if h.sim.drbd.Promote(h.index, false) == drbdmodel.AsksHandler {
+	if h.grant.force || h.sim.drbd.Promote(h.index, false) == drbdmodel.AsksHandler {
 		h.askToOutdatePeer(true, true)
 	}
 }
@@ -293,6 +304,8 @@ func (h *simHost) onVerdict(q *simQuestion) func(*fsmpb.Outcome) {
 func (h *simHost) useVerdict(q *simQuestion, generation uint64) {
 	m := h.replica()
 	switch {
+	case q.promote && h.grant != nil && h.grant.force && !m.Connected():
+		h.promoteByForce()
 	case q.handler && m.Disconnects == q.losses && !m.Connected() && q.promote:
 		h.sim.drbd.Promote(h.index, true)
 	case q.handler && m.Disconnects == q.losses && !m.Connected():

@@ -35,7 +35,8 @@ type sim struct {
 	grants        map[string]int
 	trace         []string
 	tracing       bool
-	faultInterval int // how seldom faults are
+	faultInterval int          // how seldom faults are
+	relation      *simRelation // nil: the volume is replicated between no sites
 }
 
 func (x *sim) roll(n int) int { return x.r.Intn(n) }
@@ -79,7 +80,7 @@ func (x *sim) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	}
 	if c := cmd.GetSetPrimary(); c != nil && Err(out) == nil {
 		x.grants["primary"]++
-		if g := x.volume().Replication.Primary; g != nil && g.Index == x.w.index && !x.replicaOf(c.GetNodeId()).Primary && !x.replicaOf(c.GetNodeId()).HasAll {
+		if g := x.volume().Replication.Primary; g != nil && g.Index == x.w.index && !x.replicaOf(c.GetNodeId()).Primary && !out.GetForce() && !x.replicaOf(c.GetNodeId()).HasAll {
 			x.fail("a grant to be primary went to a disk that lacks an acknowledged write")
 		}
 	}
@@ -94,6 +95,9 @@ func (x *sim) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	}
 	if c := cmd.GetOutdate(); c != nil {
 		x.grants[out.GetVerdict().String()]++
+	}
+	if x.relation != nil {
+		x.relation.judge(x, cmd, out)
 	}
 	return out
 }
@@ -208,6 +212,14 @@ func (x *sim) controller(i int, faults bool) {
 	reachable := !h.isUnreachable()
 	if faults && x.roll(16) == 0 {
 		reachable = !reachable // the leader may be wrong
+	}
+	if x.relation != nil && !x.relation.settling(x) {
+		if x.roll(3) == 0 {
+			send(&fsmpb.SetNodeReachable{NodeId: h.node, HostId: h.host, Reachable: reachable})
+			return
+		}
+		x.relation.orchestrate(x, i, faults)
+		return
 	}
 	existing := x.volume().Publications()
 	away := len(existing) > 0 && x.hosts[x.hostIndex(string(existing[0].Node))].isUnreachable()

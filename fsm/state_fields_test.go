@@ -109,6 +109,7 @@ func volumeEntity(phase Phase, without string) entity[Volume] {
 			"Replicas (one less)":           "Leaving names the last",
 			"Replication.Leaving[]":         "it names a replica",
 			"Replication (nil)":             "a local volume has no ReplicaSync either",
+			"Relation.Sites (one less)":     "a relation has two",
 		},
 	}
 }
@@ -149,6 +150,7 @@ func volumeGroupEntity() entity[VolumeGroup] {
 			}
 			return found
 		},
+		fixed: map[string]string{"Relation.Sites (one less)": "a relation has two"},
 	}
 }
 

@@ -51,7 +51,7 @@ func TestS25_TheBoundsOfAnExpansion(t *testing.T) {
 // A record of replication differs in whatever field differs: a change that were taken for none would never be written.
 func TestReplicationRecordsDifferInEachField(t *testing.T) {
 	base := func() *Replication {
-		return &Replication{Protocol: fsmpb.Protocol_PROTOCOL_C, ReplicaCount: 2, Primary: &PrimaryGrant{Index: 3}, Forced: &ForcedPrimary{Host: "h"}, Leaving: []HostID{"l"}}
+		return &Replication{Protocol: fsmpb.Protocol_PROTOCOL_C, ReplicaCount: 2, Primary: &PrimaryGrant{Index: 3}, Forced: &ForcedPrimary{Host: "h"}, Leaving: []HostID{"l"}, Conversion: &Conversion{Began: 1}, Revert: &Revert{Index: 1}}
 	}
 	require.True(t, base().equal(base()), "values are compared, not where they are")
 	fields := reflect.TypeFor[Replication]()
