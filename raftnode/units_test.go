@@ -134,7 +134,7 @@ func TestIndexWaiters(t *testing.T) {
 
 func TestWatches(t *testing.T) {
 	h := newWatchHub()
-	v, n, all := h.watch(Interest{Volume: "v1"}), h.watch(Interest{Node: "n1"}), h.watch(Interest{All: true})
+	v, n, all := h.watch(Interest{Volumes: []fsm.VolumeID{"v1"}}), h.watch(Interest{Node: "n1"}), h.watch(Interest{All: true})
 	h.publish([]fsm.Change{{Volume: "v1", Node: "n2"}, {Volume: "v2", Node: "n1"}, {Node: "n3"}})
 	for _, tc := range []struct {
 		w    *Watch
@@ -172,7 +172,7 @@ func TestWatches(t *testing.T) {
 func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
 	h := newWatchHub()
 	snapshot, group := h.watch(Interest{Snapshot: "s1"}), h.watch(Interest{Group: "g1"})
-	node, volume, all := h.watch(Interest{Node: "n1"}), h.watch(Interest{Volume: "v1"}), h.watch(Interest{All: true})
+	node, volume, all := h.watch(Interest{Node: "n1"}), h.watch(Interest{Volumes: []fsm.VolumeID{"v1"}}), h.watch(Interest{All: true})
 	s1, s2, s3 := fsm.Change{Snapshot: "s1"}, fsm.Change{Snapshot: "s2", Group: "g1"}, fsm.Change{Snapshot: "s3"}
 	g1, v1 := fsm.Change{Group: "g1"}, fsm.Change{Volume: "v1"}
 	for range 2 {

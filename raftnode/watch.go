@@ -14,7 +14,7 @@ const maxListedChanges = 65_536
 
 // Interest selects the changes that a watch reports.
 type Interest struct {
-	Volume   fsm.VolumeID        // this volume only
+	Volumes  []fsm.VolumeID      // these volumes only
 	Node     fsm.NodeID          // this node's volumes and snapshots, and its own record
 	Snapshot fsm.SnapshotID      // this snapshot only
 	Group    fsm.GroupSnapshotID // this group and its members
@@ -124,7 +124,9 @@ func (h *watchHub) watch(i Interest) *Watch {
 		h.all[w] = struct{}{}
 		return w
 	}
-	subscribe(h.byVolume, i.Volume, w)
+	for _, id := range i.Volumes {
+		subscribe(h.byVolume, id, w)
+	}
 	subscribe(h.byNode, i.Node, w)
 	subscribe(h.bySnapshot, i.Snapshot, w)
 	subscribe(h.byGroup, i.Group, w)
@@ -135,7 +137,9 @@ func (h *watchHub) remove(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.all, w)
-	unsubscribe(h.byVolume, w.interest.Volume, w)
+	for _, id := range w.interest.Volumes {
+		unsubscribe(h.byVolume, id, w)
+	}
 	unsubscribe(h.byNode, w.interest.Node, w)
 	unsubscribe(h.bySnapshot, w.interest.Snapshot, w)
 	unsubscribe(h.byGroup, w.interest.Group, w)

@@ -15,7 +15,7 @@ func TestAWideChangeWakesWaitingWatches(t *testing.T) {
 		interest Interest
 		woken    bool
 	}{
-		"a volume":     {Interest{Volume: "v"}, true},
+		"a volume":     {Interest{Volumes: []fsm.VolumeID{"v"}}, true},
 		"a snapshot":   {Interest{Snapshot: "s"}, true},
 		"a group":      {Interest{Group: "g"}, true},
 		"the node":     {Interest{Node: "n1"}, true},
@@ -33,4 +33,22 @@ func TestAWideChangeWakesWaitingWatches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAWatchIsOfManyVolumes checks that a change of each of them wakes it, until it is closed, and no other does.
+func TestAWatchIsOfManyVolumes(t *testing.T) {
+	h := newWatchHub()
+	w := h.watch(Interest{Volumes: []fsm.VolumeID{"v1", "v2", "v1"}})
+	for _, id := range []fsm.VolumeID{"v1", "v2"} {
+		h.publish([]fsm.Change{{Volume: id}})
+		require.Len(t, w.C, 1)
+		<-w.C
+		changes, all := w.TakeChanges()
+		require.Equal(t, []fsm.Change{{Volume: id}}, changes)
+		require.False(t, all)
+	}
+	h.publish([]fsm.Change{{Volume: "v3"}})
+	require.Empty(t, w.C)
+	w.Close()
+	require.Empty(t, h.byVolume)
 }
