@@ -13,6 +13,8 @@ import (
 var (
 	eventName  = regexp.MustCompile(` name:(\S+)`)
 	eventMinor = regexp.MustCompile(` minor:(\d+)`)
+	// eventFrozen is a resource's line while suspend-io is in force, alone or with other reasons.
+	eventFrozen = regexp.MustCompile(`^\S+ resource .* suspended:(\S+,)?user\b`)
 )
 
 // parseMinors reads from the output of events2 which resource has which minor.
@@ -28,6 +30,16 @@ func parseMinors(events string) map[uint32]fsm.VolumeID {
 		}
 	}
 	return minors
+}
+
+// parseFrozen reads from the output of events2 whether suspend-io holds the resource's I/O back.
+func parseFrozen(events string, id fsm.VolumeID) bool {
+	for line := range strings.Lines(events) {
+		if m := eventName.FindStringSubmatch(line); m != nil && fsm.VolumeID(m[1]) == id && eventFrozen.MatchString(line) {
+			return true
+		}
+	}
+	return false
 }
 
 func parseVolumes(events string) []fsm.VolumeID {

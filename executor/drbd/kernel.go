@@ -100,6 +100,16 @@ func (k *kernelState) volumes(ctx context.Context) ([]fsm.VolumeID, error) {
 	return parseVolumes(string(out)), nil
 }
 
+// isFrozen reports whether suspend-io holds back the I/O of a resource: /proc/drbd does not tell for which reason it is
+// suspended. What cannot be read counts as not frozen: then the suspension ends by its verdict, as any other.
+func (k *kernelState) isFrozen(ctx context.Context, id fsm.VolumeID) bool {
+	out, err := k.query(ctx, "drbdsetup", "events2", "--now", string(id))
+	if err != nil {
+		k.config.Log.Debug("why the I/O is suspended cannot be read", "volume", id, "error", err)
+	}
+	return err == nil && parseFrozen(string(out), id)
+}
+
 var (
 	peerAddressPattern  = regexp.MustCompile(`(?s)_remote_host\s*\{\s*address\s+(ipv[46]) ([^;\s]+);`)
 	localAddressPattern = regexp.MustCompile(`(?s)_this_host\s*\{\s*address\s+(ipv[46]) ([^;\s]+);`)

@@ -43,6 +43,7 @@ func (o *observer) observe(ctx context.Context, id fsm.VolumeID, minor uint32, b
 	}
 	if inKernel {
 		o.fillStatus(d, &m)
+		m.Frozen = d.suspended && o.kernel.isFrozen(ctx, id)
 	}
 	if err := o.fillMetadata(ctx, d, inKernel, backing, &m); err != nil {
 		return m, fmt.Errorf("observe %s: %w", id, err)

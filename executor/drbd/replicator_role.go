@@ -54,6 +54,16 @@ func (r *Replicator) SetSecondary(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
+// SuspendIO suspends the I/O of a primary (S45). Repeated, it changes nothing.
+func (r *Replicator) SuspendIO(ctx context.Context, id fsm.VolumeID) error {
+	return r.steps.withKernel(ctx, id, "suspend the I/O of", func(s *step, d procDevice) error {
+		if !d.primary() {
+			return s.reject(fsm.Precondition, "it is not primary")
+		}
+		return s.run(ctx, "suspend-io")
+	})
+}
+
 // ResumeIO resumes I/O that the kernel suspended (S9).
 func (r *Replicator) ResumeIO(ctx context.Context, id fsm.VolumeID) error {
 	return r.steps.withKernel(ctx, id, "resume the I/O of", func(s *step, d procDevice) error {

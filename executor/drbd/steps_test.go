@@ -22,6 +22,8 @@ type fakeTools struct {
 	failures map[string]error           // by the beginning of a call
 	giOutput string                     // what get-gi says
 	listHook func(events string) string // before what all resources are is told
+	// suspended replaces the reasons for which the resource's I/O is suspended.
+	suspended string
 }
 
 func (f *fakeTools) LookPath(tool string) (string, error) { return "/usr/sbin/" + tool, nil }
@@ -35,7 +37,11 @@ func (f *fakeTools) Run(_ context.Context, c run.Command) ([]byte, error) {
 	case call == "drbdsetup events2 --now" && f.listHook != nil:
 		return []byte(f.listHook(readTestdata(f.t, "connected_primary.events"))), nil
 	case strings.HasPrefix(call, "drbdsetup events2 --now"):
-		return []byte(readTestdata(f.t, "connected_primary.events")), nil
+		events := readTestdata(f.t, "connected_primary.events")
+		if f.suspended != "" {
+			events = strings.ReplaceAll(events, " suspended:no", " suspended:"+f.suspended)
+		}
+		return []byte(events), nil
 	case strings.Contains(call, "get-gi"):
 		return []byte(f.giOutput), nil
 	}
@@ -97,6 +103,9 @@ func TestEachStepRunsItsCommands(t *testing.T) {
 		"set secondary":                               {"connected_primary", secondary, []string{"drbdadm secondary"}, 0},
 		"secondary already":                           {"connected_secondary", secondary, nil, 0},
 		"resume":                                      {"suspended", resume, []string{"drbdadm resume-io"}, 0},
+		"S45: suspend":                                {"primary_alone", suspend, []string{"drbdadm suspend-io"}, 0},
+		"S45: also what waits for its verdict":        {"suspended", suspend, []string{"drbdadm suspend-io"}, 0},
+		"S45: a secondary has no writers":             {"connected_secondary", suspend, nil, fsm.Precondition},
 		"nothing is frozen":                           {"primary_alone", resume, nil, 0},
 		"invalidate":                                  {"connected_secondary", invalidate, []string{"drbdadm invalidate"}, 0},
 		"invalidated already":                         {"sync_target", invalidate, nil, 0},
@@ -143,6 +152,7 @@ func disconnect(r *Replicator, ctx context.Context) error { return r.Disconnect(
 func attach(r *Replicator, ctx context.Context) error     { return r.Attach(ctx, testVolume) }
 func down(r *Replicator, ctx context.Context) error       { return r.Down(ctx, testVolume) }
 func secondary(r *Replicator, ctx context.Context) error  { return r.SetSecondary(ctx, testVolume) }
+func suspend(r *Replicator, ctx context.Context) error    { return r.SuspendIO(ctx, testVolume) }
 func resume(r *Replicator, ctx context.Context) error     { return r.ResumeIO(ctx, testVolume) }
 func invalidate(r *Replicator, ctx context.Context) error { return r.Invalidate(ctx, testVolume) }
 func verify(r *Replicator, ctx context.Context) error     { return r.Verify(ctx, testVolume) }
@@ -246,6 +256,20 @@ func TestObserveOfCapturedStates(t *testing.T) {
 	ids, err := frozen.ListSuspended(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []fsm.VolumeID{testVolume}, ids)
+}
+
+// S45: what suspend-io holds back is told from what the loss of the peer does, in the names of the kernel's reasons.
+func TestS45_ObserveTellsWhatSuspendIOHoldsBack(t *testing.T) {
+	for reasons, frozen := range map[string]bool{"no": false, "fencing": false, "user": true, "user,fencing": true, "no-data,fencing": false, "no-data,user": true} {
+		r, fake := newReplicatorInState(t, "suspended")
+		fake.suspended = reasons
+		for range 2 {
+			m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
+			require.NoError(t, err)
+			require.True(t, m.Suspended)
+			require.Equal(t, frozen, m.Frozen, reasons)
+		}
+	}
 }
 
 func TestAMinorOfAnotherVolumeIsNotTouched(t *testing.T) {

@@ -29,7 +29,7 @@ func (p *Pair) Disconnect(i int) {
 // while its primary goes on, which is why nobody does that without Disconnect before.
 func (p *Pair) Down(i int) {
 	r, peer := &p.replicas[i], &p.replicas[1-i]
-	if !r.inKernel || r.primary || r.suspended {
+	if !r.inKernel || r.primary || r.held() {
 		return
 	}
 	if p.together {

@@ -31,6 +31,26 @@ func (p *Pair) Erase(i int) {
 	}
 }
 
+// Disk is what a backing device holds: the content, and the metadata behind it.
+type Disk struct {
+	metadata Metadata
+	content  Blocks
+}
+
+// Disk returns what host i's backing device holds.
+func (p *Pair) Disk(i int) Disk {
+	r := &p.replicas[i]
+	return Disk{metadata: r.metadata, content: r.content}
+}
+
+// RevertDisk makes host i's backing device hold what one of the volume held once: the metadata are
+// of that time, too. A disk that is attached stays as it is.
+func (p *Pair) RevertDisk(i int, d Disk) {
+	if r := &p.replicas[i]; r.disk <= diskless {
+		r.metadata, r.content, r.stable = d.metadata, d.content, d.content
+	}
+}
+
 // Attach creates the resource in host i's kernel and attaches its disk, as far as the metadata
 // permit. A connected one negotiates as if it connected anew; refused, it stays Diskless.
 func (p *Pair) Attach(i int) {

@@ -15,7 +15,7 @@ func (p *Pair) Write(i int) (number int, acknowledged bool) {
 // none. The activity log names it, so that a crash of the primary leaves no difference unnamed.
 func (p *Pair) Begin(i int, own, peer bool) (number int, begun bool) {
 	r := &p.replicas[i]
-	if !r.powered || !r.primary || r.suspended || p.writes >= MaxWrites || !p.Accessible(i) {
+	if !r.powered || !r.primary || r.held() || p.writes >= MaxWrites || !p.Accessible(i) {
 		return 0, false
 	}
 	if r.disk >= inconsistent && !p.together && r.metadata.Bitmap == 0 {
@@ -56,7 +56,7 @@ func (p *Pair) Acknowledged(number int) bool { return p.acknowledged.Has(number)
 // what their peer lacks, or with an I/O error where no data are accessible. Suspended ones wait.
 func (p *Pair) Complete(i int) {
 	r := &p.replicas[i]
-	if !r.primary || r.suspended {
+	if !r.primary || r.held() {
 		return
 	}
 	disks := p.disks(i)
@@ -68,7 +68,7 @@ func (p *Pair) Complete(i int) {
 			d.metadata.OutOfSync.addAll(&r.inFlight)
 		}
 	}
-	if len(disks) > 0 {
+	if len(disks) > 0 && !r.abandoned {
 		p.acknowledged.addAll(&r.inFlight)
 	}
 	r.inFlight = Blocks{}
@@ -122,7 +122,7 @@ func (p *Pair) PowerOff(i int) {
 		p.lose()
 	}
 	r.content, r.inFlight = r.stable, Blocks{}
-	r.inKernel, r.disk, r.primary, r.suspended, r.standAlone, r.peerDiskOutdated, r.discard = false, 0, false, false, true, false, false
+	r.inKernel, r.disk, r.primary, r.suspended, r.frozen, r.standAlone, r.peerDiskOutdated, r.discard, r.abandoned = false, 0, false, false, false, true, false, false, false
 }
 
 // PowerOn boots host i. Its kernel has no resource.

@@ -100,3 +100,24 @@ func TestTwoCrashedPrimariesOfOneGenerationAreMadeEqual(t *testing.T) {
 	p.FinishSync()
 	require.Equal(t, p.Content(0), p.Content(1))
 }
+
+// S45: suspend-io holds back what is written whatever becomes of the peer, until resume-io.
+func TestS45_AFrozenPrimaryAcknowledgesNothing(t *testing.T) {
+	p := NewInSync(7)
+	require.Equal(t, Promoted, p.Promote(0, false))
+	for range 2 {
+		p.Freeze(0)
+		require.True(t, p.Observe(0).Frozen && p.Observe(0).Suspended)
+		_, acknowledged := p.Write(0)
+		require.False(t, acknowledged)
+		require.False(t, p.Demote(0), "its device is busy")
+	}
+	p.Disconnect(0)
+	p.Resume(0, true)
+	require.True(t, p.Observe(0).Frozen, "the handler's answer ends only its own suspension")
+	p.Resume(0, false)
+	require.False(t, p.Observe(0).Suspended)
+	_, acknowledged := p.Write(0)
+	require.True(t, acknowledged)
+	require.Empty(t, p.Violation())
+}

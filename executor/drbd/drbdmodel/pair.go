@@ -44,9 +44,11 @@ type replica struct {
 	powered, inKernel  bool
 	disk               fsmpb.DiskState
 	primary, suspended bool
+	frozen             bool // by suspend-io
 	standAlone         bool
 	peerDiskOutdated   bool   // the kernel knows that its peer is outdated
 	discard            bool   // it connects with --discard-my-data
+	abandoned          bool   // it was given up while it was primary
 	exposed            uint64 // the generation that a primary without a disk showed last
 	disconnects        int
 	inFlight           Blocks // writes of its user that are not acknowledged
@@ -100,9 +102,13 @@ func (p *Pair) nextUUID() uint64 {
 	return p.lastUUID
 }
 
+// held reports whether the replica's I/O is suspended: for the loss of its peer, or by suspend-io.
+func (r *replica) held() bool { return r.suspended || r.frozen }
+
 // State is what one host knows of its replica, and what the model knows of it.
 type State struct {
 	Powered, InKernel, Primary, Suspended, StandAlone bool
+	Frozen                                            bool // by suspend-io: Suspended, too
 
 	Disk, PeerDisk fsmpb.DiskState
 	Connection     fsmpb.ConnectionState
@@ -120,7 +126,7 @@ func (s State) Connected() bool { return s.Connection >= connected }
 func (p *Pair) Observe(i int) State {
 	r, peer := &p.replicas[i], &p.replicas[1-i]
 	s := State{
-		Powered: r.powered, InKernel: r.inKernel, Primary: r.primary, Suspended: r.suspended, StandAlone: r.standAlone,
+		Powered: r.powered, InKernel: r.inKernel, Primary: r.primary, Suspended: r.held(), Frozen: r.frozen, StandAlone: r.standAlone,
 		Disk: r.disk, Connection: connecting, PeerOutdated: r.peerDiskOutdated, Metadata: r.metadata, Disconnects: r.disconnects,
 		HasAll: !r.content.Lacks(&p.acknowledged),
 	}

@@ -31,3 +31,26 @@ func (p *Pair) AdoptContent(on ...int) (number int, adopted bool) {
 	}
 	return number, true
 }
+
+// GiveUp is a decision to go on with what host i's disk has: acknowledged writes that it lacks count no more, nor does what its
+// peer, which may be primary still, acknowledges until it is secondary.
+func (p *Pair) GiveUp(i int) {
+	for n := range MaxWrites {
+		if p.acknowledged.Has(n) && !p.replicas[i].content.Has(n) {
+			p.acknowledged.remove(n)
+		}
+	}
+	peer := &p.replicas[1-i]
+	peer.abandoned = peer.primary
+}
+
+// Revert makes host i's disk, which is not attached, what it was when the content was copied, with metadata made anew.
+func (p *Pair) Revert(i int, content Blocks) {
+	if r := &p.replicas[i]; r.disk <= diskless {
+		r.content, r.stable = content, content
+		p.RemakeMetadata(i)
+	}
+}
+
+// SyncTarget returns the host that a synchronisation writes to now, -1 when there is none.
+func (p *Pair) SyncTarget() int { return p.target }

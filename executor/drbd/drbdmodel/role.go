@@ -57,12 +57,19 @@ func (p *Pair) promote(i int) {
 // device busy.
 func (p *Pair) Demote(i int) bool {
 	r := &p.replicas[i]
-	if !r.primary || r.suspended {
+	if !r.primary || r.held() {
 		return false
 	}
 	p.Complete(i)
-	r.primary = false
+	r.primary, r.abandoned = false, false
 	return true
+}
+
+// Freeze suspends the I/O of host i's primary until Resume, whatever becomes of its peer (suspend-io).
+func (p *Pair) Freeze(i int) {
+	if r := &p.replicas[i]; r.powered && r.primary {
+		r.frozen = true
+	}
 }
 
 // Resume ends the suspension of host i's I/O: because its handler answered that the peer is
@@ -71,10 +78,14 @@ func (p *Pair) Demote(i int) bool {
 // primary is not suspended, and the handler's answer says the same.
 func (p *Pair) Resume(i int, peerOutdated bool) {
 	r := &p.replicas[i]
-	if p.together || !r.suspended && !(p.asynchronous && r.primary) {
+	if p.together && r.frozen {
+		r.frozen = false
+		p.Complete(i)
+	}
+	if p.together || !r.held() && !(p.asynchronous && r.primary) {
 		return
 	}
-	r.suspended = false
+	r.suspended, r.frozen = false, r.frozen && peerOutdated // the handler's answer ends only its own suspension
 	if r.disk == failed && r.metadata.Bitmap == 0 {
 		r.metadata.begin(p.nextUUID())
 	}
@@ -85,7 +96,7 @@ func (p *Pair) Resume(i int, peerOutdated bool) {
 	if r.content.Lacks(&p.acknowledged) {
 		p.violate("a primary went on alone without an acknowledged write")
 	}
-	r.peerDiskOutdated = peerOutdated
+	r.peerDiskOutdated = r.peerDiskOutdated || peerOutdated
 	p.bumpWithout(i)
 	p.notePeer(i)
 	p.Complete(i)
