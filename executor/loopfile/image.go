@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -48,7 +50,7 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 		if err := makeFile(root, image(tmpDir, id), size); err != nil {
 			return fmt.Errorf("make the image of %s: %w", id, err)
 		}
-		if err := moveIntoPlace(root, volumesDir, string(id)+".img"); err != nil {
+		if err := moveIntoPlace(root, volumesDir, string(id)+".img", unix.RENAME_NOREPLACE); err != nil {
 			return fmt.Errorf("move the image of %s into %s: %w", id, volumesDir, err)
 		}
 		return nil
@@ -59,15 +61,23 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 // kept: the device would survive without a name.
 func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 	return p.withImage(id, func(root *os.Root, file *inode, _ executor.Device) error {
-		found, err := p.loops.table.scan(id, file, p.dir)
-		if err != nil {
-			return fmt.Errorf("look for the loop device of %s: %w", id, err)
-		}
-		if len(found) > 0 {
-			return fsm.Reject(fsm.InUse, "the image of %s is attached to %s", id, found[0].path())
+		if err := p.checkInactive(id, file); err != nil {
+			return err
 		}
 		return unlink(root, volumesDir, string(id), "image")
 	})
+}
+
+// checkInactive returns an InUse rejection while the image has a loop device, of any program.
+func (p *Pool) checkInactive(id fsm.VolumeID, file *inode) error {
+	found, err := p.loops.table.scan(id, file, p.dir)
+	if err != nil {
+		return fmt.Errorf("look for the loop device of %s: %w", id, err)
+	}
+	if len(found) > 0 {
+		return fsm.Reject(fsm.InUse, "the image of %s is attached to %s", id, found[0].path())
+	}
+	return nil
 }
 
 // withImage calls do with the state of a volume's image and its inode, nil without one.
@@ -98,7 +108,7 @@ func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 		return fsm.Reject(fsm.Precondition, "there is no image of %s", id)
 	}
 	if current.Size < size {
-		if err := p.extendImage(id, size); err != nil {
+		if err := p.resizeImage(id, size); err != nil {
 			return fmt.Errorf("grow the image of %s: %w", id, err)
 		}
 	}

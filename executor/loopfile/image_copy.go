@@ -72,6 +72,15 @@ type fileSpec struct {
 	mode         fs.FileMode
 	sourceBytes  int64 // how many bytes of the source are copied; zero: all
 	size         int64 // bytes; zero: as the source
+	replaces     bool  // it takes the place of a file that has the name
+}
+
+// renameFlags are those of the rename into place.
+func (m *fileSpec) renameFlags() uint {
+	if m.replaces {
+		return 0
+	}
+	return unix.RENAME_NOREPLACE
 }
 
 // copyFrom creates a file with the content of another: completely written and synced in tmp/, then
@@ -97,7 +106,7 @@ func (p *poolDir) copyFrom(ctx context.Context, from *os.File, m fileSpec, progr
 	if err != nil {
 		return errors.Join(err, root.Remove(name))
 	}
-	if err := moveIntoPlace(root, m.folder, m.name); err != nil {
+	if err := moveIntoPlace(root, m.folder, m.name, m.renameFlags()); err != nil {
 		return fmt.Errorf("move %s into %s: %w", m.name, m.folder, err)
 	}
 	return nil

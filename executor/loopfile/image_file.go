@@ -52,8 +52,9 @@ func makeFile(root *os.Root, name string, size int64) error {
 	return nil
 }
 
-// moveIntoPlace moves the finished file out of tmp/. It never replaces an existing one.
-func moveIntoPlace(root *os.Root, folder, name string) error {
+// moveIntoPlace moves the finished file out of tmp/. With the flag RENAME_NOREPLACE it never replaces
+// an existing one; without flags it does in one step.
+func moveIntoPlace(root *os.Root, folder, name string, flags uint) error {
 	from, err := root.Open(tmpDir)
 	if err != nil {
 		return err
@@ -64,7 +65,7 @@ func moveIntoPlace(root *os.Root, folder, name string) error {
 		return err
 	}
 	defer to.Close()
-	if err := unix.Renameat2(int(from.Fd()), name, int(to.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
+	if err := unix.Renameat2(int(from.Fd()), name, int(to.Fd()), name, flags); err != nil {
 		return err
 	}
 	return errors.Join(to.Sync(), from.Sync())
@@ -83,7 +84,7 @@ func unlink(root *os.Root, folder, id, kind string) error {
 	return nil
 }
 
-func (p *poolDir) extendImage(id fsm.VolumeID, size int64) error {
+func (p *poolDir) resizeImage(id fsm.VolumeID, size int64) error {
 	root, err := p.open()
 	if err != nil {
 		return err

@@ -161,6 +161,7 @@ func snapshotHarness(p *Pool, dir string) backendtest.SnapshotHarness {
 		InterruptSnapshot: func(t *testing.T, id fsm.SnapshotID) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, snapshotFile(tmpDir, id)), []byte("half"), 0o600))
 		},
+		InterruptRevert: harness(p, dir).InterruptCreate,
 	}
 }
 
