@@ -4,10 +4,13 @@
 //	VG/POOL            tag holdfast-pool=hp-...: the pool's identity; without it the pool is absent (S12)
 //	VG/hf-<uuid>       a volume;   tags holdfast, holdfast-size=<bytes>, holdfast-ready
 //	VG/hs-<uuid>       a snapshot; the same tags
+//	VG/hf-<uuid>.new  what a Revert makes of a snapshot; the same tags
+//	VG/hf-<uuid>.old  the volume that a Revert replaced
 //	VG-hf--...-holdfast  a linear device over a volume: the volume's block device
 //
 // What lacks the tag holdfast-ready is unfinished: the tag is set last, by a command of
-// its own. Logical volumes without the tag holdfast belong to others and are never
+// its own. A Revert renames the volume to .old and a finished .new to the volume: where there are
+// .old and .new and no volume, .new is the volume, and whoever changes the pool next renames it. Logical volumes without the tag holdfast belong to others and are never
 // touched.
 //
 // LVM rounds sizes up to its extents. The linear device on top is exactly as large as

@@ -126,6 +126,18 @@ func (l *layers) remove(ctx context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
+// checkNone returns an InUse rejection while the volume has its block device.
+func (l *layers) checkNone(id fsm.VolumeID) error {
+	layerDev, err := l.kernel.device(l.layerName(id))
+	if err != nil {
+		return err
+	}
+	if layerDev != nil {
+		return fsm.Reject(fsm.InUse, "volume %s is attached to %s", id, layerDev.path())
+	}
+	return nil
+}
+
 // flush writes out what the block device still caches, for a snapshot that is being taken.
 func (l *layers) flush(id fsm.VolumeID) error {
 	layerDev, err := l.kernel.device(l.layerName(id))

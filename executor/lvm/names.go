@@ -19,6 +19,22 @@ const (
 	tagFrom = "holdfast-from="
 )
 
+// The ends of the names that a Revert uses beside the volume's.
+const (
+	revertedSuffix = ".new" // what it made of the snapshot
+	replacedSuffix = ".old" // what had the volume's name before
+)
+
+// ownerOf is the volume that a name belongs to, which may be one that a Revert uses.
+func ownerOf(name string) fsm.VolumeID {
+	for _, suffix := range []string{revertedSuffix, replacedSuffix} {
+		if id, ok := strings.CutSuffix(name, suffix); ok {
+			return fsm.VolumeID(id)
+		}
+	}
+	return fsm.VolumeID(name)
+}
+
 var (
 	namePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,62}$`)
 	poolPattern = regexp.MustCompile(`^hp-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)

@@ -22,7 +22,7 @@ func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) 
 		if !lv.hasTag(tagOurs) {
 			continue
 		}
-		items = append(items, p.inventoryItem(&lv))
+		items = append(items, p.inventoryItem(state, &lv))
 		if !fsm.VolumeID(name).Valid() {
 			continue
 		}
@@ -37,9 +37,9 @@ func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) 
 	return items, nil
 }
 
-func (p *thinPool) inventoryItem(lv *logicalVolume) executor.InventoryItem {
+func (p *thinPool) inventoryItem(state *poolState, lv *logicalVolume) executor.InventoryItem {
 	item := executor.InventoryItem{Kind: executor.KindUnfinished, Path: p.lvPath(lv.name)}
-	if lv.hasTag(tagReady) {
+	if state.isImage(lv) {
 		item.Kind = executor.KindImage
 	}
 	if id := fsm.SnapshotID(lv.name); id.Valid() {
@@ -48,7 +48,14 @@ func (p *thinPool) inventoryItem(lv *logicalVolume) executor.InventoryItem {
 			item.Kind = executor.KindSnapshot
 		}
 	} else {
-		item.Volume = fsm.VolumeID(lv.name)
+		item.Volume = ownerOf(lv.name)
 	}
 	return item
+}
+
+// isImage reports whether a logical volume is finished, and is no leftover of a Revert.
+func (s *poolState) isImage(lv *logicalVolume) bool {
+	owner := string(ownerOf(lv.name))
+	reverted := s.findReverted(owner)
+	return lv.hasTag(tagReady) && (owner == lv.name || reverted != nil && reverted.name == lv.name)
 }

@@ -42,6 +42,9 @@ func (l *changeLock) acquire(ctx context.Context, read func(context.Context) (*p
 	if state, err = l.verifyIdentity(read(ctx)); err == nil {
 		state, err = l.prepare(ctx, state)
 	}
+	if err == nil {
+		state, err = l.finishReverts(ctx, state)
+	}
 	if err != nil {
 		done()
 		return nil, nil, err

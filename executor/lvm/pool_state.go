@@ -110,6 +110,10 @@ func (s *poolState) findReady(name string) (lv *logicalVolume, size int64, err e
 // fillDevice fills in what LVM's state says of the volume.
 func (s *poolState) fillDevice(name string, d *executor.Device) error {
 	lv, err := s.findOurs(name)
+	if lv == nil && err == nil {
+		lv = s.findReverted(name)
+	}
+	d.Unfinished = s.hasLeftover(name)
 	switch {
 	case err != nil || lv == nil:
 		return err
@@ -120,4 +124,21 @@ func (s *poolState) fillDevice(name string, d *executor.Device) error {
 	d.Exists = true
 	d.Size, err = lv.taggedSize()
 	return err
+}
+
+// findReverted returns what is a volume although it does not have the name yet: an interrupted
+// Revert had finished it, and renamed the volume before. It is nil where there is nothing of the
+// kind.
+func (s *poolState) findReverted(name string) *logicalVolume {
+	old, made := s.volumes[name+replacedSuffix], s.volumes[name+revertedSuffix]
+	if _, named := s.volumes[name]; named || !old.hasTag(tagOurs) || !made.hasTag(tagOurs) || !made.hasTag(tagReady) {
+		return nil
+	}
+	return &made
+}
+
+// hasLeftover reports whether a Revert of the volume left anything.
+func (s *poolState) hasLeftover(name string) bool {
+	old, made := s.volumes[name+replacedSuffix], s.volumes[name+revertedSuffix]
+	return old.hasTag(tagOurs) || made.hasTag(tagOurs)
 }

@@ -141,9 +141,14 @@ func TestACopyReadsZeroBehindTheSourcesContent(t *testing.T) {
 // killed, nobody has the device open any more.
 func overwrite(t *testing.T, path string, size int) {
 	t.Helper()
+	overwriteWith(t, path, 0xa5, size)
+}
+
+func overwriteWith(t *testing.T, path string, with byte, size int) {
+	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	require.NoError(t, err)
-	_, err = f.WriteAt(bytes.Repeat([]byte{0xa5}, size), 0)
+	_, err = f.WriteAt(bytes.Repeat([]byte{with}, size), 0)
 	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
 }
 

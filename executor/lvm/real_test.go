@@ -170,6 +170,7 @@ func snapshotHarness(t *testing.T, p *Pool) backendtest.SnapshotHarness {
 		Read:              func(t *testing.T, id fsm.VolumeID) []byte { return read(t, p, id) },
 		ReadSnapshot:      func(t *testing.T, id fsm.SnapshotID) []byte { return readSnapshot(t, p, id) },
 		InterruptSnapshot: func(t *testing.T, id fsm.SnapshotID) { leaveUnfinished(t, p, string(id)) },
+		InterruptRevert:   func(t *testing.T, id fsm.VolumeID) { leaveUnfinished(t, p, string(id)+revertedSuffix) },
 	}
 }
 

@@ -124,12 +124,11 @@ func (p *Pool) Remove(ctx context.Context, id fsm.VolumeID) error {
 		return err
 	}
 	defer done()
-	layerDev, err := p.kernel.device(p.layerName(id))
-	if err != nil {
+	if err := p.layers.checkNone(id); err != nil {
 		return err
 	}
-	if layerDev != nil {
-		return fsm.Reject(fsm.InUse, "volume %s is attached to %s", id, layerDev.path())
+	if state, err = p.volumes.removeLeftovers(ctx, state, string(id)); err != nil {
+		return err
 	}
 	return p.volumes.remove(ctx, state, string(id))
 }

@@ -29,7 +29,7 @@ func (t *thinVolumes) copy(ctx context.Context, c *thinCopy) error {
 		err = t.extend(ctx, c.name, c.minSize)
 	}
 	if err == nil && c.dropTail.Length > 0 {
-		err = t.zeroTail(ctx, c)
+		err = t.zeroTail(ctx, c.name, c.dropTail, c.chunk)
 	}
 	if err == nil {
 		err = ctx.Err() // a snapshot that was cancelled must not appear afterwards

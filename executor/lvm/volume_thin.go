@@ -65,9 +65,16 @@ func (t *thinVolumes) extendVolume(ctx context.Context, lv *logicalVolume, curre
 			return err
 		}
 	}
-	err := t.runChange(ctx, "lvchange", "--deltag", sizeTag(current), "--addtag", sizeTag(size), t.VG+"/"+lv.name)
-	if err != nil {
-		return fmt.Errorf("grow volume %s: record its size: %w", lv.name, err)
+	if err := t.recordSize(ctx, lv.name, current, size); err != nil {
+		return fmt.Errorf("grow volume %s: %w", lv.name, err)
+	}
+	return nil
+}
+
+// recordSize replaces the tag with a volume's size in bytes.
+func (t *thinVolumes) recordSize(ctx context.Context, name string, old, size int64) error {
+	if err := t.runChange(ctx, "lvchange", "--deltag", sizeTag(old), "--addtag", sizeTag(size), t.VG+"/"+name); err != nil {
+		return fmt.Errorf("record its size: %w", err)
 	}
 	return nil
 }

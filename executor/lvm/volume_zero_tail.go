@@ -14,25 +14,25 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// zeroTail zeroes what a copy must not inherit from its source, before the copy is marked ready:
-// its device on top may later cover that range, or DRBD may look there for its metadata.
-func (t *thinVolumes) zeroTail(ctx context.Context, c *thinCopy) error {
-	if err := t.activateLV(ctx, c.name); err != nil {
+// zeroTail zeroes what lies at the end of a logical volume and must not be seen again: its device on
+// top may later cover that range, or DRBD may look there for its metadata.
+func (t *thinVolumes) zeroTail(ctx context.Context, name string, tail executor.Extent, chunk int64) error {
+	if err := t.activateLV(ctx, name); err != nil {
 		return err
 	}
-	d, err := t.kernel.device(dmName(t.VG, c.name))
+	d, err := t.kernel.device(dmName(t.VG, name))
 	if err != nil {
 		return err
 	}
 	if d == nil {
-		return fmt.Errorf("%s is not active although LVM activated it", c.name)
+		return fmt.Errorf("%s is not active although LVM activated it", name)
 	}
-	err = zeroRange(ctx, d.path(), c.dropTail, c.chunk)
+	err = zeroRange(ctx, d.path(), tail, chunk)
 	if errors.Is(err, unix.ENOSPC) {
 		err = fmt.Errorf("%w: %w", errFull, err)
 	}
 	if err != nil {
-		return t.commandError("remove the source's metadata from", c.name, err)
+		return t.commandError("zero the end of", name, err)
 	}
 	return nil
 }
