@@ -73,7 +73,9 @@ type Replicator interface {
 	SetPrimary(ctx context.Context, id fsm.VolumeID, force bool) error
 	// SetSecondary makes the replica secondary. It is Busy while the device is open.
 	SetSecondary(ctx context.Context, id fsm.VolumeID) error
-	// ResumeIO lets suspended I/O continue (S9).
+	// SuspendIO suspends the I/O of a primary until ResumeIO, whatever becomes of its peer (S45).
+	SuspendIO(ctx context.Context, id fsm.VolumeID) error
+	// ResumeIO lets suspended I/O continue, for whichever reason it is suspended (S9).
 	ResumeIO(ctx context.Context, id fsm.VolumeID) error
 	// Invalidate discards this replica's content: all of it is copied from the peer, at once or,
 	// where the replica is StandAlone and Inconsistent already, at the next connection.
@@ -113,6 +115,8 @@ type ResourceStatus struct {
 	Connection fsmpb.ConnectionState
 	PeerDisk   fsmpb.DiskState
 	Suspended  bool
+	// Frozen: SuspendIO holds the I/O back. Then it is Suspended as well.
+	Frozen bool
 	// HasMetadata: the backing device has valid metadata of DRBD. JustCreated: no generation
 	// was made since they were created. Both are known only of an attached disk or of a
 	// backing device that can be read.

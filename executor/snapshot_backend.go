@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// SnapshotBackend is what a Backend offers beyond volumes: snapshots, clones, expansion
-// and block maps. executor/backendtest is the contract as tests. As with Backend, what it
+// SnapshotBackend is what a Backend offers beyond volumes: snapshots, clones, changes of an
+// image's content and size, and block maps. executor/backendtest is the contract as tests. As with Backend, what it
 // makes is named after its id, and is complete once it has that name: an unfinished copy
 // lies in the pool's tmp directory.
 type SnapshotBackend interface {
@@ -33,6 +33,22 @@ type SnapshotBackend interface {
 	// Expand makes the image larger, and its block device if it is active. An image that is
 	// as large already stays as it is; it never shrinks.
 	Expand(ctx context.Context, id fsm.VolumeID, size int64) error
+	// Revert gives the volume's image the content and the size of a snapshot of it in the same
+	// pool: all that the snapshot has, DRBD's metadata included. It is InUse while the image is
+	// active, and Precondition without the image or the snapshot. The snapshot stays. A pool that
+	// shares blocks copies nothing.
+	//
+	// It may be repeated, and then reverts again. Interrupted, it leaves the old image or the
+	// reverted one, whole, and Device.Unfinished when it left anything beside it, which the next
+	// Revert or Remove of the volume removes.
+	Revert(ctx context.Context, id fsm.VolumeID, to fsm.SnapshotID) error
+	// Shrink cuts off what the volume's image has beyond size bytes, and never writes the first
+	// size bytes. The image is then as large as Create makes one of that size; what an expansion
+	// adds reads as zero. An image that is as large already is success, a smaller one is
+	// Incompatible. It is InUse while the image is active, and Precondition without an image.
+	// Interrupted, it leaves the image as large as it was, and what is to be cut off may read as
+	// zero; a repetition completes it.
+	Shrink(ctx context.Context, id fsm.VolumeID, size int64) error
 	// Map yields the extents that a snapshot allocates, in ascending order, from an offset
 	// on. When the context ends, the error is an *InterruptedError and what was yielded is valid.
 	Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(Extent) bool) error

@@ -55,5 +55,6 @@ func harness(f *backendtest.FakeBackend) backendtest.SnapshotHarness {
 			return content.Bytes()
 		},
 		InterruptSnapshot: func(_ *testing.T, id fsm.SnapshotID) { f.InterruptSnapshot(id) },
+		InterruptRevert:   func(_ *testing.T, id fsm.VolumeID) { f.InterruptRevert(id) },
 	}
 }

@@ -34,7 +34,8 @@ type fakeVolume struct {
 
 // fakeSide is what the model does not know of one host's replica.
 type fakeSide struct {
-	downs       int  // counts the times that the kernel lost the resource
+	downs       int // counts the times that the kernel lost the resource
+	saved       map[fsm.SnapshotID]drbdmodel.Disk
 	fileRemoved bool // its resource's file was removed, so the backing device may have been as well
 }
 

@@ -7,8 +7,8 @@ import "github.com/holdfast-storage/holdfast/fsm"
 type FakePool struct{ *fakeState }
 
 // SetFail sets a function that is called before each effect, which fails with the error it
-// returns. Effects are "create", "remove", "attach", "detach", "create-from", "grow", and with the
-// snapshot's id "cut" and "remove-snapshot".
+// returns. Effects are "create", "remove", "attach", "detach", "create-from", "grow", "revert",
+// "shrink", and with the snapshot's id "cut" and "remove-snapshot".
 func (f *FakePool) SetFail(fail func(effect string, id fsm.VolumeID) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,6 +49,9 @@ func (f *FakePool) InterruptCreate(id fsm.VolumeID) {
 	defer f.mu.Unlock()
 	f.unfinished[id] = true
 }
+
+// InterruptRevert leaves what a crash during Revert leaves.
+func (f *FakePool) InterruptRevert(id fsm.VolumeID) { f.InterruptCreate(id) }
 
 // InterruptSnapshot leaves what a crash during TakeSnapshot leaves.
 func (f *FakePool) InterruptSnapshot(id fsm.SnapshotID) {

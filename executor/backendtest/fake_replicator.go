@@ -72,6 +72,27 @@ func (r *FakeReplicator) FailDisk(id fsm.VolumeID) {
 	r.detach(v)
 }
 
+// SaveDisk notes what the host's disk holds, metadata included, as its pool takes a snapshot of it.
+func (r *FakeReplicator) SaveDisk(id fsm.VolumeID, snapshot fsm.SnapshotID) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	side := &r.link.volume(id).sides[r.side]
+	if side.saved == nil {
+		side.saved = map[fsm.SnapshotID]drbdmodel.Disk{}
+	}
+	side.saved[snapshot] = r.link.volume(id).pair.Disk(r.side)
+}
+
+// RevertDisk makes the disk hold what it held when SaveDisk was called, as its pool reverts it.
+func (r *FakeReplicator) RevertDisk(id fsm.VolumeID, snapshot fsm.SnapshotID) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	v := r.link.volume(id)
+	if saved, known := v.sides[r.side].saved[snapshot]; known {
+		r.link.change(v, func(p *drbdmodel.Pair) { p.RevertDisk(r.side, saved) })
+	}
+}
+
 // HoldHelper keeps the kernel's helper for a detached disk running until release is called: until
 // then that disk is Failed, and not yet Diskless.
 func (r *FakeReplicator) HoldHelper() (release func()) {

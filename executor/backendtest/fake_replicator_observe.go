@@ -41,7 +41,7 @@ func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint3
 	if s.Metadata.OutOfSync.Len() == drbdmodel.MaxWrites {
 		m.OutOfSync = 1 // all of it: the device's size is 0 here
 	}
-	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended = true, s.Primary, s.Disk, s.Connection, s.PeerDisk, s.Suspended
+	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended, m.Frozen = true, s.Primary, s.Disk, s.Connection, s.PeerDisk, s.Suspended, s.Frozen
 	m.Path, m.Number = fmt.Sprintf("/dev/drbd%d", minor), 147<<8|uint64(minor)
 	if s.Connected() {
 		m.PeerRole = "Secondary"

@@ -145,6 +145,20 @@ func (r *FakeReplicator) SetSecondary(_ context.Context, id fsm.VolumeID) error 
 	return nil
 }
 
+// SuspendIO suspends the I/O of a primary.
+func (r *FakeReplicator) SuspendIO(_ context.Context, id fsm.VolumeID) error {
+	v, s, err := r.begin("suspend-io", id)
+	defer r.link.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !s.Primary:
+		return fsm.Reject(fsm.Precondition, "%s is not primary", id)
+	}
+	r.link.change(v, func(p *drbdmodel.Pair) { p.Freeze(r.side) })
+	return nil
+}
+
 // ResumeIO resumes suspended I/O.
 func (r *FakeReplicator) ResumeIO(_ context.Context, id fsm.VolumeID) error {
 	v, s, err := r.begin("resume-io", id)

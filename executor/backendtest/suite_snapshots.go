@@ -30,6 +30,8 @@ type SnapshotHarness struct {
 	ReadSnapshot func(t *testing.T, id fsm.SnapshotID) []byte
 	// InterruptSnapshot leaves what a crash during TakeSnapshot leaves.
 	InterruptSnapshot func(t *testing.T, id fsm.SnapshotID)
+	// InterruptRevert leaves what a crash during Revert leaves before it replaced the image.
+	InterruptRevert func(t *testing.T, id fsm.VolumeID)
 }
 
 // NewSnapshotID returns a new, random snapshot id.
@@ -52,6 +54,19 @@ func RunSnapshotSuite(t *testing.T, start func(t *testing.T) SnapshotHarness) {
 		"no volume is created from a missing or larger source":            testFromNothing,
 		"what is behind a source's content is not copied":                 testFromContent,
 		"expanding extends image and device, and never shrinks them":      testExpand,
+		"a reverted image is its snapshot, in content and in size":        testRevert,
+		"an image is reverted to any of its snapshots, and again":         testRevertAgain,
+		"a revert leaves other volumes and snapshots as they are":         testRevertIsOfOneVolume,
+		"a reverted image is activated, expanded, snapshotted, removed":   testRevertedIsAVolume,
+		"an interrupted revert leaves the old image, and is completed":    testRevertInterrupted,
+		"what an interrupted revert left is removed with the volume":      testRevertInterruptedRemoved,
+		"a cancelled revert leaves the old image":                         testRevertCancelled,
+		"an active image is neither reverted nor shrunk":                  testRewriteActive,
+		"nothing is reverted to a missing snapshot, nor what is missing":  testRevertToNothing,
+		"shrinking keeps what stays, and an expansion adds zeroes":        testShrink,
+		"shrinking off what a snapshot shares leaves the snapshot":        testShrinkShared,
+		"an image is not shrunk to a size that it does not have":          testShrinkRefused,
+		"TestS12 in an absent pool nothing is reverted or shrunk":         testAbsentRewrite,
 		"the map names all data, in order, from any offset":               testMap,
 		"a target is rebuilt from its base and the delta byte for byte":   testDelta,
 		"a delta is resumed at every offset":                              testDeltaResumed,
@@ -283,12 +298,14 @@ func testAbsentSnapshots(t *testing.T, h SnapshotHarness) {
 }
 
 func testBadSnapshotID(t *testing.T, h SnapshotHarness) {
-	source := writtenVolume(t, h)
+	source, inactive := writtenVolume(t, h), NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), inactive, VolumeBytes))
 	for _, id := range []fsm.SnapshotID{"", "..", "../../etc/passwd", "hs-x", NewSnapshotID() + "/..", fsm.SnapshotID(NewID())} {
 		_, err := h.Snapshots.ObserveSnapshot(t.Context(), id)
 		require.Equal(t, fsm.NotFound, reason(err))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.TakeSnapshot(t.Context(), source, id, nil)))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.RemoveSnapshot(t.Context(), id)))
+		require.Equal(t, fsm.NotFound, reason(h.Snapshots.Revert(t.Context(), inactive, id)))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.CreateFrom(t.Context(), NewID(), VolumeBytes, fsm.Source{Snapshot: id}, 0, nil)))
 	}
 }

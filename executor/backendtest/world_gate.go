@@ -85,11 +85,24 @@ var cryptEffects = map[string][]string{
 	"luks": {"format-begin", "format", "change-uuid", "open", "close", "resize", "add-key", "kill-slot", "back-up-header", "restore-header", "wipe-header"},
 }
 
-// Boundaries lists the names of all boundaries of effects, sorted, but for those of encrypted volumes.
+// rewriteEffects are those of images whose content is replaced or cut.
+var rewriteEffects = map[string][]string{"pool": {"revert-begin", "revert", "shrink"}}
+
+// isolationEffects are those of primaries that are isolated.
+var isolationEffects = map[string][]string{"drbd": {"suspend-io"}}
+
+// Boundaries lists the names of all boundaries of effects, sorted, but for those of encrypted volumes,
+// of rewritten images and of isolated primaries.
 func Boundaries() []string { return boundariesOf(effects) }
 
 // CryptBoundaries lists those of encrypted volumes, sorted.
 func CryptBoundaries() []string { return boundariesOf(cryptEffects) }
+
+// RewriteBoundaries lists those of images that are reverted and shrunk, sorted.
+func RewriteBoundaries() []string { return boundariesOf(rewriteEffects) }
+
+// IsolationBoundaries lists those of primaries that are isolated, sorted.
+func IsolationBoundaries() []string { return boundariesOf(isolationEffects) }
 
 func boundariesOf(effects map[string][]string) (names []string) {
 	for part, all := range effects {

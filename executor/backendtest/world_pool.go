@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/drbd/drbdmodel"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -23,6 +24,7 @@ type Pool struct {
 	config    PoolConfig
 	images    map[fsm.VolumeID]*image
 	snapshots map[fsm.SnapshotID]fakeSnapshot
+	replicas  map[fsm.SnapshotID]drbdmodel.Disk // what the model says that snapshots of replicas hold
 	// unfinished holds the ids of what an interrupted effect left.
 	unfinished          map[fsm.VolumeID]bool
 	unfinishedSnapshots map[fsm.SnapshotID]bool
@@ -55,6 +57,7 @@ func newPool(h *Host, config PoolConfig) *Pool {
 	}
 	return &Pool{
 		world: h.world, host: h, config: config, images: map[fsm.VolumeID]*image{}, snapshots: map[fsm.SnapshotID]fakeSnapshot{},
+		replicas:   map[fsm.SnapshotID]drbdmodel.Disk{},
 		unfinished: map[fsm.VolumeID]bool{}, unfinishedSnapshots: map[fsm.SnapshotID]bool{},
 	}
 }
@@ -83,6 +86,9 @@ func (p *Pool) SetHanging(hanging bool) { p.world.change(func() { p.hanging = ha
 
 // InterruptCreate leaves what a crash during Create leaves.
 func (p *Pool) InterruptCreate(id fsm.VolumeID) { p.world.change(func() { p.unfinished[id] = true }) }
+
+// InterruptRevert leaves what a crash during Revert leaves.
+func (p *Pool) InterruptRevert(id fsm.VolumeID) { p.InterruptCreate(id) }
 
 // InterruptSnapshot leaves what a crash during TakeSnapshot leaves.
 func (p *Pool) InterruptSnapshot(id fsm.SnapshotID) {

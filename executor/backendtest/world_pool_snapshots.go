@@ -108,7 +108,7 @@ func (p *Pool) finishSnapshot(source fsm.VolumeID, id fsm.SnapshotID, copied fak
 		copied = fakeSnapshot{img.size, maps.Clone(img.content)}
 	}
 	if _, exists := p.snapshots[id]; !exists {
-		p.snapshots[id] = copied
+		p.snapshots[id], p.replicas[id] = copied, p.world.replicaDisk(p.host, source)
 	}
 	delete(p.unfinishedSnapshots, id)
 	return nil
@@ -124,6 +124,7 @@ func (t *poolTools) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error
 			return errHangs
 		}
 		delete(p.snapshots, id)
+		delete(p.replicas, id)
 		delete(p.unfinishedSnapshots, id)
 		return nil
 	})

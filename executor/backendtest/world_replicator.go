@@ -55,7 +55,7 @@ func (h *Host) observeResource(id fsm.VolumeID, minor uint32, backing string) ex
 	if !s.InKernel {
 		return m
 	}
-	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended = true, s.Primary, s.Disk, s.Connection, s.PeerDisk, s.Suspended
+	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended, m.Frozen = true, s.Primary, s.Disk, s.Connection, s.PeerDisk, s.Suspended, s.Frozen
 	m.Path, m.Number, m.Size = fmt.Sprintf("/dev/drbd%d", minor), 147<<8|uint64(minor), r.size
 	if m.OutOfSync = int64(s.Metadata.OutOfSync.Len()) * BlockBytes; s.Metadata.OutOfSync.Len() == drbdmodel.MaxWrites {
 		m.OutOfSync = r.size

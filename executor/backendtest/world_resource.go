@@ -243,6 +243,33 @@ func (w *World) eraseReplica(h *Host, id fsm.VolumeID) {
 	})
 }
 
+// replicaDisk is what a replica's image holds by the model; nothing where there is no replica. The
+// lock is held.
+func (w *World) replicaDisk(h *Host, id fsm.VolumeID) (d drbdmodel.Disk) {
+	if r := w.resources[id]; r != nil && r.seats[h.node] != nil {
+		b, side := r.bondOf(h.node)
+		d = b.pair.Disk(side)
+	}
+	return d
+}
+
+// revertReplica is the return of a replica's image to what it held once, metadata included. The
+// image itself is missing meanwhile. The lock is held.
+func (w *World) revertReplica(h *Host, id fsm.VolumeID, to drbdmodel.Disk) {
+	if r := w.resources[id]; r != nil && r.seats[h.node] != nil {
+		b, side := r.bondOf(h.node)
+		r.change(b, func(p *drbdmodel.Pair) { p.RevertDisk(side, to) })
+	}
+}
+
+// cutMetadata is the removal of a replica's metadata with the end of its image. The lock is held.
+func (w *World) cutMetadata(h *Host, id fsm.VolumeID) {
+	if r := w.resources[id]; r != nil && r.seats[h.node] != nil {
+		b, side := r.bondOf(h.node)
+		r.change(b, func(p *drbdmodel.Pair) { p.WipeMetadata(side) })
+	}
+}
+
 // powerOffReplicas is the loss of a host's kernel. The lock is held.
 func (w *World) powerOffReplicas(h *Host) {
 	w.eachReplica(h, func(r *resource, b *bond, side int) {

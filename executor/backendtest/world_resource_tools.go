@@ -262,6 +262,10 @@ func (t *resourceTools) SetSecondary(ctx context.Context, id fsm.VolumeID) error
 	})
 }
 
+func (t *resourceTools) SuspendIO(ctx context.Context, id fsm.VolumeID) error {
+	return t.modelStep(ctx, "suspend-io", id, func(p *drbdmodel.Pair, side int) { p.Freeze(side) })
+}
+
 func (t *resourceTools) ResumeIO(ctx context.Context, id fsm.VolumeID) error {
 	return t.modelStep(ctx, "resume-io", id, func(p *drbdmodel.Pair, side int) {
 		if p.Observe(side).Suspended {

@@ -58,5 +58,6 @@ func worldHarness(h *backendtest.Host, p *backendtest.Process) backendtest.Snaps
 			return content.Bytes()
 		},
 		InterruptSnapshot: func(_ *testing.T, id fsm.SnapshotID) { pool.InterruptSnapshot(id) },
+		InterruptRevert:   func(_ *testing.T, id fsm.VolumeID) { pool.InterruptRevert(id) },
 	}
 }

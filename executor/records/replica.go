@@ -2,6 +2,8 @@ package records
 
 import (
 	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // ReplicaRecord is what the host records of its replica of a replicated volume.
@@ -31,6 +33,18 @@ type ReplicaRecord struct {
 	// snapshot of what it has is taken before that is discarded: Kept (S9).
 	MayHaveWrites bool `json:"wrote,omitempty"`
 	CopyKept      bool `json:"kept,omitempty"`
+	// PlainBytes is how large the image was before its conversion to a replica's began, in bytes: an undone conversion
+	// makes it so again (S55). 0: it never was a plain volume's.
+	PlainBytes int64 `json:"plain,omitempty"`
+	// Reverting is the kept copy to which the device is being reverted, from before it is touched until its metadata were
+	// made anew: meanwhile it is never attached. ContentReverted: it has the copy's content, and metadata of that time.
+	Reverting       fsm.SnapshotID `json:"reverting,omitempty"`
+	ContentReverted bool           `json:"reverted,omitempty"`
+	// RevertedTo is the kept copy to which it was reverted, until it is attached (S43).
+	RevertedTo fsm.SnapshotID `json:"reverted_to,omitempty"`
+	// FreezeIsolated: without its peer and without controllers, its I/O is suspended, also by a process that has heard no
+	// controller yet (S45).
+	FreezeIsolated bool `json:"freeze_isolated,omitempty"`
 	// Verified is when the last comparison with the peer began.
 	Verified time.Time `json:"verified,omitzero"`
 }
