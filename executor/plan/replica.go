@@ -19,10 +19,17 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 	if want.Leaving {
 		return Step{} // it was given up, but stays until its removal is desired: it may have the last copy (S71)
 	}
-	if h.Backing.Absent || !h.Backing.Exists || want.Goal == fsm.GoalKeep && !want.InitialSyncDone {
+	switch {
+	case want.Unconvert:
+		return nextUnconvert(h)
+	case want.Apart:
+		return nextApart(want, h)
+	case h.Backing.Absent || !h.Backing.Exists || want.Goal == fsm.GoalKeep && !want.InitialSyncDone && !want.Converting:
 		return Step{} // NextVolumeStep creates it; it is missing (S14), or creating it failed
+	case want.RevertTo != "":
+		return nextRevert(want, h)
 	}
-	for _, rule := range []func(*ReplicaSpec, *ObservedReplica) Step{nextAttach, nextConnection, nextInitialSync, NextResize, nextPromote, nextNoteInSync, nextVerify} {
+	for _, rule := range []func(*ReplicaSpec, *ObservedReplica) Step{nextConvert, nextAttach, nextConnection, nextInitialSync, NextResize, nextPromote, nextNoteInSync, nextVerify} {
 		if s := rule(want, h); s.Kind != StepNone {
 			return s
 		}
@@ -95,16 +102,18 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return nextDetachFailed(want, h)
 	case h.DiskAttached():
 		return Step{}
-	case want.Goal == fsm.GoalCreate && (!h.MetadataMade || !h.InKernel && !h.HasMetadata):
+	case want.makesMetadata(h):
 		return Step{Kind: StepCreateMetadata}
 	case !h.MetadataMade || !h.InKernel && !h.HasMetadata:
 		return refuse(fsm.Precondition, "the metadata of the replica of volume %s are missing", want.Volume)
 	case want.Outdated && h.MayHaveWrites && h.InKernel:
 		return Step{Kind: StepDownResource}
-	case want.Outdated && h.MayHaveWrites && !h.CopyKept:
+	case want.mustKeep(h):
 		return Step{Kind: StepKeepVictim}
 	case !h.AttachDue, want.Fenced: // the log would refuse it (S58)
 		return Step{}
+	case h.Reverting != "":
+		return nextAfterRevert(want, h)
 	case h.DiskFailed && !h.FailureKnown:
 		return Step{} // it is reported first: until then its peer may be taken for needless (S71)
 	case h.DiskFailed && want.mustRemake(h) && !plantedbug.Is(plantedbug.BitmapTrusted):
@@ -169,18 +178,21 @@ func nextConnection(want *ReplicaSpec, h *ObservedReplica) Step {
 	victim := want.Outdated && h.MayHaveWrites
 	switch {
 	case !h.InKernel:
-	case !want.Connect && h.Connection > connStandAlone:
+	case (!want.Connect || h.Frozen) && h.Connection > connStandAlone:
 		return Step{Kind: StepDisconnect}
+	case h.Frozen: // it is resumed by a verdict, which is about a peer that is not connected (S45)
+	case nextKeepBeforeSync(want, h).Kind != StepNone:
+		return nextKeepBeforeSync(want, h)
 	case want.Outdated && want.Force && !h.Primary && h.Connection == ConnConnecting:
 		return Step{Kind: StepDisconnect} // it may have begun to connect with discard before the decision
-	case !want.Connect, !h.ConnectDue, want.awaitsAcknowledgement(h):
+	case !want.Connect, !h.ConnectDue, want.awaitsAcknowledgement(h), want.mayBeOverwritten(h):
 	case h.PeerStateLost():
 		return Step{Kind: StepDisconnect}
 	case h.Connection == ConnConnecting && victim && !h.Discarding:
 		return Step{Kind: StepDisconnect}
 	case h.Connection > connStandAlone:
 	case want.Outdated && want.Force: // it is to continue with its data, not to discard them
-	case victim && !h.CopyKept && !plantedbug.Is(plantedbug.DiscardUnkept):
+	case want.mustKeep(h) && !plantedbug.Is(plantedbug.DiscardUnkept):
 		return Step{Kind: StepKeepVictim}
 	case h.resyncDoubtful():
 		return Step{Kind: StepInvalidate}
@@ -213,7 +225,7 @@ func (h *ObservedReplica) resyncDoubtful() bool {
 // were just created. With a source, its content is then copied to the other replica.
 func nextInitialSync(want *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
-	case want.InitialSyncDone || want.Goal != fsm.GoalCreate || h.Connection != ConnConnected || h.Primary:
+	case want.InitialSyncDone || want.Goal != fsm.GoalCreate && !want.Converting || h.Connection != ConnConnected || h.Primary:
 	case want.Seed && h.JustCreated && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
 		return Step{Kind: StepNewUUID}
 	case want.Seed == plantedbug.Is(plantedbug.InvalidateGoodSide) && want.SyncFromSeed && h.BothUpToDate():
@@ -243,7 +255,7 @@ func nextPromote(want *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
 	case !want.Primary || want.PromotionDone || !want.Published || want.HasTeardown || h.Primary || h.Suspended:
 	case want.Outdated && !want.Force:
-	case !h.DiskAttached() || !h.AttachmentRecorded || h.Disk <= diskInconsistent:
+	case !h.DiskAttached() || !h.AttachmentRecorded || h.Disk <= diskInconsistent && !(want.Reverted && want.Force):
 	case h.Connection >= ConnConnected && h.Disk != DiskUpToDate:
 	default:
 		return Step{Kind: StepSetPrimary}

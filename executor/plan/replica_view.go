@@ -33,13 +33,25 @@ const (
 	StepNoteInSync          StepKind = "note-in-sync"
 	StepForgetReplicaRecord StepKind = "forget-replica"
 	StepRemakeMetadata      StepKind = "remake-metadata"
+	StepBeginConversion     StepKind = "begin-conversion"
+	StepExtendBacking       StepKind = "extend-below"
+	StepShrinkBacking       StepKind = "shrink-below"
+	StepNoteApart           StepKind = "note-apart"
+	StepKeepBeforeSync      StepKind = "keep-before-sync"
+	StepRevertBacking       StepKind = "revert-below"
+	StepRemakeReverted      StepKind = "remake-reverted"
 )
 
-// ReplicaSteps are the kinds of all steps of replicas.
+// ReplicaSteps are the kinds of all steps of replicas, but for SiteSteps.
 var ReplicaSteps = []StepKind{
 	StepActivateBacking, StepDeactivateBacking, StepConfigure, StepAdjust, StepCreateMetadata, StepProposeAttach, StepAttachDisk, StepDetachDisk,
 	StepConnect, StepConnectDiscard, StepDisconnect, StepNewUUID, StepInvalidate, StepSetPrimary, StepResumeIO, StepTearDownVictim, StepKeepVictim,
 	StepResize, StepVerify, StepDownResource, StepRemoveConfig, StepNoteInSync, StepForgetReplicaRecord, StepRemakeMetadata,
+}
+
+// SiteSteps are the kinds of the steps of replicas that only replication between sites has.
+var SiteSteps = []StepKind{
+	StepBeginConversion, StepExtendBacking, StepShrinkBacking, StepNoteApart, StepKeepBeforeSync, StepRevertBacking, StepRemakeReverted,
 }
 
 const (
@@ -98,11 +110,18 @@ type ObservedReplica struct {
 	// FailureKnown: the log knows it too, and calls no replica needless because of what this disk had.
 	DiskFailed, PeerWasUpToDate, FailureKnown bool
 	// PeerBehind: its disk went on in a generation that is not the last one that both had (S67).
-	PeerBehind  bool
-	Discarding  bool
-	Mounted     bool // it is mounted somewhere
-	LowerHostID bool // of two secondaries, this one does what only one of them must do
-	VerifyDue   bool
+	PeerBehind bool
+	Discarding bool
+	// PlainBytes is how large the image was before its conversion began, in bytes, as the record says; 0: it was not
+	// converted on this host.
+	PlainBytes int64
+	// Reverting is the kept copy to which the device is being reverted: it may not be attached. ContentReverted: it has
+	// that copy's content, and its metadata. RevertedTo is the one to which it was reverted, with metadata made anew.
+	Reverting, RevertedTo fsm.SnapshotID
+	ContentReverted       bool
+	Mounted               bool // it is mounted somewhere
+	LowerHostID           bool // of two secondaries, this one does what only one of them must do
+	VerifyDue             bool
 }
 
 // Device is the volume as NextVolumeStep sees it: active while it is primary.

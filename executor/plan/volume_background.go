@@ -38,7 +38,7 @@ func BackgroundSpec(s *VolumeView) VolumeSpec {
 	}
 	want.Goal, want.Size = s.Desired.Goal, s.Desired.Size
 	want.Source, want.SourceSize = s.Desired.Source, s.Desired.SourceSize
-	want.Expanding = s.Desired.Goal == fsm.GoalKeep && s.Desired.Operation != 0
+	want.Expanding = s.Desired.Goal == fsm.GoalKeep && s.Desired.Operation != 0 && !Converts(s.Desired)
 	if s.isUpAsDesired() {
 		want.Limits = &s.Desired.Limits
 	}
@@ -47,6 +47,11 @@ func BackgroundSpec(s *VolumeView) VolumeSpec {
 		want.DropTargets = s.targetsToDrop()
 	}
 	return want
+}
+
+// Converts reports whether the image is being converted to a replica's, or back: only that changes its size.
+func Converts(d *fsm.DesiredVolume) bool {
+	return d.Replication != nil && (d.Replication.Converting || d.Replication.Unconvert)
 }
 
 // mustTakeDown: the publication ended or was replaced by a newer one (S3), or the bring-up was

@@ -60,6 +60,8 @@ const (
 	FactStepFailed     = "failed"
 	FactStagingInUse   = "in-use"
 	FactReclaimed      = "reclaimed"
+	factUnconverted    = "unconverted"
+	factReverted       = "reverted"
 )
 
 // UnreportedFacts lists what was observed and differs from what the log has. What the log has
@@ -71,6 +73,9 @@ func UnreportedFacts(s *VolumeView) []Fact {
 	var all []Fact
 	if name := s.unreportedDeviceFact(); name != "" {
 		all = append(all, Fact{Name: name})
+	}
+	if f := s.unreportedReplicaFact(); f.Name != "" {
+		all = append(all, f)
 	}
 	if !s.isUpAsDesired() {
 		return all
@@ -131,6 +136,19 @@ func (s *VolumeView) unreportedDeviceFact() string {
 	return ""
 }
 
+// unreportedReplicaFact is that the image is what it was before its conversion, or that a replica's device was reverted.
+func (s *VolumeView) unreportedReplicaFact() Fact {
+	d, h, r := s.Desired.Replication, s.Have.Replica, s.Record.Replica
+	switch {
+	case d == nil || h == nil || !s.Actionable:
+	case d.Unconvert && r == nil && !h.Backing.Absent && !h.Backing.Active() && !h.InKernel && !h.HasConfig:
+		return Fact{Name: factUnconverted}
+	case d.RevertTo != "" && r != nil && r.RevertedTo == d.RevertTo:
+		return Fact{Name: factReverted, Path: string(d.RevertTo)}
+	}
+	return Fact{}
+}
+
 // FactTornDown is the end of a target, or of the whole volume when the path is empty.
 const FactTornDown = "down"
 
@@ -158,6 +176,10 @@ func (f Fact) FillObservation(ob *fsmpb.Observation, s *VolumeView) {
 		ob.Fact = &fsmpb.Observation_DevicePresent{DevicePresent: &fsmpb.DevicePresent{SizeBytes: size}}
 	case FactStaged:
 		ob.Fact = &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: f.Path}}
+	case factUnconverted:
+		ob.Fact = &fsmpb.Observation_ConversionUndone{ConversionUndone: &fsmpb.ConversionUndone{}}
+	case factReverted:
+		ob.Fact = &fsmpb.Observation_ReplicaReverted{ReplicaReverted: &fsmpb.ReplicaReverted{SnapshotId: f.Path}}
 	case FactTargetBound:
 		ob.Fact = &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: f.Path}}
 	}
