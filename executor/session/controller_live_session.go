@@ -42,11 +42,12 @@ type liveSession struct {
 
 // pendingQuery is a query that the host has not completely answered.
 type pendingQuery struct {
-	items        []*sessionpb.InventoryItem
-	encryption   bool
-	mapAnswer    *sessionpb.MapAnswer
-	volumeAnswer *sessionpb.VolumeAnswer
-	done         chan error
+	items         []*sessionpb.InventoryItem
+	encryption    bool
+	mapAnswer     *sessionpb.MapAnswer
+	volumeAnswer  *sessionpb.VolumeAnswer
+	replicaAnswer *sessionpb.ReplicaAnswer
+	done          chan error
 }
 
 func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode, arrival uint64) *liveSession {

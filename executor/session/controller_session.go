@@ -257,6 +257,8 @@ func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 		ls.endQuery(body.Map.GetQuestion(), func(q *pendingQuery) { q.mapAnswer = body.Map })
 	case *sessionpb.FromNode_Volume:
 		ls.endQuery(body.Volume.GetQuestion(), func(q *pendingQuery) { q.volumeAnswer = body.Volume })
+	case *sessionpb.FromNode_Replica:
+		ls.endQuery(body.Replica.GetQuestion(), func(q *pendingQuery) { q.replicaAnswer = body.Replica })
 	case *sessionpb.FromNode_Hello: // controllers of earlier builds end the session here, and the next one registers as much
 		return s.registerAgain(ls, body.Hello.GetRegister())
 	}

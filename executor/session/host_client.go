@@ -55,6 +55,9 @@ type ClientConfig struct {
 	// VolumeFacts observes the host's replica of a volume. Its error may be a *fsm.Rejection. Nil: this host does
 	// not answer about volumes.
 	VolumeFacts func(ctx context.Context, id fsm.VolumeID) (executor.VolumeFacts, error)
+	// ReplicaNow observes the host's replica of a volume in its kernel. Its error may be a *fsm.Rejection. Nil: this
+	// host does not answer about replicas.
+	ReplicaNow func(ctx context.Context, id fsm.VolumeID) (fsm.ReplicaObservation, error)
 	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration
 	Logger         *slog.Logger

@@ -32,6 +32,7 @@ type testHost struct {
 	inventory     func() (executor.Inventory, error)
 	readMapFunc   mapFunc
 	volumeFunc    volumeFunc
+	replicaFunc   replicaFunc
 	epoch         fsm.Epoch
 	incarnationID []byte
 }
@@ -101,6 +102,7 @@ func (l *testCluster) newHost(name string, endpoints ...string) *testHost {
 		Inventory:         n.listInventory,
 		Map:               n.readMap,
 		VolumeFacts:       n.volumeFacts,
+		ReplicaNow:        n.replicaNow,
 		ProposeTimeout:    time.Minute, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(l.t, err)

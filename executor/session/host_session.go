@@ -134,6 +134,10 @@ func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 		go h.answerVolume(ctx, q)
 		return nil
 	}
+	if q := m.GetReplica(); q != nil {
+		go h.answerReplica(ctx, q)
+		return nil
+	}
 	update, err := asm.add(m)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ type FromNode struct {
 	//	*FromNode_Inventory
 	//	*FromNode_Map
 	//	*FromNode_Volume
+	//	*FromNode_Replica
 	Body          isFromNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -121,6 +122,15 @@ func (x *FromNode) GetVolume() *VolumeAnswer {
 	return nil
 }
 
+func (x *FromNode) GetReplica() *ReplicaAnswer {
+	if x != nil {
+		if x, ok := x.Body.(*FromNode_Replica); ok {
+			return x.Replica
+		}
+	}
+	return nil
+}
+
 type isFromNode_Body interface {
 	isFromNode_Body()
 }
@@ -145,6 +155,10 @@ type FromNode_Volume struct {
 	Volume *VolumeAnswer `protobuf:"bytes,86,opt,name=volume,proto3,oneof"`
 }
 
+type FromNode_Replica struct {
+	Replica *ReplicaAnswer `protobuf:"bytes,108,opt,name=replica,proto3,oneof"`
+}
+
 func (*FromNode_Hello) isFromNode_Body() {}
 
 func (*FromNode_Telemetry) isFromNode_Body() {}
@@ -154,6 +168,8 @@ func (*FromNode_Inventory) isFromNode_Body() {}
 func (*FromNode_Map) isFromNode_Body() {}
 
 func (*FromNode_Volume) isFromNode_Body() {}
+
+func (*FromNode_Replica) isFromNode_Body() {}
 
 type Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -347,6 +363,7 @@ type ToNode struct {
 	//	*ToNode_Inventory
 	//	*ToNode_Map
 	//	*ToNode_Volume
+	//	*ToNode_Replica
 	Body          isToNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -434,6 +451,15 @@ func (x *ToNode) GetVolume() *VolumeQuestion {
 	return nil
 }
 
+func (x *ToNode) GetReplica() *ReplicaQuestion {
+	if x != nil {
+		if x, ok := x.Body.(*ToNode_Replica); ok {
+			return x.Replica
+		}
+	}
+	return nil
+}
+
 type isToNode_Body interface {
 	isToNode_Body()
 }
@@ -458,6 +484,10 @@ type ToNode_Volume struct {
 	Volume *VolumeQuestion `protobuf:"bytes,86,opt,name=volume,proto3,oneof"`
 }
 
+type ToNode_Replica struct {
+	Replica *ReplicaQuestion `protobuf:"bytes,108,opt,name=replica,proto3,oneof"`
+}
+
 func (*ToNode_Welcome) isToNode_Body() {}
 
 func (*ToNode_Desired) isToNode_Body() {}
@@ -467,6 +497,8 @@ func (*ToNode_Inventory) isToNode_Body() {}
 func (*ToNode_Map) isToNode_Body() {}
 
 func (*ToNode_Volume) isToNode_Body() {}
+
+func (*ToNode_Replica) isToNode_Body() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -891,8 +923,17 @@ type DesiredReplica struct {
 	SyncFromSeed    bool                   `protobuf:"varint,19,opt,name=sync_from_seed,json=syncFromSeed,proto3" json:"sync_from_seed,omitempty"`
 	DiskFailed      uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
 	Fenced          bool                   `protobuf:"varint,70,opt,name=fenced,proto3" json:"fenced,omitempty"` // the host is: it attaches no disk
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Replication between sites.
+	Converting     bool   `protobuf:"varint,100,opt,name=converting,proto3" json:"converting,omitempty"`
+	Unconvert      bool   `protobuf:"varint,101,opt,name=unconvert,proto3" json:"unconvert,omitempty"`
+	Apart          bool   `protobuf:"varint,102,opt,name=apart,proto3" json:"apart,omitempty"`
+	DiscardUnkept  bool   `protobuf:"varint,103,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`
+	KeepDue        bool   `protobuf:"varint,104,opt,name=keep_due,json=keepDue,proto3" json:"keep_due,omitempty"`
+	RevertTo       string `protobuf:"bytes,105,opt,name=revert_to,json=revertTo,proto3" json:"revert_to,omitempty"`
+	Reverted       bool   `protobuf:"varint,106,opt,name=reverted,proto3" json:"reverted,omitempty"`
+	FreezeIsolated bool   `protobuf:"varint,107,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DesiredReplica) Reset() {
@@ -1068,6 +1109,62 @@ func (x *DesiredReplica) GetDiskFailed() uint64 {
 func (x *DesiredReplica) GetFenced() bool {
 	if x != nil {
 		return x.Fenced
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetConverting() bool {
+	if x != nil {
+		return x.Converting
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetUnconvert() bool {
+	if x != nil {
+		return x.Unconvert
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetApart() bool {
+	if x != nil {
+		return x.Apart
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetKeepDue() bool {
+	if x != nil {
+		return x.KeepDue
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetRevertTo() string {
+	if x != nil {
+		return x.RevertTo
+	}
+	return ""
+}
+
+func (x *DesiredReplica) GetReverted() bool {
+	if x != nil {
+		return x.Reverted
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetFreezeIsolated() bool {
+	if x != nil {
+		return x.FreezeIsolated
 	}
 	return false
 }
@@ -2699,17 +2796,244 @@ func (x *VolumeResponse) GetAnswer() *VolumeAnswer {
 	return nil
 }
 
+// ReplicaQuestion asks for what a host's kernel says of its replica of a volume at this moment.
+type ReplicaQuestion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Volume        string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaQuestion) Reset() {
+	*x = ReplicaQuestion{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaQuestion) ProtoMessage() {}
+
+func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaQuestion.ProtoReflect.Descriptor instead.
+func (*ReplicaQuestion) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ReplicaQuestion) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *ReplicaQuestion) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+// ReplicaAnswer is what the host observed after it received the question, or why it could not look.
+type ReplicaAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Seen          *fsmpb.ReplicaSeen     `protobuf:"bytes,2,opt,name=seen,proto3" json:"seen,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Reason        uint32                 `protobuf:"varint,4,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaAnswer) Reset() {
+	*x = ReplicaAnswer{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaAnswer) ProtoMessage() {}
+
+func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaAnswer.ProtoReflect.Descriptor instead.
+func (*ReplicaAnswer) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReplicaAnswer) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *ReplicaAnswer) GetSeen() *fsmpb.ReplicaSeen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *ReplicaAnswer) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ReplicaAnswer) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+type ReplicaRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Question      *ReplicaQuestion       `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaRequest) Reset() {
+	*x = ReplicaRequest{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaRequest) ProtoMessage() {}
+
+func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaRequest.ProtoReflect.Descriptor instead.
+func (*ReplicaRequest) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ReplicaRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ReplicaRequest) GetQuestion() *ReplicaQuestion {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+type ReplicaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // false: this member has no session with the host
+	Answer        *ReplicaAnswer         `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaResponse) Reset() {
+	*x = ReplicaResponse{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaResponse) ProtoMessage() {}
+
+func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaResponse.ProtoReflect.Descriptor instead.
+func (*ReplicaResponse) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ReplicaResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *ReplicaResponse) GetAnswer() *ReplicaAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 var File_executor_session_sessionpb_session_proto protoreflect.FileDescriptor
 
 const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
-	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\xbd\x02\n" +
+	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\xfd\x02\n" +
 	"\bFromNode\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.holdfast.session.v1.HelloH\x00R\x05hello\x12>\n" +
 	"\ttelemetry\x18\x02 \x01(\v2\x1e.holdfast.session.v1.TelemetryH\x00R\ttelemetry\x12D\n" +
 	"\tinventory\x18\x03 \x01(\v2$.holdfast.session.v1.InventoryAnswerH\x00R\tinventory\x122\n" +
 	"\x03map\x18\x04 \x01(\v2\x1e.holdfast.session.v1.MapAnswerH\x00R\x03map\x12;\n" +
-	"\x06volume\x18V \x01(\v2!.holdfast.session.v1.VolumeAnswerH\x00R\x06volumeB\x06\n" +
+	"\x06volume\x18V \x01(\v2!.holdfast.session.v1.VolumeAnswerH\x00R\x06volume\x12>\n" +
+	"\areplica\x18l \x01(\v2\".holdfast.session.v1.ReplicaAnswerH\x00R\areplicaB\x06\n" +
 	"\x04body\"n\n" +
 	"\x05Hello\x129\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeR\bregister\x12*\n" +
@@ -2723,13 +3047,14 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1f\n" +
 	"\vfull_copies\x18\x06 \x01(\bR\n" +
-	"fullCopies\"\xc6\x02\n" +
+	"fullCopies\"\x88\x03\n" +
 	"\x06ToNode\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x12=\n" +
 	"\adesired\x18\x02 \x01(\v2!.holdfast.session.v1.DesiredStateH\x00R\adesired\x12F\n" +
 	"\tinventory\x18\x03 \x01(\v2&.holdfast.session.v1.InventoryQuestionH\x00R\tinventory\x124\n" +
 	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03map\x12=\n" +
-	"\x06volume\x18V \x01(\v2#.holdfast.session.v1.VolumeQuestionH\x00R\x06volumeB\x06\n" +
+	"\x06volume\x18V \x01(\v2#.holdfast.session.v1.VolumeQuestionH\x00R\x06volume\x12@\n" +
+	"\areplica\x18l \x01(\v2$.holdfast.session.v1.ReplicaQuestionH\x00R\areplicaB\x06\n" +
 	"\x04body\"\x8b\x01\n" +
 	"\aWelcome\x12\x1d\n" +
 	"\n" +
@@ -2771,7 +3096,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\x12\x1c\n" +
 	"\tencrypted\x18Z \x01(\bR\tencrypted\x12/\n" +
 	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\x12%\n" +
-	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\"\xd2\x05\n" +
+	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\"\xca\a\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -2801,7 +3126,17 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0esync_from_seed\x18\x13 \x01(\bR\fsyncFromSeed\x12\x1f\n" +
 	"\vdisk_failed\x18\x14 \x01(\x04R\n" +
 	"diskFailed\x12\x16\n" +
-	"\x06fenced\x18F \x01(\bR\x06fenced\"\xd1\x01\n" +
+	"\x06fenced\x18F \x01(\bR\x06fenced\x12\x1e\n" +
+	"\n" +
+	"converting\x18d \x01(\bR\n" +
+	"converting\x12\x1c\n" +
+	"\tunconvert\x18e \x01(\bR\tunconvert\x12\x14\n" +
+	"\x05apart\x18f \x01(\bR\x05apart\x12%\n" +
+	"\x0ediscard_unkept\x18g \x01(\bR\rdiscardUnkept\x12\x19\n" +
+	"\bkeep_due\x18h \x01(\bR\akeepDue\x12\x1b\n" +
+	"\trevert_to\x18i \x01(\tR\brevertTo\x12\x1a\n" +
+	"\breverted\x18j \x01(\bR\breverted\x12'\n" +
+	"\x0ffreeze_isolated\x18k \x01(\bR\x0efreezeIsolated\"\xd1\x01\n" +
 	"\vReplicaPeer\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -2939,15 +3274,30 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bquestion\x18\x02 \x01(\v2#.holdfast.session.v1.VolumeQuestionR\bquestion\"_\n" +
 	"\x0eVolumeResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x129\n" +
-	"\x06answer\x18\x02 \x01(\v2!.holdfast.session.v1.VolumeAnswerR\x06answer2\xa9\x01\n" +
+	"\x06answer\x18\x02 \x01(\v2!.holdfast.session.v1.VolumeAnswerR\x06answer\"E\n" +
+	"\x0fReplicaQuestion\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\x8b\x01\n" +
+	"\rReplicaAnswer\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x120\n" +
+	"\x04seen\x18\x02 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\rR\x06reason\"k\n" +
+	"\x0eReplicaRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12@\n" +
+	"\bquestion\x18\x02 \x01(\v2$.holdfast.session.v1.ReplicaQuestionR\bquestion\"a\n" +
+	"\x0fReplicaResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12:\n" +
+	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer2\xa9\x01\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
-	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xd2\x02\n" +
+	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xa8\x03\n" +
 	"\x05Peers\x12N\n" +
 	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12\\\n" +
 	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01\x12H\n" +
 	"\x03Map\x12\x1f.holdfast.session.v1.MapRequest\x1a .holdfast.session.v1.MapResponse\x12Q\n" +
-	"\x06Volume\x12\".holdfast.session.v1.VolumeRequest\x1a#.holdfast.session.v1.VolumeResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
+	"\x06Volume\x12\".holdfast.session.v1.VolumeRequest\x1a#.holdfast.session.v1.VolumeResponse\x12T\n" +
+	"\aReplica\x12#.holdfast.session.v1.ReplicaRequest\x1a$.holdfast.session.v1.ReplicaResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
 
 var (
 	file_executor_session_sessionpb_session_proto_rawDescOnce sync.Once
@@ -2961,7 +3311,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -2996,16 +3346,20 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*VolumeAnswer)(nil),       // 30: holdfast.session.v1.VolumeAnswer
 	(*VolumeRequest)(nil),      // 31: holdfast.session.v1.VolumeRequest
 	(*VolumeResponse)(nil),     // 32: holdfast.session.v1.VolumeResponse
-	(*fsmpb.RegisterNode)(nil), // 33: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 34: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 35: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 36: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 37: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),        // 38: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),  // 39: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),   // 40: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 41: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 42: holdfast.fsm.v1.Outcome
+	(*ReplicaQuestion)(nil),    // 33: holdfast.session.v1.ReplicaQuestion
+	(*ReplicaAnswer)(nil),      // 34: holdfast.session.v1.ReplicaAnswer
+	(*ReplicaRequest)(nil),     // 35: holdfast.session.v1.ReplicaRequest
+	(*ReplicaResponse)(nil),    // 36: holdfast.session.v1.ReplicaResponse
+	(*fsmpb.RegisterNode)(nil), // 37: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 38: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 39: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 40: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 41: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),        // 42: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),  // 43: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),   // 44: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 45: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 46: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
@@ -3013,60 +3367,67 @@ var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	15, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
 	26, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
 	30, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
-	33, // 5: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	34, // 6: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 7: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
-	5,  // 8: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	6,  // 9: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
-	14, // 10: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	24, // 11: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	29, // 12: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
-	34, // 13: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 14: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
-	13, // 15: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	35, // 16: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
-	10, // 17: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	34, // 18: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	36, // 19: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	37, // 20: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	8,  // 21: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	38, // 22: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
-	9,  // 23: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	39, // 24: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	34, // 25: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	40, // 26: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	11, // 27: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	12, // 28: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	40, // 29: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	40, // 30: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	16, // 31: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	41, // 32: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	42, // 33: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	21, // 34: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 35: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	16, // 36: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	25, // 37: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	24, // 38: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	26, // 39: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	29, // 40: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
-	30, // 41: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	0,  // 42: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	17, // 43: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	19, // 44: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	22, // 45: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	27, // 46: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	31, // 47: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	4,  // 48: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	18, // 49: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	20, // 50: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	23, // 51: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	28, // 52: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	32, // 53: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	48, // [48:54] is the sub-list for method output_type
-	42, // [42:48] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	34, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
+	37, // 6: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	38, // 7: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	3,  // 8: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
+	5,  // 9: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
+	6,  // 10: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
+	14, // 11: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	24, // 12: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	29, // 13: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	33, // 14: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
+	38, // 15: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 16: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
+	13, // 17: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	39, // 18: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	10, // 19: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	38, // 20: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	40, // 21: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	41, // 22: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	8,  // 23: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	42, // 24: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	9,  // 25: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	43, // 26: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	38, // 27: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	44, // 28: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	11, // 29: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	12, // 30: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	44, // 31: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	44, // 32: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	16, // 33: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	45, // 34: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	46, // 35: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	21, // 36: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 37: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	16, // 38: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	25, // 39: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	24, // 40: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	26, // 41: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	29, // 42: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	30, // 43: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	43, // 44: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	33, // 45: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
+	34, // 46: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
+	0,  // 47: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	17, // 48: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	19, // 49: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	22, // 50: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	27, // 51: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	31, // 52: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	35, // 53: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	4,  // 54: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	18, // 55: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	20, // 56: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	23, // 57: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	28, // 58: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	32, // 59: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	36, // 60: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	54, // [54:61] is the sub-list for method output_type
+	47, // [47:54] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -3080,6 +3441,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 		(*FromNode_Inventory)(nil),
 		(*FromNode_Map)(nil),
 		(*FromNode_Volume)(nil),
+		(*FromNode_Replica)(nil),
 	}
 	file_executor_session_sessionpb_session_proto_msgTypes[4].OneofWrappers = []any{
 		(*ToNode_Welcome)(nil),
@@ -3087,6 +3449,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 		(*ToNode_Inventory)(nil),
 		(*ToNode_Map)(nil),
 		(*ToNode_Volume)(nil),
+		(*ToNode_Replica)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3094,7 +3457,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

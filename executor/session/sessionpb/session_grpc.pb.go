@@ -174,6 +174,7 @@ const (
 	Peers_Inventory_FullMethodName = "/holdfast.session.v1.Peers/Inventory"
 	Peers_Map_FullMethodName       = "/holdfast.session.v1.Peers/Map"
 	Peers_Volume_FullMethodName    = "/holdfast.session.v1.Peers/Volume"
+	Peers_Replica_FullMethodName   = "/holdfast.session.v1.Peers/Replica"
 )
 
 // PeersClient is the client API for Peers service.
@@ -186,6 +187,7 @@ type PeersClient interface {
 	Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InventoryResponse], error)
 	Map(ctx context.Context, in *MapRequest, opts ...grpc.CallOption) (*MapResponse, error)
 	Volume(ctx context.Context, in *VolumeRequest, opts ...grpc.CallOption) (*VolumeResponse, error)
+	Replica(ctx context.Context, in *ReplicaRequest, opts ...grpc.CallOption) (*ReplicaResponse, error)
 }
 
 type peersClient struct {
@@ -245,6 +247,16 @@ func (c *peersClient) Volume(ctx context.Context, in *VolumeRequest, opts ...grp
 	return out, nil
 }
 
+func (c *peersClient) Replica(ctx context.Context, in *ReplicaRequest, opts ...grpc.CallOption) (*ReplicaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplicaResponse)
+	err := c.cc.Invoke(ctx, Peers_Replica_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeersServer is the server API for Peers service.
 // All implementations must embed UnimplementedPeersServer
 // for forward compatibility.
@@ -255,6 +267,7 @@ type PeersServer interface {
 	Inventory(*InventoryRequest, grpc.ServerStreamingServer[InventoryResponse]) error
 	Map(context.Context, *MapRequest) (*MapResponse, error)
 	Volume(context.Context, *VolumeRequest) (*VolumeResponse, error)
+	Replica(context.Context, *ReplicaRequest) (*ReplicaResponse, error)
 	mustEmbedUnimplementedPeersServer()
 }
 
@@ -276,6 +289,9 @@ func (UnimplementedPeersServer) Map(context.Context, *MapRequest) (*MapResponse,
 }
 func (UnimplementedPeersServer) Volume(context.Context, *VolumeRequest) (*VolumeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Volume not implemented")
+}
+func (UnimplementedPeersServer) Replica(context.Context, *ReplicaRequest) (*ReplicaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Replica not implemented")
 }
 func (UnimplementedPeersServer) mustEmbedUnimplementedPeersServer() {}
 func (UnimplementedPeersServer) testEmbeddedByValue()               {}
@@ -363,6 +379,24 @@ func _Peers_Volume_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peers_Replica_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplicaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeersServer).Replica(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peers_Replica_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeersServer).Replica(ctx, req.(*ReplicaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peers_ServiceDesc is the grpc.ServiceDesc for Peers service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -381,6 +415,10 @@ var Peers_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Volume",
 			Handler:    _Peers_Volume_Handler,
+		},
+		{
+			MethodName: "Replica",
+			Handler:    _Peers_Replica_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
