@@ -15,5 +15,6 @@
 //
 // A replicated volume gets another replica when a host stays unreachable
 // (--replace-after), by the leader's own count and only where nothing suggests that
-// the host still writes (S8). Kept copies are deleted after their retention (S49).
+// the host still writes (S8). Kept copies are deleted after their retention (S49),
+// and conversions to replicated volumes are undone that are not done in time (S55).
 package policy

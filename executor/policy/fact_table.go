@@ -42,6 +42,9 @@ func (t *FactTable) Attach(cmd *fsmpb.Command) {
 	if add := cmd.GetAddReplica(); add != nil {
 		add.Facts = placementFacts(nodeTerm(add.GetNodeId()), nil, all)
 	}
+	if enable := cmd.GetEnableReplication(); enable != nil {
+		enable.Facts = placementFacts(nodeTerm(enable.GetPeerNode()), nil, all)
+	}
 	if expand := cmd.GetExpandVolume(); expand != nil {
 		expand.Facts = t.volumeFacts(fsm.VolumeID(expand.GetVolumeId()), all)
 	}

@@ -46,6 +46,9 @@ type MonitorConfig struct {
 	// KeptRetention is how long a kept copy stays after all replicas of its volume were up to
 	// date; 0: permanently.
 	KeptRetention time.Duration
+	// ConvertTimeout is how long the conversion of a plain volume to a replicated one may take before it is
+	// undone: 10 min.
+	ConvertTimeout time.Duration
 	// OnClockSkew is called on a leader whose clock is over MaxClockSkew from the members'
 	// median (S27), at every poll while it is. Nil: only logged.
 	OnClockSkew func(ctx context.Context, ahead time.Duration)
@@ -67,6 +70,7 @@ type Monitor struct {
 func NewMonitor(cfg MonitorConfig) *Monitor {
 	cfg.NodeTimeout = cmp.Or(cfg.NodeTimeout, 10*time.Second)
 	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	cfg.ConvertTimeout = cmp.Or(cfg.ConvertTimeout, 10*time.Minute)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -119,6 +123,7 @@ func (m *Monitor) poll(ctx context.Context) {
 	m.proposeReachability(ctx, changes)
 	m.replaceReplicas(ctx, x)
 	m.expireKeptCopies(ctx)
+	m.cancelConversions(ctx)
 	m.checkClockSkew(ctx, r)
 }
 
