@@ -54,6 +54,7 @@ func New(cfg Config) (*Agent, error) {
 	cfg.MaxFreeze = cmp.Or(cfg.MaxFreeze, defaultMaxFreeze)
 	cfg.HealthInterval = cmp.Or(cfg.HealthInterval, defaultHealth)
 	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
+	cfg.NodeTimeout = cmp.Or(cfg.NodeTimeout, defaultTimeout)
 	a := assemble(cfg)
 	var err error
 	if a.acted, err = records.OpenActedEpoch(cfg.Host.Dir()); err != nil {

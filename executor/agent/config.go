@@ -47,7 +47,11 @@ type Config struct {
 	SelfFence func()
 	// HandlerGrace is how long the kernel's fence-peer handler may take to end suspended I/O before
 	// this process does so; 0: 3 s.
-	HandlerGrace   time.Duration
+	HandlerGrace time.Duration
+	// Reached tells whether this host has a session with a controller now; nil: it always has. Primaries that are to be
+	// frozen when they are isolated are, once there was none for NodeTimeout; 0: 10 s (S45).
+	Reached        func() bool
+	NodeTimeout    time.Duration
 	SelfFenceAfter time.Duration
 	// Proposer proposes commands; nil for an Agent that only cleans.
 	Proposer executor.Proposer
@@ -87,4 +91,5 @@ const (
 	defaultMaxFreeze = 10 * time.Second
 	defaultHealth    = 10 * time.Second
 	defaultGrace     = 3 * time.Second
+	defaultTimeout   = 10 * time.Second
 )

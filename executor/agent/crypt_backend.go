@@ -41,6 +41,11 @@ func (c *cryptBackend) Expand(ctx context.Context, id fsm.VolumeID, size int64) 
 	return c.SnapshotBackend.Expand(ctx, id, size+executor.LUKSHeaderBytes)
 }
 
+// Shrink keeps the header and so much content. Revert is the pool's: a snapshot has the header.
+func (c *cryptBackend) Shrink(ctx context.Context, id fsm.VolumeID, size int64) error {
+	return c.SnapshotBackend.Shrink(ctx, id, size+executor.LUKSHeaderBytes)
+}
+
 // CreateFrom copies the header and so much content.
 func (c *cryptBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
 	if content > 0 {

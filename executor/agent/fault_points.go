@@ -71,6 +71,18 @@ func replicaFaultPoints() []string {
 	return points
 }
 
+// SiteFaultPoints are those of replication between sites only.
+var SiteFaultPoints = siteFaultPoints()
+
+func siteFaultPoints() []string {
+	points := []string{"keep-before-sync.asked", "keep-before-sync.cut", "keep-before-sync.reported", "revert-below.recorded", "revert-below.reverted", "remake-reverted.made", "freeze-isolated.before", "freeze-isolated.after"}
+	for _, kind := range plan.SiteSteps {
+		points = append(points, string(kind)+".before", string(kind)+".after")
+	}
+	slices.Sort(points)
+	return points
+}
+
 const (
 	faultEnv   = "HOLDFAST_FAULT"
 	faultFile  = "fault"

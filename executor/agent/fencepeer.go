@@ -18,9 +18,12 @@ const (
 	verdictSelfOutdated = fsmpb.Verdict_VERDICT_SELF_OUTDATED
 	verdictRefused      = fsmpb.Verdict_VERDICT_REFUSED
 	verdictStale        = fsmpb.Verdict_VERDICT_STALE
+	verdictPending      = fsmpb.Verdict_VERDICT_PENDING
 
 	suspensionInterval = time.Second
 	fencePeerRetry     = 100 * time.Millisecond
+	// pendingRetry is longer: each question is an entry in the log, and is answered again when hosts reported.
+	pendingRetry = 300 * time.Millisecond
 )
 
 // fencePeerRequest asks the log about one loss of the peer. The kernel's handler and the watcher
@@ -50,14 +53,24 @@ func (a *Agent) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, 
 	}
 	for {
 		verdict, err := a.fencePeer.fencePeerOnce(ctx, v)
-		if err != nil || verdict != verdictStale {
+		wait, again := askAgainAfter(verdict)
+		if err != nil || !again {
 			a.enqueue(v)
 			return verdict, err
 		}
-		if err := sleep(ctx, fencePeerRetry); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return fsmpb.Verdict_VERDICT_UNKNOWN, err
 		}
 	}
+}
+
+// askAgainAfter reports whether an answer is none yet, and how long to wait before the next request. That observes
+// again, and has an id of its own: the log remembers what it answered to an id (S7, S52).
+func askAgainAfter(verdict fsmpb.Verdict) (wait time.Duration, again bool) {
+	if verdict == verdictPending {
+		return pendingRetry, true
+	}
+	return fencePeerRetry, verdict == verdictStale
 }
 
 func (p *fencePeer) fencePeerOnce(ctx context.Context, v *volume) (fsmpb.Verdict, error) {

@@ -19,6 +19,7 @@ type replicaState struct {
 	victimSince         time.Time // when it was first seen outdated but still primary
 	suspendedSince      time.Time // zero: its I/O is not suspended
 	detachedAttachment  uint64    // the attachment that this process ended by detaching the disk
+	toSync              int64     // bytes that a resynchronisation under way has to copy; 0: there is none
 
 	// Guarded by the volume's lock.
 	config              *executor.ResourceConfig

@@ -75,14 +75,22 @@ func (r *replicaBackend) Create(ctx context.Context, id fsm.VolumeID, size int64
 
 // Remove removes the backing device's image, when no resource is above it any more.
 func (r *replicaBackend) Remove(ctx context.Context, id fsm.VolumeID) error {
+	if err := r.checkDown(ctx); err != nil {
+		return err
+	}
+	return r.Backend.Remove(ctx, id)
+}
+
+// checkDown refuses while the resource is in the kernel.
+func (r *replicaBackend) checkDown(ctx context.Context) error {
 	have, err := r.observe(ctx)
 	if err != nil {
 		return err
 	}
 	if have.InKernel {
-		return fsm.Reject(fsm.InUse, "the replica of volume %s is still in the kernel", id)
+		return fsm.Reject(fsm.InUse, "the replica of volume %s is still in the kernel", r.volume)
 	}
-	return r.Backend.Remove(ctx, id)
+	return nil
 }
 
 // Activate is refused: becoming primary needs a grant (S2).

@@ -39,6 +39,8 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 		return rw.tearDownVictim(ctx, v, h)
 	case plan.StepKeepVictim:
 		return rw.victims.keepVictim(ctx, v)
+	case plan.StepKeepBeforeSync:
+		return rw.victims.keepBeforeSync(ctx, v, want.DiscardUnkept)
 	case plan.StepRemoveConfig:
 		return rw.removeConfig(ctx, v)
 	case plan.StepForgetReplicaRecord:
@@ -48,6 +50,25 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 		return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.MayHaveWrites, r.CopyKept = false, false })
 	case plan.StepVerify:
 		return rw.verifyReplica(ctx, v)
+	}
+	return rw.siteStep(ctx, v, kind, want, h)
+}
+
+// siteStep does a step of a replica that is replicated between sites.
+func (rw *replicaWorker) siteStep(ctx context.Context, v *volume, kind plan.StepKind, want *plan.ReplicaSpec, h *plan.ObservedReplica) error {
+	switch kind {
+	case plan.StepBeginConversion:
+		return rw.beginConversion(v, want, h)
+	case plan.StepExtendBacking:
+		return rw.extendBacking(ctx, v, want)
+	case plan.StepShrinkBacking:
+		return rw.shrinkBacking(ctx, v, h)
+	case plan.StepNoteApart:
+		return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.MayHaveWrites, r.CopyKept = true, false })
+	case plan.StepRevertBacking:
+		return rw.revertBacking(ctx, v, want)
+	case plan.StepRemakeReverted:
+		return rw.remakeReverted(ctx, v)
 	}
 	return rw.kernelStep(ctx, v, kind, want)
 }

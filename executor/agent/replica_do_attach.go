@@ -19,7 +19,7 @@ func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *pla
 		return err
 	}
 	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
-		r.Attachment, r.Boot = max(r.Attachment, want.Attachment)+1, rw.Host.BootID
+		r.Attachment, r.Boot, r.RevertedTo = max(r.Attachment, want.Attachment)+1, rw.Host.BootID, ""
 	})
 	if err != nil {
 		return err

@@ -81,6 +81,7 @@ func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.
 	v.replica.attachBackoff.notBefore = time.Time{} // the next attachment is immediate; only its failures back off
 	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
 		r.ClearDiskFailure()
+		r.Reverting, r.ContentReverted = "", false
 		r.GivenAttachment = 0 // the kernel has it only after the next attachment
 	})
 }

@@ -25,15 +25,19 @@ func (k *victimKeeper) keepVictim(ctx context.Context, v *volume) error {
 		return errNotKept(v)
 	}
 	v.replica.keepBackoff.noteTry(time.Now())
-	id, err := k.proposeKeep(ctx, v, nil)
-	if err != nil {
+	id, err := k.proposeKeep(ctx, v, nil, false)
+	switch {
+	case err != nil:
 		return err
+	case id == "":
+		return errNotKept(v)
 	}
 	k.hitFaultPoint("keep-loser.asked")
 	if err := k.takeVictim(ctx, v, id); err != nil {
-		_, reportErr := k.proposeKeep(ctx, v, err)
+		_, reportErr := k.proposeKeep(ctx, v, err, false)
 		return errors.Join(err, reportErr)
 	}
+	k.hitFaultPoint("keep-loser.cut")
 	if _, err := k.reports.reportAndWait(ctx, nil, k.keptObservation(v, id)); err != nil {
 		return fmt.Errorf("report that snapshot %s keeps the content of the outdated replica of volume %s: %w", id, v.id, err)
 	}
@@ -50,6 +54,7 @@ func (k *victimKeeper) keepVictimLevel1(ctx context.Context, v *volume) error {
 	if err := k.takeVictim(ctx, v, id); err != nil {
 		return err
 	}
+	k.hitFaultPoint("keep-loser.cut")
 	k.logger(v).Warn("this replica is outdated: what it had is kept in a snapshot of the pool, until an operator removes that", "snapshot", id)
 	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
 }
@@ -66,28 +71,24 @@ func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.Snapsho
 	if err := rb.TakeSnapshot(ctx, v.id, id, func(int64, int64) {}); err != nil {
 		return fmt.Errorf("keep the content of the outdated replica of volume %s as snapshot %s: %w", v.id, id, err)
 	}
-	k.hitFaultPoint("keep-loser.cut")
 	return nil
 }
 
 // proposeKeep has the log record the kept copy, and returns the copy's id. Cause is why it could
-// not be taken, nil when nothing has failed.
-func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error) (fsm.SnapshotID, error) {
+// not be taken, nil when nothing has failed. The id is empty when it is not to be taken.
+func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error, beforeSync bool) (fsm.SnapshotID, error) {
 	attachment := v.record.Replica.Attachment
 	cmd := &fsmpb.KeepReplica{
 		VolumeId: string(v.id), NodeId: string(k.Node), HostId: string(k.Host.ID), BootId: k.Host.BootID,
-		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, k.Host.ID, attachment)),
+		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, k.Host.ID, attachment)), BeforeSync: beforeSync,
 	}
 	if cause != nil {
 		cmd.Trouble = cause.Error()
 		sanitizeText(cmd.ProtoReflect())
 	}
 	outcome, err := k.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_KeepReplica{KeepReplica: cmd}})
-	switch {
-	case err != nil || cause != nil:
+	if err != nil || cause != nil {
 		return "", err
-	case outcome.GetSnapshotId() == "":
-		return "", errNotKept(v)
 	}
 	return fsm.SnapshotID(outcome.GetSnapshotId()), nil
 }

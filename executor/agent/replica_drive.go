@@ -19,7 +19,7 @@ func (r *replicaError) Unwrap() error { return r.error }
 // isReplicaWait reports whether the failure is only the replica's, of a volume that exists.
 func isReplicaWait(d *fsm.DesiredVolume, err error) bool {
 	var r *replicaError
-	return d.Goal != fsm.GoalCreate && errors.As(err, &r)
+	return d.Goal != fsm.GoalCreate && !plan.Converts(d) && errors.As(err, &r)
 }
 
 // driveReplica does step after step until plan.NextReplicaStep has none.
@@ -45,7 +45,7 @@ type replicaJob struct {
 func (j *replicaJob) choose(ctx context.Context) (plan.Step, error) {
 	view, at, err := j.observer.view(ctx, j.v)
 	if err == nil && view.Have.Replica != nil {
-		err = errors.Join(j.recordDiskState(j.v, view.Have.Replica), j.records.recordShared(j.v, view.Have.Replica))
+		err = errors.Join(j.recordDiskState(j.v, view.Have.Replica), j.records.recordShared(j.v, view.Have.Replica), j.recordIsolation(j.v, view))
 	}
 	if err != nil || view.Have.Replica == nil || view.Desired == nil || view.Desired.Replication == nil || !view.Actionable {
 		return plan.Step{}, err

@@ -48,11 +48,7 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 		obs.Attachment = r.Attachment
 	}
 	obs.PeerBehind, obs.FailedAttachment = o.peerBehind(v.recordCopy.Replica, h), o.failedAttachment(v.recordCopy.Replica)
-	if h.SyncPercent >= 0 {
-		obs.SyncPercent = uint32(h.SyncPercent) / 10 * 10
-	} else if h.Connection == fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
-		obs.OutOfSync = h.OutOfSync
-	}
+	obs.SyncPercent, obs.OutOfSync = v.replica.syncProgress(h)
 	if obs.Connected() {
 		v.replica.connectedGeneration = max(v.replica.connectedGeneration, generation)
 	}
@@ -60,6 +56,25 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 		obs.Generation = 0 // the state machine takes no conclusion from generation 0
 	}
 	return obs
+}
+
+// syncProgress is how far a resynchronisation or a verification is, in tens of percent, and how much is out of sync. While
+// that is being copied it is how much it was at first: what is left changes all the time, and would be reported as often.
+func (r *replicaState) syncProgress(h *plan.ObservedReplica) (percent uint32, outOfSync int64) {
+	if h.SyncPercent >= 0 {
+		percent = uint32(h.SyncPercent) / 10 * 10
+	}
+	switch h.Connection {
+	case fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE, fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET:
+		r.toSync = max(r.toSync, h.OutOfSync)
+		return percent, r.toSync
+	case fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED:
+		if h.SyncPercent < 0 {
+			outOfSync = h.OutOfSync
+		}
+	}
+	r.toSync = 0
+	return percent, outOfSync
 }
 
 // replicaInputs completes the observation with what the record and this process know.
@@ -78,6 +93,7 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 		h.ConnectedInAttachment = h.AttachmentRecorded && r.ConnectedAttachment == r.Attachment
 		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || d.Replication.DiskFailed > r.RemadeAttachment || rw.failedSinceForced(v, d.Replication), r.PeerWasUpToDate
 		h.FailureKnown = !rw.atLevel2() || failureKnown(r, d.Replication)
+		h.PlainBytes, h.Reverting, h.ContentReverted, h.RevertedTo = r.PlainBytes, r.Reverting, r.ContentReverted, r.RevertedTo
 		h.VerifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
 	}
 	now := time.Now()

@@ -51,6 +51,7 @@ func (s *suspendedWatcher) watchSuspended() {
 			return
 		case <-ticker.C:
 		}
+		s.watchIsolation(time.Now())
 		volumes, err := s.suspendedOrVictims(s.ctx)
 		if err != nil {
 			s.Logger.Warn("cannot list the replicas whose I/O is suspended", "error", err)

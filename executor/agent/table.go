@@ -2,6 +2,7 @@ package agent
 
 import (
 	"sync"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -23,6 +24,7 @@ type table struct {
 	awaitingSession map[fsm.VolumeID]struct{} // to be reconciled when the session has caught up
 	session         session
 	keptScan        chan struct{} // a scan for kept copies is due
+	isolatedSince   time.Time     // when this host was first seen without a session; zero: it has one
 	closed          bool
 }
 

@@ -67,7 +67,8 @@ func endsOperation(d *fsm.DesiredVolume, err error, refused bool) bool {
 	case fsm.GoalCreate:
 		return noSpace(err) || isPermanent(err) || refused && !d.Source.IsZero()
 	case fsm.GoalKeep:
-		return refused && d.Teardown == nil
+		unconverts := d.Replication != nil && d.Replication.Unconvert // it is an obligation
+		return refused && d.Teardown == nil && !unconverts
 	case fsm.GoalRemove:
 	}
 	return false
