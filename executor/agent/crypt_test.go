@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,7 +225,10 @@ func TestS63_NoPassphraseLeavesTheHost(t *testing.T) {
 	require.NotContains(t, err.Error(), keyCanary)
 	w.stop()
 	require.NotContains(t, logs.String(), keyCanary)
-	for _, cmd := range w.commands {
+	w.mu.Lock() // a report may be on its way still
+	commands := slices.Clone(w.commands)
+	w.mu.Unlock()
+	for _, cmd := range commands {
 		require.NotContains(t, cmd.String(), keyCanary)
 	}
 	require.NoError(t, filepath.Walk(w.dir, func(path string, info os.FileInfo, err error) error {

@@ -62,13 +62,39 @@ type member struct {
 	loseAnswers bool  // proposals are applied, but the answers are lost; guarded by mu
 	lastErr     error // of a call
 	configure   func(*agent.Config)
+	// answer may answer a command of the host in place of the log; nil: the log does.
+	answer func(*fsmpb.Command) *fsmpb.Outcome
+	// rebootOnStop: a process that stopped at a point went with its host's power.
+	rebootOnStop bool
 	// beforeAnswer is called when a command of the host is decided, before it has its answer.
 	beforeAnswer func(*fsmpb.Command)
 }
 
 type poolOf struct {
 	*backendtest.FakeBackend
-	node fsm.NodeID
+	node       fsm.NodeID
+	replicator *backendtest.FakeReplicator
+}
+
+// TakeSnapshot takes the metadata of DRBD, too.
+func (p poolOf) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
+	if have, err := p.ObserveSnapshot(ctx, id); err == nil && have.Exists {
+		return p.FakeBackend.TakeSnapshot(ctx, source, id, progress)
+	}
+	err := p.FakeBackend.TakeSnapshot(ctx, source, id, progress)
+	if err == nil {
+		p.replicator.SaveDisk(source, id)
+	}
+	return err
+}
+
+// Revert reverts the metadata of DRBD, too.
+func (p poolOf) Revert(ctx context.Context, id fsm.VolumeID, to fsm.SnapshotID) error {
+	err := p.FakeBackend.Revert(ctx, id, to)
+	if err == nil {
+		p.replicator.RevertDisk(id, to)
+	}
+	return err
 }
 
 func (p poolOf) ID() fsm.PoolID { return fsm.PoolID("hp-" + string(p.node)) }
@@ -109,6 +135,11 @@ func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome,
 			m.mu.Lock()
 		}
 		return nil, noQuorum{}
+	}
+	if m.answer != nil {
+		if out := m.answer(cmd); out != nil {
+			return out, nil
+		}
 	}
 	out := m.apply("node/"+string(m.node), cmd)
 	if m.beforeAnswer != nil {
@@ -183,6 +214,18 @@ func (m *member) sendTouched(touched []fsm.Change) {
 // start starts the node process, on the same kernel and data directory.
 func (m *member) start(faults *stopAtPoint) {
 	m.t.Helper()
+	m.startProcess(faults)
+	m.connect()
+}
+
+// startIsolated starts the node process without a session.
+func (m *member) startIsolated() {
+	m.t.Helper()
+	m.startProcess(nil)
+}
+
+func (m *member) startProcess(faults *stopAtPoint) {
+	m.t.Helper()
 	if m.faults != nil && m.faults.isStopped() {
 		m.faults.awaitEffects(m.t)
 	}
@@ -190,7 +233,7 @@ func (m *member) start(faults *stopAtPoint) {
 	require.NoError(m.t, err)
 	host.BootID = fmt.Sprint(m.node, "-boot-", m.boots)
 	cfg := agent.Config{HandlerGrace: time.Millisecond,
-		Node: m.node, Host: host, Pools: []executor.Backend{poolOf{m.pool, m.node}}, Mounter: m.mounter, FilesystemTools: m.mounter, Freezer: m.freezer, Proposer: m,
+		Node: m.node, Host: host, Pools: []executor.Backend{poolOf{m.pool, m.node, m.replicator}}, Mounter: m.mounter, FilesystemTools: m.mounter, Freezer: m.freezer, Proposer: m,
 		CatchUpTimeout: 300 * time.Millisecond, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(m.t),
 		Replicator: m.replicator, ReplicationAddress: fmt.Sprint("10.0.0.", m.i+1), PublicKey: bytes.Repeat([]byte{byte(m.i + 1)}, 32),
 		DeriveSecret: func(peer []byte, id fsm.VolumeID) (string, error) { return "secret of " + string(id), nil },
@@ -217,7 +260,6 @@ func (m *member) start(faults *stopAtPoint) {
 	m.e = e
 	m.mu.Unlock()
 	m.replicator.SetHandler(m.fencePeer)
-	m.connect()
 }
 
 // fencePeer is the kernel's handler, which dies with a process that was killed.
@@ -283,6 +325,18 @@ func (m *member) crash() {
 	m.mu.Unlock()
 }
 
+// losePower is what happens to a host on which a process stopped at a point, where the test says so.
+func (m *member) losePower() {
+	if !m.rebootOnStop {
+		return
+	}
+	m.faults.awaitEffects(m.t)
+	m.replicator.PowerLoss()
+	m.pool.Reboot()
+	m.mounter.reboot()
+	m.boots++
+}
+
 func (p *pair) must(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	p.t.Helper()
 	out, err := p.try(actor, cmd)
@@ -310,6 +364,7 @@ func (p *pair) eventually(what string, ok func() bool) {
 	for !ok() {
 		for _, m := range p.hosts {
 			if m.faults != nil && m.faults.isStopped() { // systemd starts it again
+				m.losePower()
 				m.start(nil)
 			}
 		}

@@ -14,6 +14,11 @@ import (
 // newCryptPair is a pair whose volumes are encrypted, above DRBD.
 func newCryptPair(t *testing.T) (*pair, [2]*fakeEncryptor) {
 	p := newStoppedPair(t)
+	return p, encrypt(p)
+}
+
+// encrypt starts a pair's hosts with encryptors that see each other's headers: the volumes are encrypted, above DRBD.
+func encrypt(p *pair) [2]*fakeEncryptor {
 	p.encrypted = true
 	var all [2]*fakeEncryptor
 	for i, m := range p.hosts {
@@ -22,12 +27,17 @@ func newCryptPair(t *testing.T) (*pair, [2]*fakeEncryptor) {
 		if i > 0 {
 			f.mu, f.headers = all[0].mu, all[0].headers
 		}
-		all[i], m.configure = f, func(c *agent.Config) { c.Encryptor = f }
+		configure := m.configure
+		all[i], m.configure = f, func(c *agent.Config) {
+			if c.Encryptor = f; configure != nil {
+				configure(c)
+			}
+		}
 	}
 	for _, m := range p.hosts {
 		m.start(nil)
 	}
-	return p, all
+	return all
 }
 
 func TestS65_AnEncryptedVolumeMovesToItsOtherReplica(t *testing.T) {
