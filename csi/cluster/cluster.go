@@ -23,8 +23,8 @@ type Cluster interface {
 	Read(ctx context.Context, fn func(*fsm.State) error) (index uint64, err error)
 	// View calls fn with the state of this member. After Propose it includes the outcome.
 	View(fn func(*fsm.State) error) error
-	// WatchVolume wakes when something about the volume may have changed, until stop.
-	WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func())
+	// WatchVolumes wakes when something about one of the volumes may have changed, until stop.
+	WatchVolumes(ids ...fsm.VolumeID) (wake <-chan struct{}, stop func())
 	// WatchSnapshot wakes when something about the snapshot may have changed, until stop.
 	WatchSnapshot(id fsm.SnapshotID) (wake <-chan struct{}, stop func())
 	// WatchGroup wakes when something about the group or a member may have changed, until stop.
@@ -167,7 +167,7 @@ func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, q
 
 // AwaitVolume is Await of what the hosts do for a volume.
 func (c *Client) AwaitVolume(ctx context.Context, id fsm.VolumeID, what string, question Question) error {
-	wake, stop := c.WatchVolume(id)
+	wake, stop := c.WatchVolumes(id)
 	defer stop()
 	return c.Await(ctx, wake, what+" volume "+string(id), question)
 }

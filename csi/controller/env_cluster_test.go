@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -31,6 +32,8 @@ type fakeCluster struct {
 	unresponsive  bool                 // no answer at all, until the caller's time ran out
 	mutateCommand func(*fsmpb.Command) // changes commands of controllers before they are applied
 	proposed      int                  // commands of controllers
+	// changeReplicaNow changes what a host says of its replica; nil: nothing.
+	changeReplicaNow func(*fsm.ReplicaObservation)
 }
 
 func newCluster(t testing.TB) *fakeCluster {
@@ -151,7 +154,6 @@ func (c *fakeCluster) View(fn func(*fsm.State) error) error {
 	return fn(c.state)
 }
 
-func (c *fakeCluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func())     { return c.watch(id) }
 func (c *fakeCluster) WatchSnapshot(id fsm.SnapshotID) (<-chan struct{}, func()) { return c.watch(id) }
 func (c *fakeCluster) Site() string                                              { return cmp.Or(c.site, fsm.DefaultSite) }
 
@@ -169,18 +171,31 @@ func (c *fakeCluster) WatchGroup(id fsm.GroupSnapshotID) (<-chan struct{}, func(
 	return c.watch(id)
 }
 
-func (c *fakeCluster) watch(id any) (<-chan struct{}, func()) {
+// WatchVolumes is of one volume, or of many.
+func (c *fakeCluster) WatchVolumes(ids ...fsm.VolumeID) (<-chan struct{}, func()) {
+	all := make([]any, len(ids))
+	for i, id := range ids {
+		all[i] = id
+	}
+	return c.watch(all...)
+}
+
+func (c *fakeCluster) watch(ids ...any) (<-chan struct{}, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wake := make(chan struct{}, 1)
-	if c.watchers[id] == nil {
-		c.watchers[id] = map[chan struct{}]bool{}
+	for _, id := range ids {
+		if c.watchers[id] == nil {
+			c.watchers[id] = map[chan struct{}]bool{}
+		}
+		c.watchers[id][wake] = true
 	}
-	c.watchers[id][wake] = true
 	return wake, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.watchers[id], wake)
+		for _, id := range ids {
+			delete(c.watchers[id], wake)
+		}
 	}
 }
 
@@ -217,4 +232,17 @@ func (c *fakeCluster) watcherCount() int {
 		n += len(watchers)
 	}
 	return n
+}
+
+// changeLeader has another member lead, which read all that it knows from a dump.
+func (c *fakeCluster) changeLeader(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var dump bytes.Buffer
+	require.NoError(t, c.state.WriteDump(&dump, 1))
+	state, _, err := fsm.ReadDump(&dump)
+	require.NoError(t, err)
+	require.Equal(t, c.state.Hash(), state.Hash())
+	c.state = state
 }

@@ -1,6 +1,8 @@
 package controller_test
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -57,6 +59,7 @@ func (h *fakeHost) reconcileReplica(w *fsm.DesiredVolume) {
 	if w.Teardown != nil {
 		replica.primary = false
 	}
+	h.reconcileOutdated(w)
 	if w.Replication.Primary && !w.Replication.PromotionDone && !delayed {
 		replica.primary = h.requestPrimary(w, replica)
 	}
@@ -97,7 +100,7 @@ func (h *fakeHost) observe(w *fsm.DesiredVolume, replica *fakeReplica) fsm.Repli
 	}
 	if peer := h.connectedPeer(w); peer != nil {
 		replica.synced = true
-		if peer.primary {
+		if peer.primary || w.Replication.Outdated {
 			replica.uuid, seen.UUID = peer.uuid, peer.uuid
 		}
 		seen.Connection, seen.PeerDisk = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED, fsmpb.DiskState_DISK_STATE_UP_TO_DATE
@@ -105,12 +108,42 @@ func (h *fakeHost) observe(w *fsm.DesiredVolume, replica *fakeReplica) fsm.Repli
 	if replica.synced {
 		seen.Disk = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
 	}
+	if w.Replication.Converting && seen.Connected() {
+		return copyingFromSeed(w.Replication.Seed, seen)
+	}
 	return seen
+}
+
+// copyingFromSeed is an observation while the content is copied to the replica that is not the seed.
+func copyingFromSeed(seed bool, seen fsm.ReplicaObservation) fsm.ReplicaObservation {
+	if seed {
+		seen.Connection, seen.PeerDisk = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE, fsmpb.DiskState_DISK_STATE_INCONSISTENT
+		return seen
+	}
+	seen.Connection, seen.Disk = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET, fsmpb.DiskState_DISK_STATE_INCONSISTENT
+	return seen
+}
+
+// reconcileOutdated: the host's pool cannot keep what the replica has. Before a resynchronisation it goes on without;
+// what was given up waits for a decision.
+func (h *fakeHost) reconcileOutdated(w *fsm.DesiredVolume) {
+	r := w.Replication
+	h.mu.Lock()
+	cannotKeep := h.cannotKeep
+	h.mu.Unlock()
+	if r.Apart || !r.KeepDue && (!r.Outdated || r.DiscardUnkept || !cannotKeep) {
+		return
+	}
+	id, _ := uuid.NewRandom()
+	_, _ = h.propose(&fsmpb.Command{Body: &fsmpb.Command_KeepReplica{KeepReplica: &fsmpb.KeepReplica{
+		VolumeId: string(w.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Attach: r.Attachment,
+		SnapshotId: "hs-" + id.String(), Trouble: "the pool is full", BeforeSync: r.KeepDue,
+	}}})
 }
 
 // connectedPeer is the peer's replica when both hosts run and both are to be connected.
 func (h *fakeHost) connectedPeer(w *fsm.DesiredVolume) (peerReplica *fakeReplica) {
-	if !w.Replication.Connect || w.Replication.Peer == nil {
+	if !w.Replication.Connect || w.Replication.Peer == nil || h.waitsToKeep(w.Replication) {
 		return nil
 	}
 	peer := h.cluster.runningHost(w.Replication.Peer.Node)
@@ -130,6 +163,13 @@ func (h *fakeHost) connectedPeer(w *fsm.DesiredVolume) (peerReplica *fakeReplica
 		return nil
 	}
 	return peer.replicas[w.Volume]
+}
+
+// waitsToKeep: what the replica has must not be discarded, and cannot be kept (S48).
+func (h *fakeHost) waitsToKeep(r *fsm.DesiredReplica) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cannotKeep && r.Outdated && !r.DiscardUnkept
 }
 
 // requestPrimary is the grant that a host needs before it sets its replica primary (S2).

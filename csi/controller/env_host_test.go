@@ -30,6 +30,7 @@ type fakeHost struct {
 	dropUnstageReport bool // tears down, but its reports do not get through
 	fail              *fsmpb.StepFailed
 	failSnapshot      *fsmpb.StepFailed // of snapshots
+	cannotKeep        bool              // has no room for what a replica had
 	delayed           bool              // neither snapshots, expands nor limits
 	thawEarly         bool              // a freeze ends before the snapshot is taken
 	deviceSizes       map[fsm.VolumeID]int64

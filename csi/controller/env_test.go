@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/csi-addons/spec/lib/go/replication"
 	"github.com/csi-addons/spec/lib/go/volumegroup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	addonsreplication "github.com/holdfast-storage/holdfast/addons/replication"
 	addons "github.com/holdfast-storage/holdfast/addons/volumegroup"
 	"github.com/holdfast-storage/holdfast/csi/controller"
 	"github.com/holdfast-storage/holdfast/csi/group"
@@ -36,6 +38,7 @@ type env struct {
 	csi.GroupControllerClient
 	csi.SnapshotMetadataClient
 	groups      volumegroup.ControllerClient
+	roles       replication.ControllerClient
 	node        csi.NodeClient
 	cluster     *fakeCluster
 	host        *fakeHost
@@ -71,11 +74,13 @@ func newEnvOver(t testing.TB, controllers, nodes transport, hosts ...func(*fakeC
 		csi.RegisterControllerServer(g, service)
 		csi.RegisterGroupControllerServer(g, group.New(w.cluster))
 		csi.RegisterSnapshotMetadataServer(g, metadata.New(w.cluster, w.maps))
+		replication.RegisterControllerServer(g, addonsreplication.New(w.cluster, w.cluster, addonsreplication.Options{NodeTimeout: 200 * time.Millisecond}))
 		volumegroup.RegisterControllerServer(g, addons.New(w.cluster, addons.Options{MaxVolumes: maxGroupVolumes}))
 	})
 	serve(t, nodes, func(g *grpc.Server) { csi.RegisterNodeServer(g, nodeService) })
 	w.controllers, w.nodes = dial(t, controllers), dial(t, nodes)
 	w.GroupControllerClient, w.SnapshotMetadataClient = csi.NewGroupControllerClient(w.controllers), csi.NewSnapshotMetadataClient(w.controllers)
+	w.roles = replication.NewControllerClient(w.controllers)
 	w.groups = volumegroup.NewControllerClient(w.controllers)
 	w.ControllerClient, w.node = csi.NewControllerClient(w.controllers), csi.NewNodeClient(w.nodes)
 	return w

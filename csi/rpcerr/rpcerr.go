@@ -31,6 +31,9 @@ var codeOf = map[fsm.Reason]codes.Code{
 	fsm.Unreachable:  codes.Unavailable,
 
 	fsm.Unauthenticated: codes.Unauthenticated,
+	fsm.NotReplicated:   codes.FailedPrecondition,
+	fsm.NeedsForce:      codes.FailedPrecondition,
+	fsm.Moved:           codes.Aborted, // S39
 }
 
 // maxMessage bounds the text of a status in bytes.
@@ -88,11 +91,22 @@ func Invalid(format string, args ...any) error {
 	return From(fsm.Reject(fsm.Invalid, format, args...))
 }
 
-// OrUnknown is From for the calls of ReclaimSpace: the error tables of their specification have UNKNOWN where
-// From has INTERNAL.
+// OrUnknown is From for calls of CSI-Addons whose error tables have UNKNOWN where From has INTERNAL.
 func OrUnknown(err error) error {
 	if err = From(err); status.Code(err) == codes.Internal {
 		return status.Error(codes.Unknown, status.Convert(err).Message())
+	}
+	return err
+}
+
+// Promote is OrUnknown for PromoteVolume of CSI-Addons. Orchestrators answer its FAILED_PRECONDITION with force in the
+// same second, which is consent to lose data, so nothing has that code but what force, or enabling replication, is the
+// answer to; the rest is ABORTED (S40).
+func Promote(err error) error {
+	var rejection *fsm.Rejection
+	isAnswered := errors.As(err, &rejection) && (rejection.Reason == fsm.NotReplicated || rejection.Reason == fsm.NeedsForce)
+	if err = OrUnknown(err); status.Code(err) == codes.FailedPrecondition && !isAnswered {
+		return status.Error(codes.Aborted, status.Convert(err).Message())
 	}
 	return err
 }

@@ -112,3 +112,23 @@ func TestAMessageIsBounded(t *testing.T) {
 	got := status.Convert(From(errors.New(strings.Repeat("x", 5000)))).Message()
 	require.Equal(t, strings.Repeat("x", maxMessage-3)+"...", got)
 }
+
+// S40, ADD-REPL-Promote-16: of all reasons there are, two are FAILED_PRECONDITION of a promotion.
+func TestS40_TwoReasonsAreAnsweredWithForce(t *testing.T) {
+	for reason := fsm.Reason(1); int(reason) <= reasonsInSource(t)+1; reason++ {
+		err := fmt.Errorf("promote: %w", fsm.Reject(reason, "why"))
+		want := status.Code(OrUnknown(err))
+		answered := reason == fsm.NotReplicated || reason == fsm.NeedsForce
+		if want == codes.FailedPrecondition && !answered {
+			want = codes.Aborted
+		}
+		require.Equal(t, want, status.Code(Promote(err)), reason)
+		require.Equal(t, answered, status.Code(Promote(err)) == codes.FailedPrecondition, reason)
+		require.Contains(t, status.Convert(Promote(err)).Message(), "why")
+	}
+	require.NoError(t, Promote(nil))
+	require.Equal(t, codes.Aborted, status.Code(Promote(status.Error(codes.FailedPrecondition, "a host's"))))
+	require.Equal(t, codes.Unknown, status.Code(Promote(errors.New("a bug"))))
+	require.Equal(t, codes.Unavailable, status.Code(Promote(raftnode.ErrNotLeader)))
+	require.Equal(t, codes.Aborted, status.Code(Promote(context.DeadlineExceeded)))
+}
