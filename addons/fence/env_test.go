@@ -91,7 +91,7 @@ func (c *fakeCluster) View(fn func(*fsm.State) error) error {
 }
 
 func (c *fakeCluster) Site() string                                           { return c.site }
-func (c *fakeCluster) WatchVolume(fsm.VolumeID) (<-chan struct{}, func())     { return nil, func() {} }
+func (c *fakeCluster) WatchVolumes(...fsm.VolumeID) (<-chan struct{}, func()) { return nil, func() {} }
 func (c *fakeCluster) WatchSnapshot(fsm.SnapshotID) (<-chan struct{}, func()) { return nil, func() {} }
 func (c *fakeCluster) WatchGroup(fsm.GroupSnapshotID) (<-chan struct{}, func()) {
 	return nil, func() {}

@@ -22,6 +22,11 @@ func VolumeGroup(t identity.Capability_VolumeGroup_Type) *identity.Capability {
 	return &identity.Capability{Type: &identity.Capability_VolumeGroup_{VolumeGroup: &identity.Capability_VolumeGroup{Type: t}}}
 }
 
+// VolumeReplication is a capability of that kind.
+func VolumeReplication(t identity.Capability_VolumeReplication_Type) *identity.Capability {
+	return &identity.Capability{Type: &identity.Capability_VolumeReplication_{VolumeReplication: &identity.Capability_VolumeReplication{Type: t}}}
+}
+
 // EncryptionKeyRotation is a capability of that kind.
 func EncryptionKeyRotation(t identity.Capability_EncryptionKeyRotation_Type) *identity.Capability {
 	return &identity.Capability{Type: &identity.Capability_EncryptionKeyRotation_{EncryptionKeyRotation: &identity.Capability_EncryptionKeyRotation{Type: t}}}

@@ -147,7 +147,7 @@ func (c *testCluster) View(fn func(*fsm.State) error) error {
 	return fn(c.state)
 }
 
-func (c *testCluster) WatchVolume(fsm.VolumeID) (<-chan struct{}, func()) {
+func (c *testCluster) WatchVolumes(...fsm.VolumeID) (<-chan struct{}, func()) {
 	return c.changed, func() {}
 }
 

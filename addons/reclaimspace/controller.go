@@ -80,7 +80,7 @@ func (s *ControllerServer) checkRequest(ctx context.Context, id fsm.VolumeID, re
 
 // awaitResult waits for the host. Shortly before ctx ends it is ABORTED, and a retry joins.
 func (s *ControllerServer) awaitResult(ctx context.Context, id fsm.VolumeID, epoch fsm.Epoch) (result *fsm.Reclaimed, err error) {
-	wake, stop := s.client.WatchVolume(id)
+	wake, stop := s.client.WatchVolumes(id)
 	defer stop()
 	err = s.client.Await(ctx, wake, "reclaim volume "+string(id), func(state *fsm.State) (bool, *fsm.Rejection) {
 		r, rej := state.VolumeReclaim(id, epoch)

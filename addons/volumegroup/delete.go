@@ -14,7 +14,8 @@ import (
 
 // DeleteVolumeGroup returns once every reachable host reported the devices of all members gone; on an
 // unreachable one the removal stays pending (S18). Near its deadline it is ABORTED: the group is gone then,
-// so the retry is OK while hosts finish. What is unknown is deleted.
+// so the retry is OK while hosts finish. What is unknown is deleted. Through the secondary of a replicated
+// group it ends what that site asked for, and nothing is removed (S37).
 func (s *Server) DeleteVolumeGroup(ctx context.Context, req *volumegroup.DeleteVolumeGroupRequest) (*volumegroup.DeleteVolumeGroupResponse, error) {
 	err := s.checkServed(ctx, identity.Capability_VolumeGroup_VOLUME_GROUP)
 	if err == nil {
@@ -43,6 +44,9 @@ func (s *Server) delete(ctx context.Context, id fsm.VolumeGroupID) error {
 	cmd := &fsmpb.DeleteVolumeGroup{VolumeGroupId: string(id), KeepVolumes: s.options.KeepVolumes}
 	out, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolumeGroup{DeleteVolumeGroup: cmd}})
 	if err != nil {
+		return err
+	}
+	if err := s.awaitClaimEnd(ctx, id, members); err != nil {
 		return err
 	}
 	joined, err := s.removalsOf(out.GetIndex())

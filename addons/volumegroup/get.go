@@ -35,5 +35,5 @@ func (s *Server) ControllerGetVolumeGroup(ctx context.Context, req *volumegroup.
 	return resp, nil
 }
 
-// isOwn tells whether a group is of the endpoint's site: those of others are not shown (S29).
-func (s *Server) isOwn(g *fsm.VolumeGroup) bool { return g.Origin == fsm.SiteFrom(s.client.Site()) }
+// isOwn tells whether the endpoint's site uses a group: those of others are not shown (S29).
+func (s *Server) isOwn(g *fsm.VolumeGroup) bool { return g.UsedAt(fsm.SiteFrom(s.client.Site())) }

@@ -21,11 +21,16 @@ func (s *Server) ModifyVolumeGroupMembership(ctx context.Context, req *volumegro
 	if err := s.checkModify(req); err != nil {
 		return nil, rpcerr.From(err)
 	}
-	if _, err := s.membersOf(ctx, fsm.VolumeGroupID(req.GetVolumeGroupId())); err != nil {
+	id := fsm.VolumeGroupID(req.GetVolumeGroupId())
+	members, err := s.membersOf(ctx, id)
+	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	cmd := &fsmpb.ModifyVolumeGroup{VolumeGroupId: req.GetVolumeGroupId(), VolumeIds: req.GetVolumeIds(), MaxVolumes: s.options.MaxVolumes}
 	modified, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolumeGroup{ModifyVolumeGroup: cmd}})
+	if err == nil && len(req.GetVolumeIds()) == 0 {
+		err = s.awaitClaimEnd(ctx, id, members)
+	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
