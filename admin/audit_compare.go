@@ -66,7 +66,7 @@ func (f *findings) compareHost(st *fsm.State, n *fsm.Node, found Inventory) (che
 func (f *findings) addPending(st *fsm.State, n *fsm.Node) {
 	for v := range st.Volumes("") {
 		c := comparison{findings: f, node: n, volume: v, dir: "volumes"}
-		if replica := replicaOn(v, n); replica != nil && !isRemoved(v, replica) && (inTransition(v) || replicaInTransition(replica)) {
+		if replica := replicaOn(v, n); replica != nil && !isRemoved(v, replica) && (inTransition(v) || replicaInTransition(replica) || changesDevice(v, replica)) {
 			c.addAll(&f.pending, kindImage)
 		}
 		if hasPendingTeardown(v, n) {
@@ -121,17 +121,24 @@ func (c *comparison) expectedPath(kind string) string {
 
 // compareReplica compares one replica with what its host holds of it.
 func (c *comparison) compareReplica(r *fsm.Replica) {
-	if inTransition(c.volume) || replicaInTransition(r) {
-		if r.State != fsm.ReplicaGone || len(c.items) > 0 {
+	if inTransition(c.volume) || replicaInTransition(r) || changesDevice(c.volume, r) {
+		switch {
+		case isConvertedOn(c.volume, r) && !c.hasImage():
+			c.add(&c.missing, kindImage, c.expectedPath(kindImage))
+		case r.State != fsm.ReplicaGone || len(c.items) > 0:
 			c.addAll(&c.pending, kindImage)
 		}
 		return
 	}
-	if !slices.ContainsFunc(c.items, func(i Item) bool { return i.Kind == kindImage }) {
+	if !c.hasImage() {
 		c.add(&c.missing, kindImage, c.expectedPath(kindImage))
 	}
 	c.compareResource()
 	c.compareDevices()
+}
+
+func (c *comparison) hasImage() bool {
+	return slices.ContainsFunc(c.items, func(i Item) bool { return i.Kind == kindImage })
 }
 
 // compareDevices compares loop devices and mounts with the publication: a staged volume has one

@@ -56,12 +56,18 @@ type historyFilter struct {
 func (f *historyFilter) resolveIDs(st *fsm.State) {
 	if f.volume != "" {
 		f.ids[f.volume] = true
+		if v := findVolume(st, f.volume); v != nil { // by SITE/NAME
+			f.ids[string(v.ID)] = true
+		}
 		for v := range st.Volumes("") {
 			f.addIf(v.Name == f.volume, string(v.ID))
 		}
 	}
 	if f.group != "" {
 		f.ids[f.group] = true
+		if g := findVolumeGroup(st, f.group); g != nil {
+			f.ids[string(g.ID)] = true
+		}
 		for g := range st.VolumeGroups("") {
 			f.addIf(g.Name == f.group, string(g.ID))
 		}
@@ -134,6 +140,13 @@ func entryView(e Entry) *adminpb.HistoryEntry {
 	view.Snapshots = appendUnique(view.GetSnapshots(), e.Outcome.GetSnapshotId())
 	view.Groups = appendUnique(view.GetGroups(), e.Outcome.GetGroupSnapshotId())
 	view.Groups = appendUnique(view.GetGroups(), e.Outcome.GetVolumeGroupId())
+	for _, g := range e.Outcome.GetGivenUp() {
+		view.Volumes = appendUnique(view.GetVolumes(), g.GetVolumeId())
+	}
+	for _, r := range e.Outcome.GetRoleMoved() {
+		view.Volumes = appendUnique(view.GetVolumes(), r.GetVolumeId())
+		view.Groups = appendUnique(view.GetGroups(), r.GetVolumeGroupId())
+	}
 	return view
 }
 

@@ -70,9 +70,26 @@ func (k *involved) fenced(index uint64, cidrs []string) (nodes []string) {
 	return nodes
 }
 
-// addMembers adds the volumes that a group had before it is changed or deleted.
+// membersOf are the volumes of a group: as the entries so far have it, else as it is now.
+func (k *involved) membersOf(id string) []string {
+	if known, ok := k.members[id]; ok {
+		return known
+	}
+	g, ok := k.state.VolumeGroup(fsm.VolumeGroupID(id))
+	if !ok {
+		return nil
+	}
+	return mapSlice(g.Members, func(id fsm.VolumeID) string { return string(id) })
+}
+
+// addMembers adds the volumes that a group had before it is changed or deleted, and those of a group whose role moved.
 func (k *involved) addMembers(e *adminpb.HistoryEntry) {
 	c := e.GetCommand()
+	for _, r := range e.GetOutcome().GetRoleMoved() {
+		for _, member := range k.membersOf(r.GetVolumeGroupId()) {
+			e.Volumes = appendUnique(e.GetVolumes(), member)
+		}
+	}
 	id := e.GetOutcome().GetVolumeGroupId()
 	if id == "" {
 		id = c.GetModifyVolumeGroup().GetVolumeGroupId() + c.GetDeleteVolumeGroup().GetVolumeGroupId()
@@ -80,12 +97,14 @@ func (k *involved) addMembers(e *adminpb.HistoryEntry) {
 	if id == "" || e.GetOutcome().GetRejection() != nil {
 		return
 	}
-	for _, before := range k.members[id] {
+	if c.GetCreateVolumeGroup() != nil {
+		k.members[id] = c.GetCreateVolumeGroup().GetVolumeIds()
+		return
+	}
+	for _, before := range k.membersOf(id) {
 		e.Volumes = appendUnique(e.GetVolumes(), before)
 	}
 	switch {
-	case c.GetCreateVolumeGroup() != nil:
-		k.members[id] = c.GetCreateVolumeGroup().GetVolumeIds()
 	case c.GetModifyVolumeGroup() != nil:
 		k.members[id] = c.GetModifyVolumeGroup().GetVolumeIds()
 	case c.GetDeleteVolumeGroup() != nil:

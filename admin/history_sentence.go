@@ -39,7 +39,7 @@ func sentenceOf(e *adminpb.HistoryEntry) string {
 	case *fsmpb.Command_Report:
 		return reportSentence(e)
 	}
-	return ""
+	return replicationSentence(e)
 }
 
 func fenceSentence(e *adminpb.HistoryEntry, what, verb string) string {
@@ -61,8 +61,13 @@ func reportSentence(e *adminpb.HistoryEntry) string {
 			parts = append(parts, fmt.Sprintf("the new key opens slot %d, and so does the former its own", fact.KeyAdded.GetSlot()))
 		case *fsmpb.Observation_KeyDropped:
 			parts = append(parts, "only the new key opens the header")
+		case *fsmpb.Observation_ConversionUndone:
+			parts = append(parts, "the conversion to a replicated volume is undone: the device is what it was")
+		case *fsmpb.Observation_ReplicaReverted:
+			parts = append(parts, "the replica went back to kept copy "+fact.ReplicaReverted.GetSnapshotId())
 		}
 	}
+	parts = append(parts, rolesMoved(e)...)
 	for _, k := range e.GetOutcome().GetKeyRotated() {
 		if k.GetSnapshots() > 0 {
 			parts = append(parts, "former keys still open "+CountOf(k.GetSnapshots(), "snapshot"))

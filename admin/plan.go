@@ -40,6 +40,7 @@ type planTarget struct {
 	state *fsm.State
 	req   *adminpb.PlanRequest
 	host  fsm.HostID // the node's host: the requested one, else the one registered now
+	role  uint64     // of a plan of replication: the requested role's index, else the one that the relation has now
 }
 
 // planner makes a plan by dry runs on a fork of the state. Each command of a step that is to do was
@@ -67,7 +68,9 @@ var verbs = map[string]func(*planner) error{
 	"drain": (*planner).planDrain, "undrain": (*planner).planUndrain, "evict": (*planner).planEvict, "lost": (*planner).planLost,
 	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
 	"remove-kept": (*planner).planRemoveKept, "fence": (*planner).planFence, "unfence": (*planner).planUnfence,
-	restoreHeader: (*planner).planRestoreHeader,
+	restoreHeader:     (*planner).planRestoreHeader,
+	enableReplication: (*planner).planReplication, disableReplication: (*planner).planReplication,
+	promoteSite: (*planner).planReplication, demoteSite: (*planner).planReplication, resyncSite: (*planner).planReplication,
 }
 
 // Plan returns the steps of a verb as they are now; it changes nothing.
@@ -81,9 +84,8 @@ func (s *Server) Plan(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.P
 
 // makePlan makes the plan from a linearizable copy of the state.
 func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*planner, error) {
-	verb, known := verbs[req.GetVerb()]
-	if !known {
-		return nil, status.Errorf(codes.InvalidArgument, "there is no plan for %q", req.GetVerb())
+	if err := checkRequest(req); err != nil {
+		return nil, err
 	}
 	release, err := s.acquirePlan(ctx)
 	if err != nil {
@@ -102,7 +104,7 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err := p.findHost(); err != nil {
 		return nil, s.Error(err)
 	}
-	switch err := p.run(verb); {
+	switch err := p.run(verbs[req.GetVerb()]); {
 	case p.dryRunFault != nil:
 		s.Logger.ErrorContext(ctx, "a plan met a bug; nothing was proposed", "error", p.dryRunFault, "stack", p.stack)
 		return nil, status.Error(codes.Internal, p.dryRunFault.Error())
@@ -113,9 +115,10 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	return p, nil
 }
 
-// findHost finds the host that the plan is about; one about CIDRs finds its hosts itself.
+// findHost finds the host that the plan is about; one about CIDRs finds its hosts itself, and one of replication
+// is about none.
 func (p *planner) findHost() error {
-	if ofCIDRs(p.req.GetVerb()) {
+	if ofCIDRs(p.req.GetVerb()) || ofReplication(p.req.GetVerb()) {
 		return nil
 	}
 	n, ok := p.state.Node(fsm.NodeID(p.req.GetNode()))
@@ -131,17 +134,28 @@ func (p *planner) findHost() error {
 
 // subject is what the plan is about, for people.
 func (t *planTarget) subject() string {
-	if ofCIDRs(t.req.GetVerb()) {
+	switch verb := t.req.GetVerb(); {
+	case ofCIDRs(verb):
 		return strings.Join(t.req.GetCidrs(), " ")
+	case ofReplication(verb):
+		return atSite(t.req)
 	}
 	return t.req.GetNode()
+}
+
+// about is the subject with its kind.
+func (t *planTarget) about() string {
+	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) {
+		return t.subject()
+	}
+	return "node " + t.subject()
 }
 
 // run makes the plan. A panic fails this call only, not the controller (S70).
 func (p *planner) run(verb func(*planner) error) error {
 	defer func() {
 		if cause := recover(); cause != nil {
-			p.dryRunFault = fmt.Errorf("plan %s of node %s: %w: %v", p.req.GetVerb(), p.req.GetNode(), fsm.ErrFault, cause)
+			p.dryRunFault = fmt.Errorf("plan %s of %s: %w: %v", p.req.GetVerb(), p.about(), fsm.ErrFault, cause)
 			p.stack = string(debug.Stack())
 		}
 	}()
@@ -161,7 +175,7 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	switch {
 	case err != nil:
 		return nil, err
-	case req.GetHostId() == "":
+	case req.GetHostId() == "" && !ofReplication(req.GetVerb()):
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)
 	}
 	for i := range p.steps {
@@ -194,16 +208,22 @@ func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uin
 
 // dryRun applies a command to the fork; the error is the rejection, or the fault.
 func (p *planner) dryRun(cmd *fsmpb.Command) error {
+	_, err := p.tryCommand(cmd)
+	return err
+}
+
+// tryCommand is dryRun with what the log would answer.
+func (p *planner) tryCommand(cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	if p.dryRunFault != nil {
-		return p.dryRunFault
+		return nil, p.dryRunFault
 	}
 	p.dryRuns++
 	out, err := (&fsm.DryRun{Fork: p.state, Actor: "admin/plan", AttachFacts: p.attachFacts}).Apply(cmd)
 	if err != nil {
-		p.dryRunFault = fmt.Errorf("plan %s of node %s: try %s: %w", p.req.GetVerb(), p.req.GetNode(), describeCommand(cmd), err)
-		return p.dryRunFault
+		p.dryRunFault = fmt.Errorf("plan %s of %s: try %s: %w", p.req.GetVerb(), p.about(), describeCommand(cmd), err)
+		return nil, p.dryRunFault
 	}
-	return fsm.Err(out)
+	return out, fsm.Err(out)
 }
 
 // describeCommand formats the command's body on one line.

@@ -70,6 +70,7 @@ func (p *planner) reachedListLimit(state string) bool {
 func (p *planner) response() *adminpb.PlanResponse {
 	out := &adminpb.PlanResponse{
 		Index: p.index, Verb: p.req.GetVerb(), Node: p.req.GetNode(), HostId: string(p.host), Volume: p.req.GetVolume(),
+		Group: p.req.GetGroup(), Role: p.role,
 	}
 	count := map[string]int{}
 	for state, n := range p.unlisted {
@@ -82,9 +83,17 @@ func (p *planner) response() *adminpb.PlanResponse {
 	}
 	out.Todo, out.Waiting, out.Blocked = uint64(count[stepTodo]), uint64(count[stepWaiting]), uint64(count[stepBlocked])
 	out.Done = out.Todo+out.Waiting+out.Blocked == 0
-	out.Summary = fmt.Sprintf("%s %s (host %s): %d to do, %d waiting for others, %d blocked, %d done",
-		p.req.GetVerb(), p.subject(), p.host, out.Todo, out.Waiting, out.Blocked, count[stepDone])
+	out.Summary = fmt.Sprintf("%s %s (%s): %d to do, %d waiting for others, %d blocked, %d done",
+		p.req.GetVerb(), p.subject(), p.boundTo(), out.Todo, out.Waiting, out.Blocked, count[stepDone])
 	return out
+}
+
+// boundTo is what a plan that is carried out must still be of.
+func (t *planTarget) boundTo() string {
+	if ofReplication(t.req.GetVerb()) {
+		return fmt.Sprintf("role %d", t.role)
+	}
+	return "host " + string(t.host)
 }
 
 func (t *step) view() *adminpb.PlanStep {

@@ -49,6 +49,9 @@ func (p *planner) removeKeptCopy(snap *fsm.Snapshot) {
 // keptCopyDetail says what is lost when a kept copy is removed.
 func keptCopyDetail(snap *fsm.Snapshot) string {
 	what := fmt.Sprintf("%s, %s, of generation %d: what its replica had that the other one may not have IS LOST", snap.ID, formatSize(snap.Size), snap.KeptCopy.Generation)
+	if snap.KeptCopy.BeforeSync {
+		what = fmt.Sprintf("%s, %s, of generation %d: what its replica had before a resynchronisation, the last whole copy on this host until that ends", snap.ID, formatSize(snap.Size), snap.KeptCopy.Generation)
+	}
 	if snap.KeptCopy.Superseded.IsZero() {
 		return what + "; not all replicas of the volume were up to date since: it may be the best copy there is"
 	}

@@ -37,7 +37,11 @@ func keptView(k *fsm.KeptCopy) *adminpb.Kept {
 	if k == nil {
 		return nil
 	}
-	return &adminpb.Kept{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: timeView(k.Superseded)}
+	reason := k.Reason
+	if k.BeforeSync {
+		reason = "before resync"
+	}
+	return &adminpb.Kept{Reason: reason, Generation: k.Generation, Attach: k.Attachment, Superseded: timeView(k.Superseded), BeforeSync: k.BeforeSync}
 }
 
 // PrintKept writes kept copies: as a table, as JSON or YAML.

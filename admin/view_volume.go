@@ -33,6 +33,7 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		Sites: mapSlice(v.Sites, fsm.Site.String), Group: string(st.GroupOf(v.ID)),
 		Block: len(v.Capabilities) > 0 && v.Capabilities[0].Block, UsedAs: usedAs(v.Capabilities),
 		Encryption: encryptionView(v.Crypt),
+		Relation:   volumeRelationView(st, v), Conversion: conversionView(v.Replication),
 	}
 }
 
@@ -132,13 +133,14 @@ func teardownView(t fsm.Teardown) *adminpb.Teardown {
 }
 
 func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "HOME", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "GROUP", "ENCRYPTION", "CONDITION")
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "HOME", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "GROUP", "ENCRYPTION", "ROLE", "REPLICATION", "CONDITION")
 	for _, v := range a.GetVolumes() {
 		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
 		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
 			strings.Join(nodes, ","), v.GetHome(), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
 			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
-			claimCell(v.GetClaim()), v.GetGroup(), encryptionCell(v.GetEncryption()), cmp.Or(v.GetReason(), v.GetCondition()))
+			claimCell(v.GetClaim()), v.GetGroup(), encryptionCell(v.GetEncryption()),
+			roleCell(v.GetRelation()), replicationCell(v.GetRelation()), cmp.Or(v.GetReason(), v.GetCondition()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }

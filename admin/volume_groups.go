@@ -25,7 +25,7 @@ func (s *Server) VolumeGroups(ctx context.Context, req *adminpb.VolumeGroupsRequ
 	if g == nil {
 		return nil, status.Errorf(codes.NotFound, "no volume group has the id or name %q", req.GetGroup())
 	}
-	resp.Groups = append(resp.Groups, volumeGroupView(g))
+	resp.Groups = append(resp.Groups, volumeGroupView(st, g))
 	return resp, nil
 }
 
@@ -36,7 +36,7 @@ func fillVolumeGroups(st *fsm.State, req *adminpb.VolumeGroupsRequest, resp *adm
 			resp.Next = resp.GetGroups()[size-1].GetId()
 			return
 		}
-		resp.Groups = append(resp.Groups, volumeGroupView(g))
+		resp.Groups = append(resp.Groups, volumeGroupView(st, g))
 	}
 }
 

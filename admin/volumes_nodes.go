@@ -118,7 +118,7 @@ func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer)
 		return err
 	}
 	for g := range st.VolumeGroups("") {
-		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_VolumeGroup{VolumeGroup: volumeGroupView(g)}}); err != nil {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_VolumeGroup{VolumeGroup: volumeGroupView(st, g)}}); err != nil {
 			return err
 		}
 	}

@@ -591,6 +591,8 @@ type Volume struct {
 	UsedAs        string                 `protobuf:"bytes,64,opt,name=used_as,json=usedAs,proto3" json:"used_as,omitempty"` // the filesystem that it was asked for with, empty when it is used raw
 	Encryption    *Encryption            `protobuf:"bytes,90,opt,name=encryption,proto3" json:"encryption,omitempty"`       // unset: it is in clear
 	Group         string                 `protobuf:"bytes,65,opt,name=group,proto3" json:"group,omitempty"`                 // the id of the volume group that it is in, empty when it is in none
+	Relation      *Relation              `protobuf:"bytes,100,opt,name=relation,proto3" json:"relation,omitempty"`          // its own or its group's; unset: it is replicated between no two sites
+	Conversion    *Conversion            `protobuf:"bytes,101,opt,name=conversion,proto3" json:"conversion,omitempty"`      // unset: it is not being converted to a replicated volume
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -821,6 +823,470 @@ func (x *Volume) GetGroup() string {
 	return ""
 }
 
+func (x *Volume) GetRelation() *Relation {
+	if x != nil {
+		return x.Relation
+	}
+	return nil
+}
+
+func (x *Volume) GetConversion() *Conversion {
+	if x != nil {
+		return x.Conversion
+	}
+	return nil
+}
+
+// Relation is the replication of a volume, or of all volumes of a group, between two sites.
+type Relation struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Group          string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"` // whose relation it is; empty: the volume's own
+	Sites          []string               `protobuf:"bytes,2,rep,name=sites,proto3" json:"sites,omitempty"`
+	ReplicationId  string                 `protobuf:"bytes,3,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"` // what its caller named it
+	Primary        string                 `protobuf:"bytes,4,opt,name=primary,proto3" json:"primary,omitempty"`                                  // the site that may use it; empty while there is none
+	MovingTo       string                 `protobuf:"bytes,5,opt,name=moving_to,json=movingTo,proto3" json:"moving_to,omitempty"`                // the site that the role moves to
+	MovingFrom     string                 `protobuf:"bytes,6,opt,name=moving_from,json=movingFrom,proto3" json:"moving_from,omitempty"`
+	Role           uint64                 `protobuf:"varint,7,opt,name=role,proto3" json:"role,omitempty"` // the index at which the role moved last
+	Ousted         []*Ousted              `protobuf:"bytes,8,rep,name=ousted,proto3" json:"ousted,omitempty"`
+	Claims         []string               `protobuf:"bytes,9,rep,name=claims,proto3" json:"claims,omitempty"`                                         // sites whose orchestrators asked for it
+	Status         string                 `protobuf:"bytes,10,opt,name=status,proto3" json:"status,omitempty"`                                        // healthy, degraded, error, unknown
+	Message        string                 `protobuf:"bytes,11,opt,name=message,proto3" json:"message,omitempty"`                                      // of the status
+	EverSynced     bool                   `protobuf:"varint,12,opt,name=ever_synced,json=everSynced,proto3" json:"ever_synced,omitempty"`             // it was equal at both sites once
+	LastSync       *LastSync              `protobuf:"bytes,13,opt,name=last_sync,json=lastSync,proto3" json:"last_sync,omitempty"`                    // unset: no resynchronisation ended
+	DiscardUnkept  bool                   `protobuf:"varint,14,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`    // nothing is kept before it is overwritten or discarded
+	Separately     bool                   `protobuf:"varint,15,opt,name=separately,proto3" json:"separately,omitempty"`                               // members of a group are not of one instant where they are left behind
+	FreezeIsolated bool                   `protobuf:"varint,16,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"` // a primary without its peer and without controllers suspends its I/O
+	Enabled        uint64                 `protobuf:"varint,17,opt,name=enabled,proto3" json:"enabled,omitempty"`                                     // the index at which it was made
+	// Of one volume, not of a group:
+	Apart         string   `protobuf:"bytes,18,opt,name=apart,proto3" json:"apart,omitempty"`                    // the site whose replica was given up by force, and stays as it is
+	AddedAt       string   `protobuf:"bytes,19,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"` // the site whose replica was made for the relation
+	GivenUp       *GivenUp `protobuf:"bytes,20,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // by the last forced promotion; unset: there was none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Relation) Reset() {
+	*x = Relation{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Relation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Relation) ProtoMessage() {}
+
+func (x *Relation) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Relation.ProtoReflect.Descriptor instead.
+func (*Relation) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Relation) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Relation) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *Relation) GetReplicationId() string {
+	if x != nil {
+		return x.ReplicationId
+	}
+	return ""
+}
+
+func (x *Relation) GetPrimary() string {
+	if x != nil {
+		return x.Primary
+	}
+	return ""
+}
+
+func (x *Relation) GetMovingTo() string {
+	if x != nil {
+		return x.MovingTo
+	}
+	return ""
+}
+
+func (x *Relation) GetMovingFrom() string {
+	if x != nil {
+		return x.MovingFrom
+	}
+	return ""
+}
+
+func (x *Relation) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *Relation) GetOusted() []*Ousted {
+	if x != nil {
+		return x.Ousted
+	}
+	return nil
+}
+
+func (x *Relation) GetClaims() []string {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *Relation) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Relation) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Relation) GetEverSynced() bool {
+	if x != nil {
+		return x.EverSynced
+	}
+	return false
+}
+
+func (x *Relation) GetLastSync() *LastSync {
+	if x != nil {
+		return x.LastSync
+	}
+	return nil
+}
+
+func (x *Relation) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+func (x *Relation) GetSeparately() bool {
+	if x != nil {
+		return x.Separately
+	}
+	return false
+}
+
+func (x *Relation) GetFreezeIsolated() bool {
+	if x != nil {
+		return x.FreezeIsolated
+	}
+	return false
+}
+
+func (x *Relation) GetEnabled() uint64 {
+	if x != nil {
+		return x.Enabled
+	}
+	return 0
+}
+
+func (x *Relation) GetApart() string {
+	if x != nil {
+		return x.Apart
+	}
+	return ""
+}
+
+func (x *Relation) GetAddedAt() string {
+	if x != nil {
+		return x.AddedAt
+	}
+	return ""
+}
+
+func (x *Relation) GetGivenUp() *GivenUp {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+// Ousted is a site that lost the role without having demoted.
+type Ousted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Forced        bool                   `protobuf:"varint,3,opt,name=forced,proto3" json:"forced,omitempty"` // its content may be the newer one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ousted) Reset() {
+	*x = Ousted{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ousted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ousted) ProtoMessage() {}
+
+func (x *Ousted) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ousted.ProtoReflect.Descriptor instead.
+func (*Ousted) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Ousted) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *Ousted) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Ousted) GetForced() bool {
+	if x != nil {
+		return x.Forced
+	}
+	return false
+}
+
+// LastSync is the last resynchronisation that ended.
+type LastSync struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ended         string                 `protobuf:"bytes,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LastSync) Reset() {
+	*x = LastSync{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LastSync) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LastSync) ProtoMessage() {}
+
+func (x *LastSync) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LastSync.ProtoReflect.Descriptor instead.
+func (*LastSync) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LastSync) GetEnded() string {
+	if x != nil {
+		return x.Ended
+	}
+	return ""
+}
+
+func (x *LastSync) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LastSync) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+// GivenUp is what a forced promotion gave up of a volume.
+type GivenUp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`                  // whose last acknowledged writes may be lost
+	Since         string                 `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`                             // when the promoted replica was last known to be up to date; empty: not known
+	RevertedTo    string                 `protobuf:"bytes,4,opt,name=reverted_to,json=revertedTo,proto3" json:"reverted_to,omitempty"` // the kept copy that the replica went back to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenUp) Reset() {
+	*x = GivenUp{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenUp) ProtoMessage() {}
+
+func (x *GivenUp) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
+func (*GivenUp) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GivenUp) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GivenUp) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *GivenUp) GetSince() string {
+	if x != nil {
+		return x.Since
+	}
+	return ""
+}
+
+func (x *GivenUp) GetRevertedTo() string {
+	if x != nil {
+		return x.RevertedTo
+	}
+	return ""
+}
+
+// Conversion is a volume on its way to be replicated, or back.
+type Conversion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Began         uint64                 `protobuf:"varint,1,opt,name=began,proto3" json:"began,omitempty"`  // the index
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // second-replica: it is being made; metadata: they are put behind the content; undoing
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // of undoing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Conversion) Reset() {
+	*x = Conversion{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Conversion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Conversion) ProtoMessage() {}
+
+func (x *Conversion) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Conversion.ProtoReflect.Descriptor instead.
+func (*Conversion) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Conversion) GetBegan() uint64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
+func (x *Conversion) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Conversion) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Encryption is the LUKS header of a volume.
 type Encryption struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -835,7 +1301,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1313,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1326,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Encryption) GetHeader() string {
@@ -909,7 +1375,7 @@ type KeyRotation struct {
 
 func (x *KeyRotation) Reset() {
 	*x = KeyRotation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1387,7 @@ func (x *KeyRotation) String() string {
 func (*KeyRotation) ProtoMessage() {}
 
 func (x *KeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1400,7 @@ func (x *KeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
 func (*KeyRotation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KeyRotation) GetSlot() uint32 {
@@ -963,7 +1429,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1441,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1454,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Claim) GetName() string {
@@ -1031,7 +1497,7 @@ type Replication struct {
 
 func (x *Replication) Reset() {
 	*x = Replication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1509,7 @@ func (x *Replication) String() string {
 func (*Replication) ProtoMessage() {}
 
 func (x *Replication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1522,7 @@ func (x *Replication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replication.ProtoReflect.Descriptor instead.
 func (*Replication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Replication) GetProtocol() string {
@@ -1144,7 +1610,7 @@ type Primary struct {
 
 func (x *Primary) Reset() {
 	*x = Primary{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1622,7 @@ func (x *Primary) String() string {
 func (*Primary) ProtoMessage() {}
 
 func (x *Primary) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1635,7 @@ func (x *Primary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Primary.ProtoReflect.Descriptor instead.
 func (*Primary) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Primary) GetNode() string {
@@ -1229,7 +1695,7 @@ type Forced struct {
 
 func (x *Forced) Reset() {
 	*x = Forced{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1707,7 @@ func (x *Forced) String() string {
 func (*Forced) ProtoMessage() {}
 
 func (x *Forced) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1720,7 @@ func (x *Forced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forced.ProtoReflect.Descriptor instead.
 func (*Forced) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Forced) GetHostId() string {
@@ -1303,7 +1769,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1781,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1794,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Source) GetSnapshot() string {
@@ -1358,7 +1824,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1836,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1849,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -1429,7 +1895,7 @@ type SnapshotsRequest struct {
 
 func (x *SnapshotsRequest) Reset() {
 	*x = SnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1907,7 @@ func (x *SnapshotsRequest) String() string {
 func (*SnapshotsRequest) ProtoMessage() {}
 
 func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1920,7 @@ func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SnapshotsRequest) GetStale() bool {
@@ -1517,7 +1983,7 @@ type SnapshotsResponse struct {
 
 func (x *SnapshotsResponse) Reset() {
 	*x = SnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1995,7 @@ func (x *SnapshotsResponse) String() string {
 func (*SnapshotsResponse) ProtoMessage() {}
 
 func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +2008,7 @@ func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SnapshotsResponse) GetIndex() uint64 {
@@ -1591,7 +2057,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2069,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2082,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Snapshot) GetId() string {
@@ -1741,16 +2207,17 @@ func (x *Snapshot) GetKept() *Kept {
 type Kept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // in which the replica was outdated; 0: not known
-	Attach        uint64                 `protobuf:"varint,3,opt,name=attach,proto3" json:"attach,omitempty"`         // the attachment in which it had that
-	Superseded    string                 `protobuf:"bytes,4,opt,name=superseded,proto3" json:"superseded,omitempty"`  // since when all replicas of the volume were up to date once; empty: not yet
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`                   // in which the replica was outdated; 0: not known
+	Attach        uint64                 `protobuf:"varint,3,opt,name=attach,proto3" json:"attach,omitempty"`                           // the attachment in which it had that
+	Superseded    string                 `protobuf:"bytes,4,opt,name=superseded,proto3" json:"superseded,omitempty"`                    // since when all replicas of the volume were up to date once; empty: not yet
+	BeforeSync    bool                   `protobuf:"varint,5,opt,name=before_sync,json=beforeSync,proto3" json:"before_sync,omitempty"` // of what a replica had before a resynchronisation; it goes when that ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +2229,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +2242,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Kept) GetReason() string {
@@ -1806,6 +2273,13 @@ func (x *Kept) GetSuperseded() string {
 	return ""
 }
 
+func (x *Kept) GetBeforeSync() bool {
+	if x != nil {
+		return x.BeforeSync
+	}
+	return false
+}
+
 type GroupSnapshotsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
@@ -1818,7 +2292,7 @@ type GroupSnapshotsRequest struct {
 
 func (x *GroupSnapshotsRequest) Reset() {
 	*x = GroupSnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +2304,7 @@ func (x *GroupSnapshotsRequest) String() string {
 func (*GroupSnapshotsRequest) ProtoMessage() {}
 
 func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +2317,7 @@ func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GroupSnapshotsRequest) GetStale() bool {
@@ -1885,7 +2359,7 @@ type GroupSnapshotsResponse struct {
 
 func (x *GroupSnapshotsResponse) Reset() {
 	*x = GroupSnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2371,7 @@ func (x *GroupSnapshotsResponse) String() string {
 func (*GroupSnapshotsResponse) ProtoMessage() {}
 
 func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2384,7 @@ func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GroupSnapshotsResponse) GetIndex() uint64 {
@@ -1952,7 +2426,7 @@ type GroupSnapshot struct {
 
 func (x *GroupSnapshot) Reset() {
 	*x = GroupSnapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2438,7 @@ func (x *GroupSnapshot) String() string {
 func (*GroupSnapshot) ProtoMessage() {}
 
 func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2451,7 @@ func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshot.ProtoReflect.Descriptor instead.
 func (*GroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GroupSnapshot) GetId() string {
@@ -2062,7 +2536,7 @@ type VolumeGroupsRequest struct {
 
 func (x *VolumeGroupsRequest) Reset() {
 	*x = VolumeGroupsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2548,7 @@ func (x *VolumeGroupsRequest) String() string {
 func (*VolumeGroupsRequest) ProtoMessage() {}
 
 func (x *VolumeGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2561,7 @@ func (x *VolumeGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroupsRequest.ProtoReflect.Descriptor instead.
 func (*VolumeGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *VolumeGroupsRequest) GetStale() bool {
@@ -2129,7 +2603,7 @@ type VolumeGroupsResponse struct {
 
 func (x *VolumeGroupsResponse) Reset() {
 	*x = VolumeGroupsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2615,7 @@ func (x *VolumeGroupsResponse) String() string {
 func (*VolumeGroupsResponse) ProtoMessage() {}
 
 func (x *VolumeGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2628,7 @@ func (x *VolumeGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroupsResponse.ProtoReflect.Descriptor instead.
 func (*VolumeGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *VolumeGroupsResponse) GetIndex() uint64 {
@@ -2186,13 +2660,15 @@ type VolumeGroup struct {
 	Members       []string               `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // volumes
 	Created       string                 `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,6,opt,name=modified,proto3" json:"modified,omitempty"`
+	Homes         []string               `protobuf:"bytes,100,rep,name=homes,proto3" json:"homes,omitempty"`       // of its volumes; one where all are at home at one site
+	Relation      *Relation              `protobuf:"bytes,101,opt,name=relation,proto3" json:"relation,omitempty"` // unset: the group is replicated between no two sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VolumeGroup) Reset() {
 	*x = VolumeGroup{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2680,7 @@ func (x *VolumeGroup) String() string {
 func (*VolumeGroup) ProtoMessage() {}
 
 func (x *VolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2693,7 @@ func (x *VolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroup.ProtoReflect.Descriptor instead.
 func (*VolumeGroup) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *VolumeGroup) GetId() string {
@@ -2262,6 +2738,20 @@ func (x *VolumeGroup) GetModified() uint64 {
 	return 0
 }
 
+func (x *VolumeGroup) GetHomes() []string {
+	if x != nil {
+		return x.Homes
+	}
+	return nil
+}
+
+func (x *VolumeGroup) GetRelation() *Relation {
+	if x != nil {
+		return x.Relation
+	}
+	return nil
+}
+
 type Replica struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Node   string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2288,7 +2778,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2790,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2803,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Replica) GetNode() string {
@@ -2452,7 +2942,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2464,7 +2954,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2477,7 +2967,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Publication) GetNode() string {
@@ -2554,7 +3044,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +3056,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +3069,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Target) GetPath() string {
@@ -2615,7 +3105,7 @@ type Teardown struct {
 
 func (x *Teardown) Reset() {
 	*x = Teardown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +3117,7 @@ func (x *Teardown) String() string {
 func (*Teardown) ProtoMessage() {}
 
 func (x *Teardown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +3130,7 @@ func (x *Teardown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Teardown.ProtoReflect.Descriptor instead.
 func (*Teardown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Teardown) GetNode() string {
@@ -2673,7 +3163,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +3175,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +3188,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodesRequest) GetStale() bool {
@@ -2718,7 +3208,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +3220,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +3233,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodesResponse) GetIndex() uint64 {
@@ -2787,7 +3277,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +3289,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +3302,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Node) GetId() string {
@@ -2957,7 +3447,7 @@ type FencesRequest struct {
 
 func (x *FencesRequest) Reset() {
 	*x = FencesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3459,7 @@ func (x *FencesRequest) String() string {
 func (*FencesRequest) ProtoMessage() {}
 
 func (x *FencesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3472,7 @@ func (x *FencesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FencesRequest.ProtoReflect.Descriptor instead.
 func (*FencesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FencesRequest) GetStale() bool {
@@ -3002,7 +3492,7 @@ type FencesResponse struct {
 
 func (x *FencesResponse) Reset() {
 	*x = FencesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3504,7 @@ func (x *FencesResponse) String() string {
 func (*FencesResponse) ProtoMessage() {}
 
 func (x *FencesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3517,7 @@ func (x *FencesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FencesResponse.ProtoReflect.Descriptor instead.
 func (*FencesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FencesResponse) GetIndex() uint64 {
@@ -3058,7 +3548,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3560,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3573,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Fence) GetCidr() string {
@@ -3148,7 +3638,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3650,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3663,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Pool) GetId() string {
@@ -3256,7 +3746,7 @@ type OperationsRequest struct {
 
 func (x *OperationsRequest) Reset() {
 	*x = OperationsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3758,7 @@ func (x *OperationsRequest) String() string {
 func (*OperationsRequest) ProtoMessage() {}
 
 func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3771,7 @@ func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsRequest.ProtoReflect.Descriptor instead.
 func (*OperationsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OperationsRequest) GetStale() bool {
@@ -3308,7 +3798,7 @@ type OperationsResponse struct {
 
 func (x *OperationsResponse) Reset() {
 	*x = OperationsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3810,7 @@ func (x *OperationsResponse) String() string {
 func (*OperationsResponse) ProtoMessage() {}
 
 func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3823,7 @@ func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsResponse.ProtoReflect.Descriptor instead.
 func (*OperationsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OperationsResponse) GetIndex() uint64 {
@@ -3375,7 +3865,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3877,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3890,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Operation) GetId() string {
@@ -3531,7 +4021,7 @@ type OperationRequest struct {
 
 func (x *OperationRequest) Reset() {
 	*x = OperationRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +4033,7 @@ func (x *OperationRequest) String() string {
 func (*OperationRequest) ProtoMessage() {}
 
 func (x *OperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +4046,7 @@ func (x *OperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRequest.ProtoReflect.Descriptor instead.
 func (*OperationRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OperationRequest) GetId() uint64 {
@@ -3576,7 +4066,7 @@ type AdoptNodeRequest struct {
 
 func (x *AdoptNodeRequest) Reset() {
 	*x = AdoptNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +4078,7 @@ func (x *AdoptNodeRequest) String() string {
 func (*AdoptNodeRequest) ProtoMessage() {}
 
 func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +4091,7 @@ func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNodeRequest.ProtoReflect.Descriptor instead.
 func (*AdoptNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AdoptNodeRequest) GetNode() string {
@@ -3619,23 +4109,34 @@ func (x *AdoptNodeRequest) GetHostId() string {
 }
 
 type PlanRequest struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Verb            string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                   // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept, fence, unfence, restore-header
-	Node            string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                   // of restore-header empty: one that has a backup
-	HostId          string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
-	Volume          string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary, restore-header and remove-kept: an id or a name; of remove-kept, also a kept copy's id
-	Reason          string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	PeerDead        bool                   `protobuf:"varint,6,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`                        // of force-primary: the other replica's host does not run any more
-	EvenIfReachable bool                   `protobuf:"varint,7,opt,name=even_if_reachable,json=evenIfReachable,proto3" json:"even_if_reachable,omitempty"` // of lost and replace: without it, a host that can be reached now is not lost
-	Cidrs           []string               `protobuf:"bytes,70,rep,name=cidrs,proto3" json:"cidrs,omitempty"`                                              // of fence and unfence; host_id is then the hosts as the plan named them
-	Site            string                 `protobuf:"bytes,71,opt,name=site,proto3" json:"site,omitempty"`                                                // of fence and unfence: the site to act for; empty: the operators
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept, fence, unfence, restore-header,
+	// enable-replication, disable-replication, promote, demote, resync
+	Node            string   `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                   // of restore-header empty: one that has a backup
+	HostId          string   `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
+	Volume          string   `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary, restore-header and remove-kept: an id or a name; of remove-kept, also a kept copy's id
+	Reason          string   `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	PeerDead        bool     `protobuf:"varint,6,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`                        // of force-primary: the other replica's host does not run any more
+	EvenIfReachable bool     `protobuf:"varint,7,opt,name=even_if_reachable,json=evenIfReachable,proto3" json:"even_if_reachable,omitempty"` // of lost and replace: without it, a host that can be reached now is not lost
+	Cidrs           []string `protobuf:"bytes,70,rep,name=cidrs,proto3" json:"cidrs,omitempty"`                                              // of fence and unfence; host_id is then the hosts as the plan named them
+	Site            string   `protobuf:"bytes,71,opt,name=site,proto3" json:"site,omitempty"`                                                // of fence and unfence: the site to act for; empty: the operators. Of replication: required
+	// Of replication: a volume, or a group by its id or name.
+	Group          string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`
+	Role           uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`                                        // the role's index, as the plan showed it; 0: as it is when the call begins
+	Force          bool   `protobuf:"varint,102,opt,name=force,proto3" json:"force,omitempty"`                                      // of promote and resync
+	DiscardUnkept  bool   `protobuf:"varint,103,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"` // of resync, and of enable-replication
+	PeerSite       string `protobuf:"bytes,104,opt,name=peer_site,json=peerSite,proto3" json:"peer_site,omitempty"`                 // of enable-replication, and the following ones
+	PeerNode       string `protobuf:"bytes,105,opt,name=peer_node,json=peerNode,proto3" json:"peer_node,omitempty"`                 // empty: chosen
+	Protocol       string `protobuf:"bytes,106,opt,name=protocol,proto3" json:"protocol,omitempty"`                                 // A, C; empty: C, or what the volume has
+	Separately     bool   `protobuf:"varint,107,opt,name=separately,proto3" json:"separately,omitempty"`
+	FreezeIsolated bool   `protobuf:"varint,108,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +4148,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +4161,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PlanRequest) GetVerb() string {
@@ -3726,6 +4227,69 @@ func (x *PlanRequest) GetSite() string {
 	return ""
 }
 
+func (x *PlanRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *PlanRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *PlanRequest) GetDiscardUnkept() bool {
+	if x != nil {
+		return x.DiscardUnkept
+	}
+	return false
+}
+
+func (x *PlanRequest) GetPeerSite() string {
+	if x != nil {
+		return x.PeerSite
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetPeerNode() string {
+	if x != nil {
+		return x.PeerNode
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetSeparately() bool {
+	if x != nil {
+		return x.Separately
+	}
+	return false
+}
+
+func (x *PlanRequest) GetFreezeIsolated() bool {
+	if x != nil {
+		return x.FreezeIsolated
+	}
+	return false
+}
+
 type PlanResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
@@ -3743,13 +4307,15 @@ type PlanResponse struct {
 	Todo          uint64 `protobuf:"varint,10,opt,name=todo,proto3" json:"todo,omitempty"`
 	Waiting       uint64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Blocked       uint64 `protobuf:"varint,12,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	Group         string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"` // of replication
+	Role          uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`  // the role's index at which the plan was made; 0: it is not replicated
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +4327,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +4340,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PlanResponse) GetIndex() uint64 {
@@ -3861,6 +4427,20 @@ func (x *PlanResponse) GetBlocked() uint64 {
 	return 0
 }
 
+func (x *PlanResponse) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetRole() uint64 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
 type PlanStep struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Action string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cordon, lose, remove-replica, add-replica, move, ...
@@ -3878,7 +4458,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +4470,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +4483,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PlanStep) GetAction() string {
@@ -3956,7 +4536,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4548,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4561,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
 }
 
 type MembersResponse struct {
@@ -3995,7 +4575,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4587,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4600,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MembersResponse) GetIndex() uint64 {
@@ -4056,7 +4636,7 @@ type MemberPlanRequest struct {
 
 func (x *MemberPlanRequest) Reset() {
 	*x = MemberPlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4068,7 +4648,7 @@ func (x *MemberPlanRequest) String() string {
 func (*MemberPlanRequest) ProtoMessage() {}
 
 func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4081,7 +4661,7 @@ func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPlanRequest.ProtoReflect.Descriptor instead.
 func (*MemberPlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MemberPlanRequest) GetVerb() string {
@@ -4127,7 +4707,7 @@ type MemberPlanResponse struct {
 
 func (x *MemberPlanResponse) Reset() {
 	*x = MemberPlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4719,7 @@ func (x *MemberPlanResponse) String() string {
 func (*MemberPlanResponse) ProtoMessage() {}
 
 func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4732,7 @@ func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPlanResponse.ProtoReflect.Descriptor instead.
 func (*MemberPlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MemberPlanResponse) GetIndex() uint64 {
@@ -4218,7 +4798,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4810,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4823,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -4301,7 +4881,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4313,7 +4893,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4326,7 +4906,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -4381,7 +4961,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4973,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4986,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -4457,7 +5037,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +5049,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +5062,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -4605,7 +5185,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4617,7 +5197,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4630,7 +5210,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{58}
 }
 
 type AuditResponse struct {
@@ -4648,7 +5228,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +5240,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +5253,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -4738,7 +5318,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +5330,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +5343,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Finding) GetNode() string {
@@ -4811,7 +5391,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +5403,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +5416,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{56}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Unknown) GetNode() string {
@@ -4862,7 +5442,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +5454,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4887,7 +5467,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{57}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -4914,7 +5494,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +5506,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +5519,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{58}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -5059,7 +5639,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5071,7 +5651,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5084,7 +5664,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{59}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -5152,7 +5732,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5164,7 +5744,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5177,7 +5757,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{60}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -5204,7 +5784,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5216,7 +5796,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5229,7 +5809,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{61}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -5308,7 +5888,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5320,7 +5900,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5333,7 +5913,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{62}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Understanding) GetId() string {
@@ -5420,7 +6000,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fVolumesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x123\n" +
 	"\avolumes\x18\x02 \x03(\v2\x19.holdfast.admin.v1.VolumeR\avolumes\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xe7\a\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xdf\b\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -5453,7 +6033,58 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"encryption\x18Z \x01(\v2\x1d.holdfast.admin.v1.EncryptionR\n" +
 	"encryption\x12\x14\n" +
-	"\x05group\x18A \x01(\tR\x05group\"\xc0\x01\n" +
+	"\x05group\x18A \x01(\tR\x05group\x127\n" +
+	"\brelation\x18d \x01(\v2\x1b.holdfast.admin.v1.RelationR\brelation\x12=\n" +
+	"\n" +
+	"conversion\x18e \x01(\v2\x1d.holdfast.admin.v1.ConversionR\n" +
+	"conversion\"\x93\x05\n" +
+	"\bRelation\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05sites\x18\x02 \x03(\tR\x05sites\x12%\n" +
+	"\x0ereplication_id\x18\x03 \x01(\tR\rreplicationId\x12\x18\n" +
+	"\aprimary\x18\x04 \x01(\tR\aprimary\x12\x1b\n" +
+	"\tmoving_to\x18\x05 \x01(\tR\bmovingTo\x12\x1f\n" +
+	"\vmoving_from\x18\x06 \x01(\tR\n" +
+	"movingFrom\x12\x12\n" +
+	"\x04role\x18\a \x01(\x04R\x04role\x121\n" +
+	"\x06ousted\x18\b \x03(\v2\x19.holdfast.admin.v1.OustedR\x06ousted\x12\x16\n" +
+	"\x06claims\x18\t \x03(\tR\x06claims\x12\x16\n" +
+	"\x06status\x18\n" +
+	" \x01(\tR\x06status\x12\x18\n" +
+	"\amessage\x18\v \x01(\tR\amessage\x12\x1f\n" +
+	"\vever_synced\x18\f \x01(\bR\n" +
+	"everSynced\x128\n" +
+	"\tlast_sync\x18\r \x01(\v2\x1b.holdfast.admin.v1.LastSyncR\blastSync\x12%\n" +
+	"\x0ediscard_unkept\x18\x0e \x01(\bR\rdiscardUnkept\x12\x1e\n" +
+	"\n" +
+	"separately\x18\x0f \x01(\bR\n" +
+	"separately\x12'\n" +
+	"\x0ffreeze_isolated\x18\x10 \x01(\bR\x0efreezeIsolated\x12\x18\n" +
+	"\aenabled\x18\x11 \x01(\x04R\aenabled\x12\x14\n" +
+	"\x05apart\x18\x12 \x01(\tR\x05apart\x12\x19\n" +
+	"\badded_at\x18\x13 \x01(\tR\aaddedAt\x125\n" +
+	"\bgiven_up\x18\x14 \x01(\v2\x1a.holdfast.admin.v1.GivenUpR\agivenUp\"J\n" +
+	"\x06Ousted\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06forced\x18\x03 \x01(\bR\x06forced\"P\n" +
+	"\bLastSync\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\tR\x05ended\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\aseconds\x18\x03 \x01(\x01R\aseconds\"v\n" +
+	"\aGivenUp\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\tR\x05since\x12\x1f\n" +
+	"\vreverted_to\x18\x04 \x01(\tR\n" +
+	"revertedTo\"P\n" +
+	"\n" +
+	"Conversion\x12\x14\n" +
+	"\x05began\x18\x01 \x01(\x04R\x05began\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xc0\x01\n" +
 	"\n" +
 	"Encryption\x12\x16\n" +
 	"\x06header\x18\x01 \x01(\tR\x06header\x12\x1b\n" +
@@ -5536,7 +6167,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\toperation\x18\x0e \x01(\v2\x1c.holdfast.admin.v1.OperationR\toperation\x12\x18\n" +
 	"\acreated\x18\x0f \x01(\tR\acreated\x12\x1a\n" +
 	"\bmodified\x18\x10 \x01(\x04R\bmodified\x12+\n" +
-	"\x04kept\x18\x11 \x01(\v2\x17.holdfast.admin.v1.KeptR\x04kept\"v\n" +
+	"\x04kept\x18\x11 \x01(\v2\x17.holdfast.admin.v1.KeptR\x04kept\"\x97\x01\n" +
 	"\x04Kept\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
@@ -5545,7 +6176,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06attach\x18\x03 \x01(\x04R\x06attach\x12\x1e\n" +
 	"\n" +
 	"superseded\x18\x04 \x01(\tR\n" +
-	"superseded\"v\n" +
+	"superseded\x12\x1f\n" +
+	"\vbefore_sync\x18\x05 \x01(\bR\n" +
+	"beforeSync\"v\n" +
 	"\x15GroupSnapshotsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
@@ -5575,14 +6208,16 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x14VolumeGroupsResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x126\n" +
 	"\x06groups\x18\x02 \x03(\v2\x1e.holdfast.admin.v1.VolumeGroupR\x06groups\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\x99\x01\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xe8\x01\n" +
 	"\vVolumeGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06origin\x18\x03 \x01(\tR\x06origin\x12\x18\n" +
 	"\amembers\x18\x04 \x03(\tR\amembers\x12\x18\n" +
 	"\acreated\x18\x05 \x01(\tR\acreated\x12\x1a\n" +
-	"\bmodified\x18\x06 \x01(\x04R\bmodified\"\xdb\x03\n" +
+	"\bmodified\x18\x06 \x01(\x04R\bmodified\x12\x14\n" +
+	"\x05homes\x18d \x03(\tR\x05homes\x127\n" +
+	"\brelation\x18e \x01(\v2\x1b.holdfast.admin.v1.RelationR\brelation\"\xdb\x03\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -5712,7 +6347,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xf1\x01\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xf7\x03\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -5722,7 +6357,18 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\tpeer_dead\x18\x06 \x01(\bR\bpeerDead\x12*\n" +
 	"\x11even_if_reachable\x18\a \x01(\bR\x0fevenIfReachable\x12\x14\n" +
 	"\x05cidrs\x18F \x03(\tR\x05cidrs\x12\x12\n" +
-	"\x04site\x18G \x01(\tR\x04site\"\xba\x02\n" +
+	"\x04site\x18G \x01(\tR\x04site\x12\x14\n" +
+	"\x05group\x18d \x01(\tR\x05group\x12\x12\n" +
+	"\x04role\x18e \x01(\x04R\x04role\x12\x14\n" +
+	"\x05force\x18f \x01(\bR\x05force\x12%\n" +
+	"\x0ediscard_unkept\x18g \x01(\bR\rdiscardUnkept\x12\x1b\n" +
+	"\tpeer_site\x18h \x01(\tR\bpeerSite\x12\x1b\n" +
+	"\tpeer_node\x18i \x01(\tR\bpeerNode\x12\x1a\n" +
+	"\bprotocol\x18j \x01(\tR\bprotocol\x12\x1e\n" +
+	"\n" +
+	"separately\x18k \x01(\bR\n" +
+	"separately\x12'\n" +
+	"\x0ffreeze_isolated\x18l \x01(\bR\x0efreezeIsolated\"\xe4\x02\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
@@ -5736,7 +6382,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x04todo\x18\n" +
 	" \x01(\x04R\x04todo\x12\x18\n" +
 	"\awaiting\x18\v \x01(\x04R\awaiting\x12\x18\n" +
-	"\ablocked\x18\f \x01(\x04R\ablocked\"\x9d\x01\n" +
+	"\ablocked\x18\f \x01(\x04R\ablocked\x12\x14\n" +
+	"\x05group\x18d \x01(\tR\x05group\x12\x12\n" +
+	"\x04role\x18e \x01(\x04R\x04role\"\x9d\x01\n" +
 	"\bPlanStep\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -5891,7 +6539,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -5901,163 +6549,174 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*VolumesRequest)(nil),         // 5: holdfast.admin.v1.VolumesRequest
 	(*VolumesResponse)(nil),        // 6: holdfast.admin.v1.VolumesResponse
 	(*Volume)(nil),                 // 7: holdfast.admin.v1.Volume
-	(*Encryption)(nil),             // 8: holdfast.admin.v1.Encryption
-	(*KeyRotation)(nil),            // 9: holdfast.admin.v1.KeyRotation
-	(*Claim)(nil),                  // 10: holdfast.admin.v1.Claim
-	(*Replication)(nil),            // 11: holdfast.admin.v1.Replication
-	(*Primary)(nil),                // 12: holdfast.admin.v1.Primary
-	(*Forced)(nil),                 // 13: holdfast.admin.v1.Forced
-	(*Source)(nil),                 // 14: holdfast.admin.v1.Source
-	(*Limits)(nil),                 // 15: holdfast.admin.v1.Limits
-	(*SnapshotsRequest)(nil),       // 16: holdfast.admin.v1.SnapshotsRequest
-	(*SnapshotsResponse)(nil),      // 17: holdfast.admin.v1.SnapshotsResponse
-	(*Snapshot)(nil),               // 18: holdfast.admin.v1.Snapshot
-	(*Kept)(nil),                   // 19: holdfast.admin.v1.Kept
-	(*GroupSnapshotsRequest)(nil),  // 20: holdfast.admin.v1.GroupSnapshotsRequest
-	(*GroupSnapshotsResponse)(nil), // 21: holdfast.admin.v1.GroupSnapshotsResponse
-	(*GroupSnapshot)(nil),          // 22: holdfast.admin.v1.GroupSnapshot
-	(*VolumeGroupsRequest)(nil),    // 23: holdfast.admin.v1.VolumeGroupsRequest
-	(*VolumeGroupsResponse)(nil),   // 24: holdfast.admin.v1.VolumeGroupsResponse
-	(*VolumeGroup)(nil),            // 25: holdfast.admin.v1.VolumeGroup
-	(*Replica)(nil),                // 26: holdfast.admin.v1.Replica
-	(*Publication)(nil),            // 27: holdfast.admin.v1.Publication
-	(*Target)(nil),                 // 28: holdfast.admin.v1.Target
-	(*Teardown)(nil),               // 29: holdfast.admin.v1.Teardown
-	(*NodesRequest)(nil),           // 30: holdfast.admin.v1.NodesRequest
-	(*NodesResponse)(nil),          // 31: holdfast.admin.v1.NodesResponse
-	(*Node)(nil),                   // 32: holdfast.admin.v1.Node
-	(*FencesRequest)(nil),          // 33: holdfast.admin.v1.FencesRequest
-	(*FencesResponse)(nil),         // 34: holdfast.admin.v1.FencesResponse
-	(*Fence)(nil),                  // 35: holdfast.admin.v1.Fence
-	(*Pool)(nil),                   // 36: holdfast.admin.v1.Pool
-	(*OperationsRequest)(nil),      // 37: holdfast.admin.v1.OperationsRequest
-	(*OperationsResponse)(nil),     // 38: holdfast.admin.v1.OperationsResponse
-	(*Operation)(nil),              // 39: holdfast.admin.v1.Operation
-	(*OperationRequest)(nil),       // 40: holdfast.admin.v1.OperationRequest
-	(*AdoptNodeRequest)(nil),       // 41: holdfast.admin.v1.AdoptNodeRequest
-	(*PlanRequest)(nil),            // 42: holdfast.admin.v1.PlanRequest
-	(*PlanResponse)(nil),           // 43: holdfast.admin.v1.PlanResponse
-	(*PlanStep)(nil),               // 44: holdfast.admin.v1.PlanStep
-	(*MembersRequest)(nil),         // 45: holdfast.admin.v1.MembersRequest
-	(*MembersResponse)(nil),        // 46: holdfast.admin.v1.MembersResponse
-	(*MemberPlanRequest)(nil),      // 47: holdfast.admin.v1.MemberPlanRequest
-	(*MemberPlanResponse)(nil),     // 48: holdfast.admin.v1.MemberPlanResponse
-	(*HistoryRequest)(nil),         // 49: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 50: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 51: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 52: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 53: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 54: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 55: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 56: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 57: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 58: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 59: holdfast.admin.v1.StateHeader
-	(*UpgradeRequest)(nil),         // 60: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 61: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 62: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 63: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 64: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 65: holdfast.fsm.v1.Outcome
+	(*Relation)(nil),               // 8: holdfast.admin.v1.Relation
+	(*Ousted)(nil),                 // 9: holdfast.admin.v1.Ousted
+	(*LastSync)(nil),               // 10: holdfast.admin.v1.LastSync
+	(*GivenUp)(nil),                // 11: holdfast.admin.v1.GivenUp
+	(*Conversion)(nil),             // 12: holdfast.admin.v1.Conversion
+	(*Encryption)(nil),             // 13: holdfast.admin.v1.Encryption
+	(*KeyRotation)(nil),            // 14: holdfast.admin.v1.KeyRotation
+	(*Claim)(nil),                  // 15: holdfast.admin.v1.Claim
+	(*Replication)(nil),            // 16: holdfast.admin.v1.Replication
+	(*Primary)(nil),                // 17: holdfast.admin.v1.Primary
+	(*Forced)(nil),                 // 18: holdfast.admin.v1.Forced
+	(*Source)(nil),                 // 19: holdfast.admin.v1.Source
+	(*Limits)(nil),                 // 20: holdfast.admin.v1.Limits
+	(*SnapshotsRequest)(nil),       // 21: holdfast.admin.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),      // 22: holdfast.admin.v1.SnapshotsResponse
+	(*Snapshot)(nil),               // 23: holdfast.admin.v1.Snapshot
+	(*Kept)(nil),                   // 24: holdfast.admin.v1.Kept
+	(*GroupSnapshotsRequest)(nil),  // 25: holdfast.admin.v1.GroupSnapshotsRequest
+	(*GroupSnapshotsResponse)(nil), // 26: holdfast.admin.v1.GroupSnapshotsResponse
+	(*GroupSnapshot)(nil),          // 27: holdfast.admin.v1.GroupSnapshot
+	(*VolumeGroupsRequest)(nil),    // 28: holdfast.admin.v1.VolumeGroupsRequest
+	(*VolumeGroupsResponse)(nil),   // 29: holdfast.admin.v1.VolumeGroupsResponse
+	(*VolumeGroup)(nil),            // 30: holdfast.admin.v1.VolumeGroup
+	(*Replica)(nil),                // 31: holdfast.admin.v1.Replica
+	(*Publication)(nil),            // 32: holdfast.admin.v1.Publication
+	(*Target)(nil),                 // 33: holdfast.admin.v1.Target
+	(*Teardown)(nil),               // 34: holdfast.admin.v1.Teardown
+	(*NodesRequest)(nil),           // 35: holdfast.admin.v1.NodesRequest
+	(*NodesResponse)(nil),          // 36: holdfast.admin.v1.NodesResponse
+	(*Node)(nil),                   // 37: holdfast.admin.v1.Node
+	(*FencesRequest)(nil),          // 38: holdfast.admin.v1.FencesRequest
+	(*FencesResponse)(nil),         // 39: holdfast.admin.v1.FencesResponse
+	(*Fence)(nil),                  // 40: holdfast.admin.v1.Fence
+	(*Pool)(nil),                   // 41: holdfast.admin.v1.Pool
+	(*OperationsRequest)(nil),      // 42: holdfast.admin.v1.OperationsRequest
+	(*OperationsResponse)(nil),     // 43: holdfast.admin.v1.OperationsResponse
+	(*Operation)(nil),              // 44: holdfast.admin.v1.Operation
+	(*OperationRequest)(nil),       // 45: holdfast.admin.v1.OperationRequest
+	(*AdoptNodeRequest)(nil),       // 46: holdfast.admin.v1.AdoptNodeRequest
+	(*PlanRequest)(nil),            // 47: holdfast.admin.v1.PlanRequest
+	(*PlanResponse)(nil),           // 48: holdfast.admin.v1.PlanResponse
+	(*PlanStep)(nil),               // 49: holdfast.admin.v1.PlanStep
+	(*MembersRequest)(nil),         // 50: holdfast.admin.v1.MembersRequest
+	(*MembersResponse)(nil),        // 51: holdfast.admin.v1.MembersResponse
+	(*MemberPlanRequest)(nil),      // 52: holdfast.admin.v1.MemberPlanRequest
+	(*MemberPlanResponse)(nil),     // 53: holdfast.admin.v1.MemberPlanResponse
+	(*HistoryRequest)(nil),         // 54: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 55: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 56: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 57: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 58: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 59: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 60: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 61: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 62: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 63: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 64: holdfast.admin.v1.StateHeader
+	(*UpgradeRequest)(nil),         // 65: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 66: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 67: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 68: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 69: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 70: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
 	4,  // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
 	7,  // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
-	26, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
-	27, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
-	29, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
-	39, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
-	14, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
-	15, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
-	11, // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
-	10, // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
-	8,  // 11: holdfast.admin.v1.Volume.encryption:type_name -> holdfast.admin.v1.Encryption
-	9,  // 12: holdfast.admin.v1.Encryption.rotation:type_name -> holdfast.admin.v1.KeyRotation
-	12, // 13: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
-	13, // 14: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
-	18, // 15: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
-	39, // 16: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
-	19, // 17: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
-	22, // 18: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
-	39, // 19: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
-	25, // 20: holdfast.admin.v1.VolumeGroupsResponse.groups:type_name -> holdfast.admin.v1.VolumeGroup
-	28, // 21: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
-	32, // 22: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
-	36, // 23: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	63, // 24: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
-	35, // 25: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
-	39, // 26: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
-	10, // 27: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
-	44, // 28: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	3,  // 29: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
-	44, // 30: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	51, // 31: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	52, // 32: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	64, // 33: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	65, // 34: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	10, // 35: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	55, // 36: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	55, // 37: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	55, // 38: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	56, // 39: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	55, // 40: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	59, // 41: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	32, // 42: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 43: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	18, // 44: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	22, // 45: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	25, // 46: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,  // 47: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	62, // 48: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	62, // 49: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,  // 50: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 51: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	16, // 52: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	20, // 53: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	23, // 54: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	30, // 55: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	33, // 56: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	37, // 57: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	49, // 58: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	53, // 59: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	57, // 60: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	40, // 61: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	40, // 62: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	41, // 63: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	42, // 64: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	42, // 65: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	60, // 66: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	60, // 67: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	45, // 68: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	47, // 69: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	47, // 70: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 71: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 72: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	17, // 73: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	21, // 74: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	24, // 75: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	31, // 76: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	34, // 77: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	38, // 78: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	50, // 79: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	54, // 80: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	58, // 81: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 82: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 83: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 84: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	43, // 85: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	43, // 86: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	61, // 87: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	61, // 88: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	46, // 89: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	48, // 90: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	48, // 91: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	71, // [71:92] is the sub-list for method output_type
-	50, // [50:71] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	31, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
+	32, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
+	34, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
+	44, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
+	19, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
+	20, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
+	16, // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
+	15, // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
+	13, // 11: holdfast.admin.v1.Volume.encryption:type_name -> holdfast.admin.v1.Encryption
+	8,  // 12: holdfast.admin.v1.Volume.relation:type_name -> holdfast.admin.v1.Relation
+	12, // 13: holdfast.admin.v1.Volume.conversion:type_name -> holdfast.admin.v1.Conversion
+	9,  // 14: holdfast.admin.v1.Relation.ousted:type_name -> holdfast.admin.v1.Ousted
+	10, // 15: holdfast.admin.v1.Relation.last_sync:type_name -> holdfast.admin.v1.LastSync
+	11, // 16: holdfast.admin.v1.Relation.given_up:type_name -> holdfast.admin.v1.GivenUp
+	14, // 17: holdfast.admin.v1.Encryption.rotation:type_name -> holdfast.admin.v1.KeyRotation
+	17, // 18: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
+	18, // 19: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
+	23, // 20: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
+	44, // 21: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
+	24, // 22: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
+	27, // 23: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
+	44, // 24: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
+	30, // 25: holdfast.admin.v1.VolumeGroupsResponse.groups:type_name -> holdfast.admin.v1.VolumeGroup
+	8,  // 26: holdfast.admin.v1.VolumeGroup.relation:type_name -> holdfast.admin.v1.Relation
+	33, // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
+	37, // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
+	41, // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
+	68, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	40, // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
+	44, // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
+	15, // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
+	49, // 34: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	3,  // 35: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
+	49, // 36: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	56, // 37: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	57, // 38: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	69, // 39: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	70, // 40: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15, // 41: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	60, // 42: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	60, // 43: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	60, // 44: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	61, // 45: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	60, // 46: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	64, // 47: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37, // 48: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 49: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23, // 50: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27, // 51: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30, // 52: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,  // 53: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	67, // 54: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	67, // 55: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,  // 56: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 57: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21, // 58: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25, // 59: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28, // 60: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35, // 61: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38, // 62: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42, // 63: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	54, // 64: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	58, // 65: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	62, // 66: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	45, // 67: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45, // 68: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46, // 69: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47, // 70: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47, // 71: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	65, // 72: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	65, // 73: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50, // 74: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52, // 75: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	52, // 76: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 77: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 78: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22, // 79: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26, // 80: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29, // 81: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36, // 82: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39, // 83: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43, // 84: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	55, // 85: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	59, // 86: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	63, // 87: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 88: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 89: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 90: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48, // 91: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48, // 92: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	66, // 93: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	66, // 94: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51, // 95: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53, // 96: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	53, // 97: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	77, // [77:98] is the sub-list for method output_type
+	56, // [56:77] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -6065,11 +6724,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[50].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[55].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[58].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[63].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -6083,7 +6742,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

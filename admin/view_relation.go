@@ -1,0 +1,203 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// volumeRelationView is the relation that a volume is in, as far as it is about this volume; nil where there is none.
+func volumeRelationView(st *fsm.State, v *fsm.Volume) *adminpb.Relation {
+	status := st.VolumeReplicationStatus(v)
+	if status == nil {
+		return nil
+	}
+	view := relationView(status)
+	if v.Relation == nil {
+		view.Group = string(st.GroupOf(v.ID))
+	}
+	if m := v.RelationMember; m != nil {
+		addMember(view, m)
+	}
+	return view
+}
+
+func addMember(view *adminpb.Relation, m *fsm.RelationMember) {
+	if m.Apart {
+		view.Apart = m.ApartAt.String()
+	}
+	if m.Added {
+		view.AddedAt = m.AddedAt.String()
+	}
+	if g := m.GivenUp; g != nil {
+		view.GivenUp = &adminpb.GivenUp{Index: g.Index, Generation: g.Generation, Since: timeView(g.Since), RevertedTo: string(g.RevertedTo)}
+	}
+}
+
+// groupRelationView is the relation of a group: the worst status of its volumes.
+func groupRelationView(st *fsm.State, g *fsm.VolumeGroup) *adminpb.Relation {
+	if g.Relation == nil {
+		return nil
+	}
+	status, rej := st.ReplicationStatus(sourceOfGroup(g), "")
+	if rej != nil { // a member is not there any more
+		status = &fsm.ReplicationStatus{Relation: g.Relation, Health: fsm.ReplicationUnknown, Message: rej.Message}
+	}
+	view := relationView(status)
+	view.Group = string(g.ID)
+	return view
+}
+
+func relationView(status *fsm.ReplicationStatus) *adminpb.Relation {
+	r := status.Relation
+	view := &adminpb.Relation{
+		Sites: mapSlice(r.Sites, fsm.Site.String), ReplicationId: r.ReplicationID, Role: r.Role, Claims: mapSlice(r.Claims, fsm.Site.String),
+		Ousted: mapSlice(r.Ousted, func(o fsm.Ousted) *adminpb.Ousted {
+			return &adminpb.Ousted{Site: o.Site.String(), Index: o.Index, Forced: o.Forced}
+		}),
+		Status: status.Health.String(), Message: status.Message, EverSynced: status.EverSynced,
+		DiscardUnkept: r.DiscardUnkept, Separately: r.Separately, FreezeIsolated: r.FreezeIsolated, Enabled: r.Enabled,
+	}
+	if r.Promoted {
+		view.Primary = r.Primary.String()
+	}
+	if r.Move != nil {
+		view.MovingTo, view.MovingFrom = r.Move.To.String(), r.Move.From.String()
+	}
+	if last := status.LastSync; !last.Ended.IsZero() {
+		view.LastSync = &adminpb.LastSync{Ended: timeView(last.Ended), Bytes: last.Bytes, Seconds: last.Duration.Seconds()}
+	}
+	return view
+}
+
+// conversionView returns nil for a volume that is not being converted.
+func conversionView(r *fsm.Replication) *adminpb.Conversion {
+	if r == nil || r.Conversion == nil {
+		return nil
+	}
+	view := &adminpb.Conversion{Began: r.Conversion.Began, State: "second-replica", Reason: r.Conversion.Reason}
+	switch {
+	case r.Conversion.Undoing:
+		view.State = "undoing"
+	case r.Conversion.OnSeed:
+		view.State = "metadata"
+	}
+	return view
+}
+
+// homesOf are the sites at which volumes of a group are at home, sorted.
+func homesOf(st *fsm.State, g *fsm.VolumeGroup) (homes []string) {
+	for _, id := range g.Members {
+		if v, ok := st.Volume(id); ok {
+			homes = appendUnique(homes, v.Home.String())
+		}
+	}
+	slices.Sort(homes)
+	return homes
+}
+
+// PrintVolumeReplication writes the replication between sites of volumes: as a table one line for each volume that
+// is in a relation or being converted, as JSON or YAML the complete answer.
+func PrintVolumeReplication(w io.Writer, format string, answer *adminpb.VolumesResponse) error {
+	if format == "table" {
+		return tabulate(w, func(out io.Writer) { volumeReplicationTable(out, answer) })
+	}
+	return Print(w, format, proto.Message(answer))
+}
+
+func volumeReplicationTable(w io.Writer, a *adminpb.VolumesResponse) {
+	row(w, "VOLUME", "NAME", "GROUP", "HOME", "SITES", "ROLE", "ROLE INDEX", "STATUS", "OUSTED", "APART", "CLAIMS", "LAST SYNC", "GIVEN UP", "MESSAGE")
+	for _, v := range a.GetVolumes() {
+		r := v.GetRelation()
+		if r == nil && v.GetConversion() == nil {
+			continue
+		}
+		row(w, v.GetId(), v.GetName(), r.GetGroup(), v.GetHome(), strings.Join(r.GetSites(), ","), roleCell(r), r.GetRole(), r.GetStatus(), oustedCell(r),
+			r.GetApart(), strings.Join(r.GetClaims(), ","), lastSyncCell(r.GetLastSync()), givenUpCell(r.GetGivenUp()), conversionCell(v))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+// PrintGroupReplication is PrintVolumeReplication for groups.
+func PrintGroupReplication(w io.Writer, format string, answer *adminpb.VolumeGroupsResponse) error {
+	if format == "table" {
+		return tabulate(w, func(out io.Writer) { groupReplicationTable(out, answer) })
+	}
+	return Print(w, format, proto.Message(answer))
+}
+
+func groupReplicationTable(w io.Writer, a *adminpb.VolumeGroupsResponse) {
+	row(w, "GROUP", "NAME", "VOLUMES", "HOME", "SITES", "ROLE", "ROLE INDEX", "STATUS", "OUSTED", "CLAIMS", "LAST SYNC", "MESSAGE")
+	for _, g := range a.GetGroups() {
+		r := g.GetRelation()
+		if r == nil {
+			continue
+		}
+		row(w, g.GetId(), g.GetName(), len(g.GetMembers()), strings.Join(g.GetHomes(), ","), strings.Join(r.GetSites(), ","), roleCell(r), r.GetRole(),
+			r.GetStatus(), oustedCell(r), strings.Join(r.GetClaims(), ","), lastSyncCell(r.GetLastSync()), r.GetMessage())
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+// roleCell is the site that has the role, or where it goes; empty where there is no relation.
+func roleCell(r *adminpb.Relation) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.GetMovingTo() != "":
+		return "moving to " + r.GetMovingTo()
+	case r.GetPrimary() == "":
+		return "demoted"
+	}
+	return "primary " + r.GetPrimary()
+}
+
+// replicationCell is the status, with its message where something is to be known.
+func replicationCell(r *adminpb.Relation) string {
+	if r == nil || r.GetStatus() == fsm.ReplicationHealthy.String() {
+		return r.GetStatus()
+	}
+	return r.GetStatus() + ": " + r.GetMessage()
+}
+
+func oustedCell(r *adminpb.Relation) string {
+	return strings.Join(mapSlice(r.GetOusted(), func(o *adminpb.Ousted) string {
+		if o.GetForced() {
+			return o.GetSite() + " by force"
+		}
+		return o.GetSite()
+	}), ",")
+}
+
+func lastSyncCell(l *adminpb.LastSync) string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s in %.1f s", l.GetEnded(), formatSize(l.GetBytes()), l.GetSeconds())
+}
+
+func givenUpCell(g *adminpb.GivenUp) string {
+	if g == nil {
+		return ""
+	}
+	return fmt.Sprintf("generation %d at index %d", g.GetGeneration(), g.GetIndex())
+}
+
+// conversionCell is the message of the status, or how far the conversion is.
+func conversionCell(v *adminpb.Volume) string {
+	switch c := v.GetConversion(); {
+	case c == nil:
+		return v.GetRelation().GetMessage()
+	case c.GetState() == "undoing":
+		return "the conversion is being undone: " + c.GetReason()
+	case c.GetState() == "metadata":
+		return "being converted: its content gets DRBD's metadata"
+	}
+	return "being converted: its second replica is being made"
+}
