@@ -32,7 +32,8 @@ func keptList(use string) *cobra.Command {
 	cmd.Long = "Lists what hosts keep of replicas that lost: before such a replica is synchronised from the other one, its host keeps\n" +
 		"what it had, in a snapshot of its pool. It ends by `remove`, with its volume, or by itself: --kept-retention after all\n" +
 		"replicas of the volume were up to date (SUPERSEDED), or when its host loses again. A volume can be made of it, as of\n" +
-		"a snapshot, by its id."
+		"a snapshot, by its id. Of a volume that is replicated between sites, what a whole replica had before a resynchronisation\n" +
+		"is kept too (`before resync`), until both replicas are up to date."
 	cmd.Flags().StringVar(&req.Node, "node", "", "only copies that `node` keeps")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd

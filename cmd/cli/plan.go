@@ -24,6 +24,8 @@ type planVerb struct {
 	req  *adminpb.PlanRequest
 	yes  bool
 	wait bool
+	// ofSites: the plan is about the replication between two sites, and bound to the role's index, not to a host.
+	ofSites bool
 }
 
 // planFlags adds the flags that all verbs with a plan have.
@@ -45,11 +47,11 @@ func (p *planVerb) waitFlag(cmd *cobra.Command) {
 
 // run shows the plan, or carries it out.
 func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
-	missingHostID := p.yes && p.req.GetHostId() == ""
+	missingHostID := p.yes && p.req.GetHostId() == "" && !p.ofSites
 	p.yes = p.yes && !missingHostID
 	resp, err := p.call(ctx, client)
 	for err == nil && p.yes && p.wait && hasOpenSteps(resp) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", resp.GetSummary())
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", progressOf(resp))
 		if err = sleepContext(ctx, waitInterval); err == nil {
 			resp, err = p.call(ctx, client)
 		}
@@ -66,12 +68,30 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 	return p.reportResult(cmd, resp)
 }
 
-// subject is the node that the verb is about, the volume where no node was named, or the CIDRs.
+// progressOf is a line for who waits: the summary, and what is waited for first.
+func progressOf(resp *adminpb.PlanResponse) string {
+	for _, s := range resp.GetSteps() {
+		if s.GetState() == "waiting" && s.GetDetail() != "" {
+			return resp.GetSummary() + "; " + s.GetDetail()
+		}
+	}
+	return resp.GetSummary()
+}
+
+// binding are the flags that bind a plan that is carried out to what was shown.
+func (p *planVerb) binding(resp *adminpb.PlanResponse) string {
+	if !p.ofSites {
+		return "--host-id " + resp.GetHostId()
+	}
+	return fmt.Sprintf("--role %d", resp.GetRole())
+}
+
+// subject is the node that the verb is about, the volume or the group where no node was named, or the CIDRs.
 func (p *planVerb) subject() string {
 	if len(p.req.GetCidrs()) > 0 {
 		return strings.Join(p.req.GetCidrs(), " ")
 	}
-	return cmp.Or(p.req.GetNode(), p.req.GetVolume())
+	return cmp.Or(p.req.GetNode(), p.req.GetVolume(), p.req.GetGroup())
 }
 
 func (p *planVerb) call(ctx context.Context, client *admin.Client) (resp *adminpb.PlanResponse, err error) {
@@ -90,7 +110,7 @@ func (p *planVerb) call(ctx context.Context, client *admin.Client) (resp *adminp
 func (p *planVerb) reportResult(cmd *cobra.Command, resp *adminpb.PlanResponse) error {
 	switch {
 	case !p.yes && stepCount(resp, "todo") > 0:
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --host-id "+resp.GetHostId()+" --yes carries this out")
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with "+p.binding(resp)+" --yes carries this out")
 	case p.yes && stepCount(resp, "blocked") > 0:
 		return exit.Refusedf("%s %s: %d steps are blocked", p.req.GetVerb(), p.subject(), stepCount(resp, "blocked"))
 	case p.yes && hasOpenSteps(resp):

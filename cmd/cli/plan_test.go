@@ -47,8 +47,8 @@ func (a *fakeAdminAPI) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	if len(a.answers) > 1 {
 		a.answers = a.answers[1:]
 	}
-	return &adminpb.PlanResponse{Index: 9, Verb: req.GetVerb(), Node: req.GetNode(), HostId: cmp.Or(req.GetHostId(), "h"), Summary: "the summary",
-		Steps: []*adminpb.PlanStep{{Action: "step", State: state, VolumeName: "pvc-1"}}}
+	return &adminpb.PlanResponse{Index: 9, Verb: req.GetVerb(), Node: req.GetNode(), HostId: cmp.Or(req.GetHostId(), "h"), Summary: "the summary", Role: 7,
+		Steps: []*adminpb.PlanStep{{Action: "step", State: state, VolumeName: "pvc-1", Detail: "the detail"}}}
 }
 
 // serve serves the API with certificates, and returns the flags for its address.

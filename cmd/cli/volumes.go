@@ -19,7 +19,9 @@ func volumesCommand() *cobra.Command {
 	cmd := list("volumes [ID|NAME]")
 	cmd.AddCommand(list("list [ID|NAME]"),
 		volumesList("replicas [ID|NAME]", "List the replicas of replicated volumes: what the log says of each, and what its host saw", admin.PrintReplicas),
+		volumesList("replication [ID|NAME]", "List the replication of volumes between two sites: role, status, and who has to act", admin.PrintVolumeReplication),
 		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand())
+	cmd.AddCommand(replicationCommands(ofVolume)...)
 	return cmd
 }
 
