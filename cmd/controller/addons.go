@@ -4,12 +4,14 @@ import (
 	addonsfencespec "github.com/csi-addons/spec/lib/go/fence"
 	addonsspec "github.com/csi-addons/spec/lib/go/identity"
 	reclaimspec "github.com/csi-addons/spec/lib/go/reclaimspace"
+	replicationspec "github.com/csi-addons/spec/lib/go/replication"
 	groupspec "github.com/csi-addons/spec/lib/go/volumegroup"
 
 	addonsfence "github.com/holdfast-storage/holdfast/addons/fence"
 	addonsidentity "github.com/holdfast-storage/holdfast/addons/identity"
 	"github.com/holdfast-storage/holdfast/addons/params"
 	"github.com/holdfast-storage/holdfast/addons/reclaimspace"
+	"github.com/holdfast-storage/holdfast/addons/replication"
 	"github.com/holdfast-storage/holdfast/addons/volumegroup"
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/csi/identity"
@@ -20,6 +22,7 @@ import (
 func (c *controller) openAddons(csi *identity.Server, cluster csiCluster, disabled daemon.Disabled) {
 	addonsfencespec.RegisterFenceControllerServer(c.csi, addonsfence.New(cluster, disabled.Addons...))
 	served := append(c.openVolumeGroups(cluster, disabled), c.openReclaimSpace(cluster, disabled)...)
+	served = append(served, c.openReplication(cluster, disabled)...)
 	served = append(served, disabled.Enabled(
 		addonsidentity.NetworkFence(addonsspec.Capability_NetworkFence_NETWORK_FENCE),
 		addonsidentity.NetworkFence(addonsspec.Capability_NetworkFence_GET_CLIENTS_TO_FENCE),
@@ -39,6 +42,13 @@ func (c *controller) openReclaimSpace(state csiCluster, disabled daemon.Disabled
 		reclaimspec.RegisterReclaimSpaceControllerServer(c.csi, reclaimspace.NewController(state, c.members))
 	}
 	return served
+}
+
+// openReplication registers the service of replication between sites, whose RPCs are UNIMPLEMENTED where it is disabled.
+func (c *controller) openReplication(state csiCluster, disabled daemon.Disabled) []*addonsspec.Capability {
+	options := replication.Options{NodeTimeout: c.nodeTimeout, Disabled: disabled.Addons}
+	replicationspec.RegisterControllerServer(c.csi, replication.New(state, c.members, options))
+	return disabled.Enabled(addonsidentity.VolumeReplication(addonsspec.Capability_VolumeReplication_VOLUME_REPLICATION))
 }
 
 // openVolumeGroups registers the service of volume groups, whose RPCs are UNIMPLEMENTED where they are

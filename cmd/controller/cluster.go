@@ -142,9 +142,9 @@ func (c csiCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Out
 	return c.cluster.Propose(ctx, cmd)
 }
 
-// WatchVolume wakes when the volume may have changed.
-func (c csiCluster) WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func()) {
-	return c.watch(raftnode.Interest{Volume: id})
+// WatchVolumes wakes when one of the volumes may have changed.
+func (c csiCluster) WatchVolumes(ids ...fsm.VolumeID) (wake <-chan struct{}, stop func()) {
+	return c.watch(raftnode.Interest{Volumes: ids})
 }
 
 // WatchSnapshot wakes when the snapshot may have changed.

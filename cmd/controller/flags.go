@@ -32,6 +32,7 @@ type options struct {
 	snapshotThreshold, trailingLogs         uint64
 	snapshotInterval, diskHang, nodeTimeout time.Duration
 	replaceAfter, keptRetention             time.Duration
+	convertTimeout                          time.Duration
 	checkpointEvery                         uint64
 	segmentSize                             int
 	diskReserve, diskGuard, journalRetain   int64
@@ -69,6 +70,7 @@ func Command() *cobra.Command {
 	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty; this controller's own among them is ignored")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long a node may be without a session with any controller before it is recorded as unreachable")
 	flags.DurationVar(&o.replaceAfter, "replace-after", time.Hour, "how long the host of a replica may be unreachable before the volume gets a replica elsewhere; 0: never by itself")
+	flags.DurationVar(&o.convertTimeout, "convert-timeout", 10*time.Minute, "how long the conversion of a volume to a replicated one may take, while nobody can use it, before it is undone")
 	flags.DurationVar(&o.keptRetention, "kept-retention", 7*24*time.Hour, "how long a kept copy, a snapshot of what an outdated replica had, stays after all replicas were up to date; 0: until an operator removes it")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
 	o.disabled.Add(flags)
@@ -110,7 +112,7 @@ func (o *options) check() error {
 		return exit.Usagef("--trailing-logs %d is less than twice --snapshot-threshold %d", o.trailingLogs, o.snapshotThreshold)
 	case o.lease > o.heartbeat:
 		return exit.Usagef("--lease-timeout %s is above --heartbeat-timeout %s", o.lease, o.heartbeat)
-	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease < 0:
+	case o.nodeTimeout <= 0 || o.convertTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease < 0:
 		return exit.Usagef("time-outs must be above zero")
 	case o.nice < -20 || o.nice > 19:
 		return exit.Usagef("--nice %d: choose -20 to 19", o.nice)

@@ -32,7 +32,7 @@ func countOperations(ctx context.Context, s stateReader, registerer prometheus.R
 		}, []string{"kind", "state"}),
 	}
 	info := newVolumeInfo(s)
-	if err := errors.Join(registerer.Register(o.endedTotal), registerer.Register(o.current), registerer.Register(newPoolCollector(s)), registerer.Register(newAddonsCollector(s)), registerer.Register(info)); err != nil {
+	if err := errors.Join(registerer.Register(o.endedTotal), registerer.Register(o.current), registerer.Register(newPoolCollector(s)), registerer.Register(newAddonsCollector(s)), registerer.Register(newRelationCollector(s)), registerer.Register(info)); err != nil {
 		return fmt.Errorf("register the metrics of the state: %w", err)
 	}
 	watch := s.Watch(raftnode.Interest{All: true})

@@ -118,7 +118,7 @@ func (c *controller) open(ctx context.Context) error {
 	c.sessions = session.NewServer(c.cluster, c.log)
 	c.members = session.NewMembers(c.sessions)
 	c.monitor = policy.NewMonitor(policy.MonitorConfig{
-		Member: c.cluster, Members: c.members, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention,
+		Member: c.cluster, Members: c.members, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, ConvertTimeout: c.convertTimeout,
 		Logger: c.log, OnClockSkew: c.onClockSkew,
 	})
 	if err := c.openServers(); err != nil {

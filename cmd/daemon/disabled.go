@@ -39,7 +39,7 @@ var requiredCapabilities = []string{"UNKNOWN", "CREATE_DELETE_VOLUME", "PUBLISH_
 // addonsCapabilities are those of CSI-Addons that can be disabled.
 var addonsCapabilities = []string{
 	"NETWORK_FENCE", "GET_CLIENTS_TO_FENCE", "OFFLINE", "ONLINE", "VOLUME_GROUP", "MODIFY_VOLUME_GROUP", "GET_VOLUME_GROUP", "LIST_VOLUME_GROUPS",
-	"ENCRYPTIONKEYROTATION",
+	"ENCRYPTIONKEYROTATION", "VOLUME_REPLICATION",
 }
 
 // Disabled reads the names. One that names capabilities of several services means all of them.

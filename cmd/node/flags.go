@@ -46,6 +46,7 @@ type options struct {
 	fencePeerSocket, handler   string
 	drbdDir, selfFence         string
 	verifyInterval             time.Duration
+	nodeTimeout                time.Duration
 }
 
 // Command is `holdfast node`.
@@ -88,6 +89,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
 	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
 	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when an outdated replica cannot be torn down within a minute; without it, that replica's I/O stays suspended")
+	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long this host may be without a session with any controller before a primary without its peer suspends its I/O, where its replication says isolated: freeze: as the controllers have it")
 	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
 	o.disabled.Add(flags)
 	o.token.Add(flags)
@@ -111,6 +113,8 @@ func (o *options) check() error {
 		return exit.Usagef("--min-free is below zero")
 	case o.freezeMax < 100*time.Millisecond || o.freezeMax > time.Minute:
 		return exit.Usagef("--freeze-max %s: choose 100ms to 1m", o.freezeMax)
+	case o.nodeTimeout < time.Second:
+		return exit.Usagef("--node-timeout %s: choose 1s or more", o.nodeTimeout)
 	case o.healthInterval < 100*time.Millisecond:
 		return exit.Usagef("--health-interval %s: choose 100ms or more", o.healthInterval)
 	}

@@ -75,7 +75,7 @@ func (n *node) configureReplication(c *agent.Config) {
 		return
 	}
 	c.Replicator, c.ReplicationAddress, c.PublicKey, c.DeriveSecret = r.drbd, n.replicationAddress, r.key.PublicKey().Bytes(), r.secret
-	c.VerifyInterval = n.verifyInterval
+	c.VerifyInterval, c.Reached, c.NodeTimeout = n.verifyInterval, n.client.Connected, n.nodeTimeout
 	if n.selfFence == "reboot" {
 		c.SelfFence = func() { reboot(n.log) }
 	}

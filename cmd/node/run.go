@@ -124,6 +124,9 @@ func (n *node) openExecutor() (err error) {
 		VolumeFacts: func(ctx context.Context, id fsm.VolumeID) (executor.VolumeFacts, error) {
 			return n.executor.VolumeFacts(ctx, id)
 		},
+		ReplicaNow: func(ctx context.Context, id fsm.VolumeID) (fsm.ReplicaObservation, error) {
+			return n.executor.ReplicaNow(ctx, id)
+		},
 	})
 	if err != nil {
 		return exit.Wrap(exit.Usage, err)
