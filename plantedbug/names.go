@@ -62,6 +62,6 @@ const (
 	BitmapTrusted       Bug = "bitmap-trusted"        // a failed disk is resynchronised by a bitmap that does not know
 	ResyncWrongWay      Bug = "resync-wrong-way"      // the side with every write discards what it has
 	InvalidateGoodSide  Bug = "invalidate-good-side"  // the replica with the source's content is overwritten
-	DiscardUnkept       Bug = "discard-unkept"        // an outdated replica's writes are discarded without a copy
+	DiscardUnkept       Bug = "copy-not-kept"         // an outdated replica's writes are discarded without a copy
 	LoserResumed        Bug = "loser-resumed"         // the I/O of a loser succeeds instead of failing
 )
