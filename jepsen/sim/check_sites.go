@@ -43,6 +43,8 @@ func (c *siteChecks) changed(cmd *fsmpb.Command, site fsm.Site, old, now *fsm.Vo
 	case now == nil:
 	case cmd.GetPublishVolume() != nil:
 		allowed = now.Home == site && len(c.publishedAt(old, old.Home)) == 0
+	case c.isRoleCommand(cmd), c.s.log.state.RelationOf(old) != nil && cmd.GetDeleteVolume() != nil:
+		allowed = sameData(old, now)
 	case cmd.GetUnpublishVolume() != nil:
 		allowed = now.Home == old.Home && reflect.DeepEqual(c.publishedAt(old, old.Home), c.publishedAt(now, old.Home))
 	}
@@ -99,4 +101,19 @@ func (c *siteChecks) listed(m *member, nodes []string) {
 			c.s.fail("sites: a list at the endpoint of %s names %s", m.site(), name)
 		}
 	}
+}
+
+// isRoleCommand: a command about roles is about volumes of both sites.
+func (c *siteChecks) isRoleCommand(cmd *fsmpb.Command) bool {
+	return cmd.GetEnableReplication() != nil || cmd.GetDisableReplication() != nil || cmd.GetPromoteReplication() != nil ||
+		cmd.GetDemoteReplication() != nil || cmd.GetResyncReplication() != nil
+}
+
+// sameData: the volume has the size, the format and the replicas that it had (S37).
+func sameData(old, now *fsm.Volume) bool {
+	same := old.Size == now.Size && reflect.DeepEqual(old.Format, now.Format) && len(old.Replicas) <= len(now.Replicas)
+	for i := range old.Replicas {
+		same = same && old.Replicas[i].Host == now.Replicas[i].Host && old.Replicas[i].Pool == now.Replicas[i].Pool
+	}
+	return same
 }

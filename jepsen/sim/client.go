@@ -46,6 +46,7 @@ type claim struct {
 	site     fsm.Site
 	metro    bool   // it has a replica at each site
 	twin     *claim // of the same name at the other site
+	roles    *roles // nil: no orchestrator asks for a role of it
 }
 
 // use is what the orchestrator believes of a claim on one node.
@@ -105,12 +106,17 @@ func (c *clients) choose(always *claim) {
 			kept[one.source] = true
 		}
 	}
+	if c.s.options.roles {
+		kept = c.withRoles()
+	}
 	if c.s.scene != nil {
 		for _, one := range c.claims {
 			kept[one] = kept[one] || slices.Contains(c.s.scene.claims, one.name)
 		}
 	}
-	keepTwins(kept)
+	if !c.s.options.roles {
+		keepTwins(kept)
+	}
 	c.claims = slices.DeleteFunc(c.claims, func(one *claim) bool { return !kept[one] })
 }
 
@@ -147,6 +153,7 @@ type csiCall struct {
 	volume  string   // that it is about
 	// misrouted: that is not the site that it should be.
 	misrouted bool
+	fixed     bool // it is never made at another site
 }
 
 // act begins a call, when not too many are under way.
@@ -171,6 +178,9 @@ func (c *clients) act() bool {
 		return false
 	}
 	call := claim.nextCall(c.s.tape.oneIn(4))
+	if claim.roles != nil && claim.id != "" && c.s.tape.pick(2) == 0 {
+		call = claim.roles.nextCall()
+	}
 	if call == nil {
 		return false
 	}

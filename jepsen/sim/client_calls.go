@@ -82,12 +82,17 @@ func (c *claim) delete() *csiCall {
 		_, err := m.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
 		return err
 	}, func(err error) {
+		if v, ok := c.s.log.state.Volume(fsm.VolumeID(id)); err == nil && ok && c.roles != nil && isReady(v) {
+			c.s.counts["ended claims"]++
+			return // of one site: the other one has it still (S37)
+		}
 		if err == nil {
 			c.s.checks.sites.deleted(c, id)
 		}
 		if err == nil && c.id == id {
 			c.endWriters()
 			c.id, c.uses = "", nil
+			c.roles.forget()
 			if c.keys != nil {
 				c.keys.next = ""
 			}

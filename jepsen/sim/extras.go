@@ -7,6 +7,7 @@ import "math/rand/v2"
 type Extras struct {
 	Encrypted bool // some of the volumes
 	Sites     bool // there are two, each with an orchestrator, hosts and controllers of its own
+	Roles     bool // some volumes are replicated between them, and move
 	random    *rand.Rand
 }
 
@@ -18,7 +19,19 @@ func extrasOf(seed int) Extras {
 	random := rand.New(rand.NewPCG(uint64(seed)*0x9e3779b97f4a7c15, 0xadd5))
 	random.Uint64() // the first of neighbouring seeds resemble each other
 	random.Uint64()
-	return Extras{Encrypted: random.IntN(oneSeedIn) == 0, Sites: random.IntN(oneSeedIn) == 0, random: random}
+	x := Extras{Encrypted: random.IntN(oneSeedIn) == 0, Sites: random.IntN(oneSeedIn) == 0, random: random}
+	if rolesOf(seed) {
+		x.Sites, x.Roles = true, true
+	}
+	return x
+}
+
+// rolesOf tells whether a seed has volumes that are replicated between its two sites.
+func rolesOf(seed int) bool {
+	random := rand.New(rand.NewPCG(uint64(seed)*0x9e3779b97f4a7c15, 0x5173))
+	random.Uint64() // as above
+	random.Uint64()
+	return random.IntN(oneSeedIn) == 0
 }
 
 // aims are the boundaries at which the crashes of a seed with encryption are aimed. The second is one of those to

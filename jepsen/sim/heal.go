@@ -119,13 +119,15 @@ type healing struct {
 	open    bool
 	retryAt time.Time
 	lastErr string
-	refused string // the last error of a publication
+	refused string   // the last error of a publication
+	primary fsm.Site // that is given the role; empty: not chosen
 }
 
 type healingStage int
 
 const (
 	stageDown    healingStage = iota // everything that may be up is taken down, on every host
+	stageRole                        // one site gets the role, where it is replicated between two
 	stagePublish                     // then it is brought up on one
 	stageStage
 	stageBind
@@ -135,9 +137,11 @@ const (
 	stageModify
 	stageRotate
 	stageSnapshot
+	stageResync
 	stageUnbind
 	stageUnstage
 	stageUnpublish
+	stageDisable
 	stageCleanSnapshots
 	stageDelete
 	stageDone
@@ -173,7 +177,7 @@ func (h *healer) unfinished() string {
 	return h.s.whatIsLeft()
 }
 
-var stageNames = []string{"down", "publish", "stage", "bind", "write", "expand", "expand-node", "modify", "rotate", "snapshot", "unbind", "unstage", "unpublish", "snapshots", "delete", "done"}
+var stageNames = []string{"down", "role", "publish", "stage", "bind", "write", "expand", "expand-node", "modify", "rotate", "snapshot", "resync", "unbind", "unstage", "unpublish", "disable", "snapshots", "delete", "done"}
 
 // begin begins the next call of a claim, when there is one.
 func (h *healer) begin() bool {
@@ -245,6 +249,9 @@ func (g *healing) advance() {
 		}
 	}
 	g.stage, g.lastErr = g.stage+1, ""
+	if g.stage == stagePublish {
+		g.primary = ""
+	}
 	if g.stage == stageRotate && g.claim.keys == nil {
 		g.stage++
 	}
@@ -266,6 +273,12 @@ func (g *healing) next() *csiCall {
 		u := c.useOn(c.s.hosts[g.host/3])
 		u.noticeReboot()
 		return []func() *csiCall{u.unbind, u.unstage, u.unpublish}[g.host%3]()
+	case stageRole:
+		return g.role()
+	case stageResync:
+		return g.resynced()
+	case stageDisable:
+		return g.disabled()
 	case stagePublish:
 		if !isReady(v) {
 			g.stage = stageCleanSnapshots
@@ -321,6 +334,9 @@ func (g *healing) maybe(call func() *csiCall) *csiCall {
 	return call()
 }
 
+// wait has the stage look again after a while.
+func (g *healing) wait(why string) { g.lastErr, g.retryAt = why, time.Now().Add(time.Second) }
+
 // isReady: a volume whose creation has not ended is deleted as it is.
 func isReady(v *fsm.Volume) bool {
 	_, ready := v.Phase.(fsm.Ready)
@@ -332,7 +348,7 @@ func (g *healing) chooseHost(v *fsm.Volume) *host {
 	var all []*host
 	for _, h := range g.claim.hosts() {
 		n, _ := g.claim.s.log.state.Node(fsm.NodeID(h.name))
-		if n != nil && v.Replica(n.Host) != nil {
+		if n != nil && v.Replica(n.Host) != nil && g.mayUse(h, v) {
 			all = append(all, h)
 		}
 	}

@@ -15,7 +15,7 @@ func (c *claim) takenSnapshot() (*fsm.Snapshot, fsm.Site, bool) {
 // snapshotSites are those at which a snapshot of the claim may be: of one with a replica at each the home moves, and
 // its name there may be that of another claim's, which then finds it first.
 func (c *claim) snapshotSites() []fsm.Site {
-	if c.metro {
+	if c.metro || c.roles != nil {
 		return c.s.siteNames()
 	}
 	return []fsm.Site{c.site}
@@ -55,7 +55,7 @@ func (g *healing) stay(call *csiCall) *csiCall {
 // atHome: the site that a volume is at home at changes it; publications are of the host's site, and snapshots of their own.
 func (g *healing) atHome(call *csiCall) {
 	switch v, exists := g.claim.volume(); {
-	case !exists || call.host != nil:
+	case !exists || call.host != nil || call.fixed:
 	case g.stage == stageDelete, g.stage > stageBind && g.stage < stageUnbind:
 		call.site = v.Home
 	}

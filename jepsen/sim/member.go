@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/addons/reclaimspace"
+	"github.com/holdfast-storage/holdfast/addons/replication"
 	"github.com/holdfast-storage/holdfast/csi/controller"
 	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/executor/policy"
@@ -39,6 +40,8 @@ type member struct {
 	controller *controller.Server
 	groups     *group.Server
 	space      *reclaimspace.ControllerServer
+
+	replication *replication.Server
 }
 
 var errNoQuorum = errors.New("there is no leader, or its answer was lost")
@@ -59,6 +62,7 @@ func (s *Sim) startMember(name string) *member {
 	m.controller = controller.New(csiMember).WithPoolFacts(m.monitor.Facts().PollFacts)
 	m.groups = group.New(csiMember)
 	m.space = reclaimspace.NewController(csiMember, members)
+	m.replication = replication.New(csiMember, members, replication.Options{NodeTimeout: 10 * time.Second})
 	server := s.net.listen(m.life, name)
 	registerSessions(server, m.sessions)
 	go func() { _ = m.monitor.Run(m.life) }()

@@ -75,9 +75,9 @@ func (m *member) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() (
 	return w.wake, take, func() { m.removeWatch(w) }
 }
 
-// WatchVolume wakes when the volume may have changed.
-func (m *member) WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func()) {
-	w := m.addWatch(true, func(c fsm.Change) bool { return c.Volume == id })
+// WatchVolumes wakes when one of the volumes may have changed.
+func (m *member) WatchVolumes(ids ...fsm.VolumeID) (wake <-chan struct{}, stop func()) {
+	w := m.addWatch(true, func(c fsm.Change) bool { return slices.Contains(ids, c.Volume) })
 	return w.wake, func() { m.removeWatch(w) }
 }
 

@@ -113,6 +113,10 @@ func (s *Sim) noteForced(cmd *fsmpb.Command, outcome *fsmpb.Outcome) {
 	if f := cmd.GetForcePrimary(); f != nil {
 		s.tolerateLoss(fsm.VolumeID(f.GetVolumeId()))
 	}
+	for _, g := range outcome.GetGivenUp() {
+		s.counts["given up by force"]++
+		s.tolerateLoss(fsm.VolumeID(g.GetVolumeId()))
+	}
 }
 
 func (s *Sim) tolerateLoss(id fsm.VolumeID) {

@@ -74,6 +74,7 @@ type options struct {
 	capacity       int64 // of each pool
 	encrypted      bool  // some of the volumes
 	sites          bool  // there are two
+	roles          bool  // some volumes are replicated between them
 }
 
 // pools are those of one host.
@@ -98,9 +99,12 @@ func chooseOptions(t *tape, steps int) options {
 
 // addExtras adds those of the seed. Two sites have two hosts each.
 func (o *options) addExtras(x Extras) {
-	o.encrypted, o.sites = x.Encrypted, x.Sites
+	o.encrypted, o.sites, o.roles = x.Encrypted, x.Sites, x.Roles
 	if x.Sites {
 		o.hosts, o.members = 4, max(2, o.members)
+	}
+	if x.Roles {
+		o.steps *= 2
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Sim) nameSites() {
 
 // hosts are those on which the claim can be used: of its site, or of both where it has a replica at each.
 func (c *claim) hosts() []*host {
-	if c.metro {
+	if c.metro || c.relation() != nil {
 		return c.s.hosts
 	}
 	return c.s.hostsAt(c.site)
@@ -102,6 +102,28 @@ func (c *clients) addTwins() {
 	twin := *metro
 	twin.site, metro.twin = siteB, &twin
 	c.claims = append(c.claims, metro, metro.twin)
+	if c.s.options.roles {
+		c.addRoles(metro)
+	}
+}
+
+// withRoles are the claims that are replicated between sites: much is to happen to each.
+func (c *clients) withRoles() map[*claim]bool {
+	kept := map[*claim]bool{}
+	for _, one := range c.claims {
+		if one.roles != nil {
+			kept[one] = true
+		}
+	}
+	return kept
+}
+
+// addRoles has the volume of two sites replicated between them, and one that is not replicated before.
+func (c *clients) addRoles(metro *claim) {
+	metro.roles = newRoles(metro)
+	plain := &claim{s: c.s, name: "plain", replicas: "1", fsType: "ext4", size: 64 << 20, site: siteA}
+	plain.roles = newRoles(plain)
+	c.claims = append(c.claims, plain)
 }
 
 // keepTwins has both sites use the names that are used.
@@ -126,7 +148,7 @@ func (call *csiCall) through(site fsm.Site) *csiCall {
 // misroute has some calls made at the endpoint of the other site, as a sidecar does that is wired to the wrong socket. What it
 // would make there is another volume, which is what that site's own claim is for.
 func (c *clients) misroute(call *csiCall) {
-	if !c.s.options.sites || call.host != nil || call.claim == nil || call.kind() == "create" || !c.s.tape.oneIn(4) {
+	if !c.s.options.sites || call.fixed || call.host != nil || call.claim == nil || call.kind() == "create" || !c.s.tape.oneIn(4) {
 		return
 	}
 	for _, site := range c.s.siteNames() {
