@@ -17,6 +17,7 @@ var catalogue = []map[string]rowTest{
 	nodeInfoRows,
 	nodeExpandRows,
 	addonsIdentityRows, volumeGroupRows, membershipRows, alphaRows, reclaimRows, nodeReclaimRows,
+	replicationRows,
 }
 
 // disruptiveRows is every table of rows that kill, stop or starve a process of the
@@ -26,5 +27,5 @@ var disruptiveRows = []map[string]rowTest{
 	faultRows,
 	lateRows,
 	nodeDisruptiveRows,
-	addonsProbeRows, volumeGroupFaultRows, reclaimFaultRows,
+	addonsProbeRows, volumeGroupFaultRows, reclaimFaultRows, replicationFaultRows,
 }

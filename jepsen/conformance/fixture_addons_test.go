@@ -122,9 +122,7 @@ func advertisedIffServed(c *identity.Capability, must func(p addonsProcess) bool
 				require.Contains(k.t, served, method)
 				require.Equal(k.t, advertised, served[method], "%s at %s", method, p.name)
 			}
-			if must != nil {
-				require.Equal(k.t, must(p), advertised, p.name)
-			}
+			require.Equal(k.t, must(p), advertised, p.name)
 		}
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // row is one obligation of CSI or CSI-Addons, as rows.csv states it.
@@ -26,45 +24,20 @@ func readRows(path string) ([]row, error) {
 	return rows, nil
 }
 
-// notListed are rows that the page does not list yet, by their ids or, with a final "-", by the beginning
-// of them, and why.
-type notListed []struct{ Rows, Reason string }
-
-func readNotListed(path string) (notListed, error) {
+// readLab answers, by row, the test of jepsen/lab/scenarios that has it as a sub-test: those of more than one kernel.
+func readLab(path string) (map[string]string, error) {
 	records, err := readCSV(path)
 	if err != nil {
 		return nil, err
 	}
-	var all notListed
+	lab := map[string]string{}
 	for _, r := range records {
-		if len(r) != 2 || r[1] == "" {
-			return nil, fmt.Errorf("read %s: %s has no reason", path, r[0])
+		if _, twice := lab[r[0]]; twice || len(r) != 2 || r[1] == "" {
+			return nil, fmt.Errorf("read %s: row %s is there twice or names no test", path, r[0])
 		}
-		all = append(all, struct{ Rows, Reason string }{r[0], r[1]})
+		lab[r[0]] = r[1]
 	}
-	return all, nil
-}
-
-// has tells whether a row is not listed.
-func (n notListed) has(id string) bool {
-	return slices.ContainsFunc(n, func(e struct{ Rows, Reason string }) bool {
-		return e.Rows == id || strings.HasSuffix(e.Rows, "-") && strings.HasPrefix(id, e.Rows)
-	})
-}
-
-// split are the rows that are listed, and how many each entry leaves out.
-func (n notListed) split(rows []row) (listed []row, left []unlisted) {
-	for _, e := range n {
-		one := notListed{e}
-		of := unlisted{Rows: e.Rows, Reason: e.Reason}
-		for _, r := range rows {
-			if one.has(r.ID) {
-				of.Number++
-			}
-		}
-		left = append(left, of)
-	}
-	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return n.has(r.ID) }), left
+	return lab, nil
 }
 
 // readNotApplicable answers the reason by row of every notapplicable*.csv in a directory.
@@ -117,9 +90,9 @@ func mergeTables(tables []map[string]rowTest) (map[string]rowTest, error) {
 	return all, errors.Join(errs...)
 }
 
-// tableErrors is what is wrong with the tables: tests and reasons for rows that
-// do not exist, and rows that have both.
-func tableErrors(rows []row, tests map[string]rowTest, reasons map[string]string) error {
+// tableErrors is what is wrong with the tables: what they have of rows that do not exist, and rows of which more than one
+// of them says how they end.
+func tableErrors(rows []row, tests map[string]rowTest, reasons, lab map[string]string) error {
 	known := map[string]bool{}
 	for _, r := range rows {
 		known[r.ID] = true
@@ -136,6 +109,14 @@ func tableErrors(rows []row, tests map[string]rowTest, reasons map[string]string
 		}
 		if tests[id] != nil {
 			errs = append(errs, fmt.Errorf("%s is not applicable and has a test", id))
+		}
+	}
+	for id := range lab {
+		if !known[id] {
+			errs = append(errs, fmt.Errorf("%s is of the lab and is no row", id))
+		}
+		if tests[id] != nil || reasons[id] != "" {
+			errs = append(errs, fmt.Errorf("%s is of the lab, and has a test here or is not applicable", id))
 		}
 	}
 	return errors.Join(errs...)
