@@ -13,7 +13,7 @@ import (
 )
 
 // TestPublishedClients: the sidecars register every socket, the manager's controllers and the tool drive every service.
-// Replication has no part here yet. Of encryption there is what needs no device mapper, which the lab's guests have.
+// Replication is driven in the lab, where hosts replicate to each other. Of encryption there is what needs no device mapper, which the lab's guests have.
 func TestPublishedClients(t *testing.T) {
 	k := startKubernetes(t)
 	pods := k.startPods(t)
@@ -29,6 +29,7 @@ func TestPublishedClients(t *testing.T) {
 	t.Run("the tool makes volume groups", k.testToolGroups)
 	t.Run("fences", func(t *testing.T) { k.testFences(t, pods) })
 	t.Run("the tool fences", k.testToolFences)
+	t.Run("the tool replicates nothing", k.testToolReplication)
 	t.Run("a sidecar ends with its socket", func(t *testing.T) { k.testSocketCloses(t, pods["n1"]) })
 	require.NoError(t, k.View().AwaitNoLeftovers(t.Context()))
 	require.NoError(t, k.View().AwaitCleanAudit(t.Context()))
@@ -38,7 +39,7 @@ func TestPublishedClients(t *testing.T) {
 var served = map[bool][]string{
 	true: {"network_fence.GET_CLIENTS_TO_FENCE", "network_fence.NETWORK_FENCE", "reclaim_space.OFFLINE", "service.CONTROLLER_SERVICE",
 		"volume_group.GET_VOLUME_GROUP", "volume_group.LIMIT_VOLUME_TO_ONE_VOLUME_GROUP", "volume_group.LIST_VOLUME_GROUPS",
-		"volume_group.MODIFY_VOLUME_GROUP", "volume_group.VOLUME_GROUP"},
+		"volume_group.MODIFY_VOLUME_GROUP", "volume_group.VOLUME_GROUP", "volume_replication.VOLUME_REPLICATION"},
 	false: {"encryption_key_rotation.ENCRYPTIONKEYROTATION", "network_fence.GET_CLIENTS_TO_FENCE", "reclaim_space.ONLINE", "service.NODE_SERVICE"},
 }
 
@@ -66,13 +67,13 @@ func (k *kubernetes) testSocketCloses(t *testing.T, p *pod) {
 		asked++ // the manager connects again, and asks what is served
 		err := k.api.Update(p.registration(), func(o object) { o.Meta()["annotations"] = fields{"tests/asked": fmt.Sprint(asked)} })
 		select {
-		case <-p.sidecar.done:
+		case <-p.sidecar.Done:
 			return true, nil
 		default:
 			return false, err
 		}
 	}))
-	require.Contains(t, p.sidecar.tail(t), "Lost connection to CSI driver")
+	require.Contains(t, p.sidecar.Tail(), "Lost connection to CSI driver")
 	require.NoError(t, k.Member(p.member).Start(t.Context()))
 }
 

@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/addons/kubeapi"
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/addons/published"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/isolated"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/netns"
@@ -30,7 +28,7 @@ const (
 type kubernetes struct {
 	*isolated.Cluster
 	api     *kubeapi.Server
-	account string // directory of the pods' service account
+	account published.Account
 	staging string // --stagingpath, where kubelets stage
 	co      *harness.CO
 }
@@ -42,7 +40,7 @@ type fields = map[string]any
 
 func startKubernetes(t *testing.T) *kubernetes {
 	t.Helper()
-	k := &kubernetes{Cluster: startCluster(t, token), account: t.TempDir()}
+	k := &kubernetes{Cluster: startCluster(t, token)}
 	k.co = k.View().NewCO()
 	k.staging = filepath.Join(k.View().Mounts(), "kubelet")
 	host := k.host(t, "kubernetes")
@@ -51,7 +49,8 @@ func startKubernetes(t *testing.T) *kubernetes {
 	k.api, err = kubeapi.Serve(listener)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.api.Close()) })
-	require.NoError(t, k.api.WriteAccount(k.account, namespace))
+	k.account, err = published.NewAccount(k.api, t.TempDir(), namespace)
+	require.NoError(t, err)
 	k.create(t, kubeapi.Ref{Resource: "namespaces", Name: "shop"}, object{})
 	for name, value := range map[string]string{"holdfast": token, "wrong": "another"} {
 		k.create(t, kubeapi.Ref{Resource: "secrets", Namespace: namespace, Name: name}, object{"data": fields{"holdfastToken": []byte(value)}})
@@ -89,50 +88,18 @@ func describe(o object) error {
 	return errors.New(strings.TrimSpace(o.Text("status", "result") + " " + o.Text("status", "state") + " " + o.Text("status", "message")))
 }
 
-// inPod has a command see the service account, as the kubelet would mount it. All else of the host's files is as it is.
-const inPod = `mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io && ln -s "$0" /run/secrets/kubernetes.io/serviceaccount && exec "$@"`
-
-// command is a published program as a pod executes it.
-func (k *kubernetes) command(t *testing.T, ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", inPod, k.account, programs.path(t, program)}, args...)...)
-	address, port, _ := strings.Cut(k.api.Address(), ":")
-	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST="+address, "KUBERNETES_SERVICE_PORT="+port)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-// process is a published program that runs on.
-type process struct {
-	log  string        // path
-	done chan struct{} // closed when it has ended
-}
-
 // run starts a program on a host until the test ends.
-func (k *kubernetes) run(t *testing.T, host *netns.Host, program string, args ...string) *process {
+func (k *kubernetes) run(t *testing.T, host *netns.Host, program string, args ...string) *published.Process {
 	t.Helper()
-	p := &process{log: filepath.Join(t.TempDir(), host.Name()+".log"), done: make(chan struct{})}
-	log, err := os.Create(p.log)
+	p, err := k.account.Start(host.Start, filepath.Join(t.TempDir(), host.Name()+".log"), path(t, program), args...)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := k.command(t, ctx, program, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(t, errors.Join(host.Start(cmd), log.Close()))
-	go func() { _ = cmd.Wait(); close(p.done) }()
 	t.Cleanup(func() {
-		cancel()
-		<-p.done
+		p.Stop()
 		if t.Failed() {
-			t.Logf("%s:\n%s", host.Name(), p.tail(t))
+			t.Logf("%s:\n%s", host.Name(), p.Tail())
 		}
 	})
 	return p
-}
-
-// tail is the end of what a program logged.
-func (p *process) tail(t *testing.T) string {
-	text, err := os.ReadFile(p.log)
-	require.NoError(t, err)
-	return string(text[max(0, len(text)-6000):])
 }
 
 // result is how a program ended.
@@ -146,7 +113,7 @@ func (k *kubernetes) tool(t *testing.T, member, operation string, args ...string
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	cmd := k.command(t, ctx, "csi-addons", append([]string{"-endpoint=" + k.socket(t, member), "-operation=" + operation}, args...)...)
+	cmd := k.account.Command(ctx, path(t, "csi-addons"), append([]string{"-endpoint=" + k.socket(t, member), "-operation=" + operation}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
 	require.NoError(t, k.Net().Start(cmd))

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/addons/kubeapi"
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/addons/published"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
@@ -11,7 +12,7 @@ import (
 type pod struct {
 	name, member string
 	node         string // on which it is
-	sidecar      *process
+	sidecar      *published.Process
 }
 
 // registration is the object that the sidecar of a pod makes: it is named by the node, the namespace and who owns the pod.

@@ -6,14 +6,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// driven are the operations of the tool that are run here.
+// driven are the operations of the tool that reach a socket.
 var driven = []string{"ControllerGetVolumeGroup", "ControllerReclaimSpace", "CreateVolumeGroup", "DeleteVolumeGroup", "EncryptionKeyRotation", "GetCapabilities", "GetIdentity",
 	"ModifyVolumeGroupMembership", "NetworkFence", "NetworkUnFence", "NodeReclaimSpace", "Probe"}
 
-// notYet are those of services that have no part here.
-var notYet = []string{"DemoteVolume", "DisableVolumeReplication", "EnableVolumeReplication", "GetVolumeReplicationInfo", "PromoteVolume", "ResyncVolume"}
+// broken are those that the tool never calls: it makes no source in which it could put what they are about.
+var broken = []string{"DemoteVolume", "DisableVolumeReplication", "EnableVolumeReplication", "GetVolumeReplicationInfo", "PromoteVolume", "ResyncVolume"}
 
 // testToolOperations holds both lists to what the tool says that it has.
 func (k *kubernetes) testToolOperations(t *testing.T) {
@@ -24,7 +26,7 @@ func (k *kubernetes) testToolOperations(t *testing.T) {
 		has = append(has, line[1])
 	}
 	slices.Sort(has)
-	want := slices.Sorted(slices.Values(append(slices.Clone(driven), notYet...)))
+	want := slices.Sorted(slices.Values(append(slices.Clone(driven), broken...)))
 	require.Equal(t, want, has)
 	k.requireTool(t, "c1", "Nonsense", 1, "not found")
 }
@@ -36,4 +38,14 @@ func (k *kubernetes) testToolIdentity(t *testing.T) {
 		k.requireTool(t, member, "GetCapabilities", 0, service)
 		k.requireTool(t, member, "Probe", 0, "ready:{value:true}")
 	}
+}
+
+// testToolReplication: the tool's operations of replication end before a call is made. The manager's controllers drive that
+// service in the lab, whose hosts replicate to each other.
+func (k *kubernetes) testToolReplication(t *testing.T) {
+	v := k.volume(t, harness.Spec{Name: "replicated-by-tool"})
+	for _, operation := range broken {
+		k.requireTool(t, "c1", operation, 1, "replication source is not set", "-secret="+namespace+"/holdfast", "-clusterid=shop", "-persistentvolume="+v.Name)
+	}
+	require.NoError(t, k.co.Delete(t.Context(), v))
 }

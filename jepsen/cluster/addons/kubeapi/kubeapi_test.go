@@ -116,11 +116,12 @@ func TestOnlyTheTokenIsServed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code)
 }
 
+func bytesField(number protowire.Number, value string) string {
+	return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value))
+}
+
 // TestLeasesComeInProtobuf: as client-go encodes them.
 func TestLeasesComeInProtobuf(t *testing.T) {
-	bytesField := func(number protowire.Number, value string) string {
-		return string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), value))
-	}
 	varint := func(number protowire.Number, value uint64) string {
 		return string(protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), value))
 	}
@@ -134,4 +135,13 @@ func TestLeasesComeInProtobuf(t *testing.T) {
 	require.Error(t, err)
 	_, err = fromProtobuf("Pod", magic)
 	require.Error(t, err)
+}
+
+// TestMetadataOfClaimsComeInProtobuf: labels, annotations and finalizers are read, and the spec stays what it was.
+func TestMetadataOfClaimsComeInProtobuf(t *testing.T) {
+	pair := bytesField(1, "owner") + bytesField(2, "shop")
+	meta := bytesField(1, "data") + bytesField(12, pair) + bytesField(12, bytesField(1, "empty")) + bytesField(14, "one") + bytesField(14, "two")
+	got, err := fromProtobuf("PersistentVolumeClaim", []byte(string(magic)+bytesField(2, bytesField(1, meta)+bytesField(2, "not read"))))
+	require.NoError(t, err)
+	require.Equal(t, Object{"metadata": map[string]any{"name": "data", "annotations": map[string]any{"owner": "shop", "empty": ""}, "finalizers": []any{"one", "two"}}}, got)
 }

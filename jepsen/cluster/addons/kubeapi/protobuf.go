@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Clients write what is of Kubernetes itself in protobuf, and read JSON too. Of that the sidecar writes token reviews and leases.
+// Clients write what is of Kubernetes itself in protobuf, and read JSON too. Of that the sidecar writes token reviews and leases, and
+// the manager the metadata of claims.
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
@@ -21,18 +22,34 @@ type message map[protowire.Number]field
 type field struct {
 	name string  // empty: of no interest to the server
 	of   message // nil: a text or a number
+	form form
 }
+
+// form is how a field that is there many times becomes JSON.
+type form int
+
+const (
+	one   form = iota
+	list       // of texts
+	pairs      // of a key and a value
+)
 
 var (
 	envelope = message{1: {}, 2: {name: "raw"}, 3: {}, 4: {}}
 	moment   = message{1: {name: "seconds"}, 2: {name: "nanos"}}
-	metadata = message{1: {name: "name"}, 2: {}, 3: {name: "namespace"}, 4: {}, 5: {name: "uid"}, 6: {name: "resourceVersion"}, 7: {}, 8: {}}
-	bodies   = map[string]message{
-		"Lease": {1: {"metadata", metadata}, 2: {"spec", message{1: {name: "holderIdentity"}, 2: {name: "leaseDurationSeconds"},
-			3: {"acquireTime", moment}, 4: {"renewTime", moment}, 5: {name: "leaseTransitions"}}}},
-		"TokenReview": {1: {"metadata", metadata}, 2: {"spec", message{1: {name: "token"}}}, 3: {}},
+	pair     = message{1: {name: "key"}, 2: {name: "value"}}
+	metadata = message{1: {name: "name"}, 2: {}, 3: {name: "namespace"}, 4: {}, 5: {name: "uid"}, 6: {name: "resourceVersion"}, 7: {}, 8: {},
+		9: {}, 10: {}, 11: {name: "labels", of: pair, form: pairs}, 12: {name: "annotations", of: pair, form: pairs}, 14: {name: "finalizers", form: list}}
+	bodies = map[string]message{
+		"Lease": {1: {name: "metadata", of: metadata}, 2: {name: "spec", of: message{1: {name: "holderIdentity"}, 2: {name: "leaseDurationSeconds"},
+			3: {name: "acquireTime", of: moment}, 4: {name: "renewTime", of: moment}, 5: {name: "leaseTransitions"}}}},
+		"TokenReview":           {1: {name: "metadata", of: metadata}, 2: {name: "spec", of: message{1: {name: "token"}}}, 3: {}},
+		"PersistentVolumeClaim": {1: {name: "metadata", of: metadata}, 2: {}, 3: {}},
 	}
 )
+
+// specless are the kinds of which only the metadata are read: an update leaves their spec as it is.
+var specless = map[string]bool{"PersistentVolumeClaim": true}
 
 // fromProtobuf reads an object of a kind. A field that it does not know is an error: nothing is lost unseen.
 func fromProtobuf(kind string, text []byte) (Object, error) {
@@ -64,12 +81,30 @@ func (m message) read(text []byte) (Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if f.name != "" {
-			made[f.name] = value
-		}
+		f.add(made, value)
 		text = text[n+used:]
 	}
 	return made, nil
+}
+
+// add adds one value of the field.
+func (f field) add(made Object, value any) {
+	switch below, _ := value.(map[string]any); {
+	case f.name == "":
+	case f.form == list:
+		all, _ := made[f.name].([]any)
+		made[f.name] = append(all, value)
+	case f.form == pairs:
+		all, _ := made[f.name].(map[string]any)
+		if all == nil {
+			all = map[string]any{}
+		}
+		text, _ := below["value"].(string) // an empty one is not written
+		key, _ := below["key"].(string)
+		all[key], made[f.name] = text, all
+	default:
+		made[f.name] = value
+	}
 }
 
 // read reads one value, and how long it is.

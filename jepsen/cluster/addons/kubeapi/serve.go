@@ -80,7 +80,12 @@ func (s *Server) serveObject(r *http.Request, t target) (Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.store.update(t.resource, t.ref(t.name), t.status, func(Object) (Object, error) { return given, nil })
+		return s.store.update(t.resource, t.ref(t.name), t.status, func(old Object) (Object, error) {
+			if _, whole := given["spec"]; !whole && specless[t.resource.kind] {
+				given["spec"] = old["spec"]
+			}
+			return given, nil
+		})
 	case http.MethodPatch:
 		given, err := t.body(r)
 		if err != nil {
