@@ -20,8 +20,8 @@ type forwards struct {
 }
 
 type forward struct {
-	guest int
-	to    string
+	guest       int
+	network, to string
 }
 
 func newForwards() *forwards { return &forwards{listeners: map[forward]net.Listener{}} }
@@ -30,16 +30,30 @@ func newForwards() *forwards { return &forwards{listeners: map[forward]net.Liste
 func (f *forwards) address(g *Guest, to string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	held := f.listeners[forward{g.Index, to}]
+	return f.listen(g, forward{g.Index, "tcp", to}, "127.0.0.1:0")
+}
+
+// listen listens where an address of the guest is not forwarded from yet. The lock is held.
+func (f *forwards) listen(g *Guest, from forward, at string) (string, error) {
+	held := f.listeners[from]
 	if held == nil {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := net.Listen(from.network, at)
 		if err != nil {
 			return "", err
 		}
-		go acceptFrom(listener, g, to)
-		f.listeners[forward{g.Index, to}], held = listener, listener
+		go acceptFrom(listener, g, from)
+		f.listeners[from], held = listener, listener
 	}
 	return held.Addr().String(), nil
+}
+
+// ForwardController listens on a socket of this host, once for each guest, that stands for the CSI socket of the guest's
+// controller: for programs that are given the path of one. It is closed with the cluster.
+func (c *Cluster) ForwardController(i int, path string) error {
+	c.forwards.mu.Lock()
+	defer c.forwards.mu.Unlock()
+	_, err := c.forwards.listen(c.Lab.Guest(i), forward{i, "unix", ControllerSocket}, path)
+	return err
 }
 
 func (f *forwards) close() {
@@ -51,7 +65,7 @@ func (f *forwards) close() {
 	}
 }
 
-func acceptFrom(listener net.Listener, g *Guest, to string) {
+func acceptFrom(listener net.Listener, g *Guest, to forward) {
 	for {
 		near, err := listener.Accept()
 		if err != nil {
@@ -63,11 +77,11 @@ func acceptFrom(listener net.Listener, g *Guest, to string) {
 
 // relay copies in both directions until one side ends. Who connected to what the guest does not reach sees
 // the end of the connection.
-func relay(near net.Conn, g *Guest, to string) {
+func relay(near net.Conn, g *Guest, to forward) {
 	defer func() { _ = near.Close() }() // both ends are done
 	ctx, cancel := context.WithTimeout(context.Background(), forwardDialTimeout)
 	defer cancel()
-	far, err := g.Dial(ctx, "tcp", to)
+	far, err := g.Dial(ctx, to.network, to.to)
 	if err != nil {
 		return
 	}

@@ -21,6 +21,7 @@ func main() {
 // options are the flags of all verbs.
 type options struct {
 	path, acks, stamp   string
+	then                []string
 	direct              bool
 	from, acked, blocks uint64
 	eager               uint64
@@ -35,6 +36,10 @@ func run(args []string) error {
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.StringVar(&o.path, "path", "", "file or device of the ring")
+	flags.Func("then", "`file` or device of a ring that each block is written to after that; repeated: in this order", func(path string) error {
+		o.then = append(o.then, path)
+		return nil
+	})
 	flags.StringVar(&o.acks, "acks", "", "file that says what was acknowledged")
 	flags.StringVar(&o.stamp, "stamp", "", "who writes")
 	flags.BoolVar(&o.direct, "direct", false, "past the page cache")
@@ -68,12 +73,12 @@ func (o *options) write() error {
 	if err != nil {
 		return err
 	}
-	r, err := openRing(o.path, os.O_CREATE|os.O_RDWR, o.direct, o.blocks)
+	rings, err := o.openRings()
 	if err != nil {
 		return errors.Join(err, said.failed(err))
 	}
 	for number := o.from; ; number++ {
-		if err := r.writeBlock(block{number: number, stamp: o.stamp}); err != nil {
+		if err := writeEach(rings, block{number: number, stamp: o.stamp}); err != nil {
 			err = fmt.Errorf("write block %d: %w", number, err)
 			return errors.Join(err, said.failed(err))
 		}
@@ -84,6 +89,28 @@ func (o *options) write() error {
 			time.Sleep(o.pause)
 		}
 	}
+}
+
+// openRings opens the ring and those that are written after it.
+func (o *options) openRings() (all []*ring, err error) {
+	for _, path := range append([]string{o.path}, o.then...) {
+		r, err := openRing(path, os.O_CREATE|os.O_RDWR, o.direct, o.blocks)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// writeEach writes a block to one ring after the other: a later one never has what an earlier one lacks.
+func writeEach(rings []*ring, b block) error {
+	for _, r := range rings {
+		if err := r.writeBlock(b); err != nil {
+			return fmt.Errorf("%s: %w", r.file.Name(), err)
+		}
+	}
+	return nil
 }
 
 // checkResult is what check prints, as JSON.
