@@ -18,7 +18,8 @@ type drbdState struct {
 }
 
 var (
-	stateLine = regexp.MustCompile(`cs:(\S+) ro:(\S+)/(\S+) ds:(\S+)/(\S+) \S+ (\S)`)
+	// Without a connection there is no protocol between the disks and the flags.
+	stateLine = regexp.MustCompile(`cs:(\S+) ro:(\S+)/(\S+) ds:(\S+)/(\S+)(?: [ABC])? +(\S)`)
 	minorLine = regexp.MustCompile(`minor (\d+)`)
 )
 
@@ -36,12 +37,17 @@ func (w *env) kernel(ctx context.Context, v *volume, node string) (drbdState, er
 	if err != nil {
 		return drbdState{}, err
 	}
-	for line := range strings.Lines(string(all)) {
+	return stateOfMinor(string(all), minor), nil
+}
+
+// stateOfMinor finds a minor in what the kernel says of all.
+func stateOfMinor(all, minor string) drbdState {
+	for line := range strings.Lines(all) {
 		if m := stateLine.FindStringSubmatch(line); m != nil && strings.HasPrefix(strings.TrimLeft(line, " "), minor+": ") {
-			return drbdState{connection: m[1], role: m[2], peerRole: m[3], disk: m[4], peerDisk: m[5], suspended: m[6] == "s"}, nil
+			return drbdState{connection: m[1], role: m[2], peerRole: m[3], disk: m[4], peerDisk: m[5], suspended: m[6] == "s"}
 		}
 	}
-	return drbdState{}, nil
+	return drbdState{}
 }
 
 // configuredMinor is the volume's minor on a host, empty where DRBD is not configured for it.

@@ -34,6 +34,7 @@ func rounds() int {
 // found it, with all guests up and all networks connected.
 type env struct {
 	lab     *lab.Lab
+	layout  layout
 	cluster *lab.Cluster
 	co      *orchestrator
 	count   int
@@ -48,8 +49,9 @@ var sharedEnv, currentEnv *env
 
 // layout is in what clusters of scenarios differ.
 type layout struct {
-	nodes int      // 0: one in each guest
-	sites []string // of each guest; nil: there is one site
+	guests int      // 0: three; a controller runs in each
+	nodes  int      // 0: one in each guest
+	sites  []string // of each guest; nil: there is one site
 }
 
 // siteArgs are the flags of the processes in a guest that say where it is.
@@ -63,9 +65,12 @@ func (y *layout) siteArgs(g *lab.Guest) []string {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	if sharedEnv != nil {
-		sharedEnv.cluster.Close()
-		if err := sharedEnv.lab.Close(); err != nil {
+	for _, w := range []*env{sharedEnv, sitesEnv} {
+		if w == nil {
+			continue
+		}
+		w.cluster.Close()
+		if err := w.lab.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
 		}
@@ -85,17 +90,24 @@ const pools = "pvcreate -qq -ff -y /dev/ubdc && vgcreate -qq vg /dev/ubdc"
 // newScenario is the test environment for one scenario. Whatever a scenario did is undone behind it.
 func newScenario(t *testing.T) *env {
 	t.Helper()
+	return sharedScenario(t, &sharedEnv, layout{})
+}
+
+// sharedScenario is newScenario in an environment that is made when it is first asked for.
+func sharedScenario(t *testing.T, shared **env, y layout) *env {
+	t.Helper()
 	lab.RequireLab(t)
-	if sharedEnv == nil {
-		w, err := openEnv(context.WithoutCancel(t.Context()), layout{})
+	if *shared == nil {
+		w, err := openEnv(context.WithoutCancel(t.Context()), y)
 		require.NoError(t, err)
-		sharedEnv = w
+		*shared = w
 	}
+	w := *shared
 	t.Cleanup(func() {
-		require.NoError(t, sharedEnv.restore(context.WithoutCancel(t.Context())), "leave the lab as it was")
+		require.NoError(t, w.restore(context.WithoutCancel(t.Context())), "leave the lab as it was")
 	})
-	sharedEnv.begin(t)
-	return sharedEnv
+	w.begin(t)
+	return w
 }
 
 // newEnvOf is an environment of another layout, for one scenario.
@@ -128,11 +140,11 @@ func (w *env) begin(t *testing.T) {
 func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	l, err := lab.Start(ctx, lab.Config{Disks: []int64{2 << 30}})
+	l, err := lab.Start(ctx, lab.Config{Guests: y.guests, Disks: []int64{2 << 30}})
 	if err != nil {
 		return nil, err
 	}
-	w := &env{lab: l, co: &orchestrator{}}
+	w := &env{lab: l, layout: y, co: &orchestrator{}}
 	defer func() {
 		if err != nil {
 			_ = l.Close() // the first error says more
@@ -145,7 +157,7 @@ func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 		return nil, err
 	}
 	w.cluster, err = l.NewCluster(ctx, lab.ClusterConfig{
-		Setup: pools, Pool: "lvm:vg/pool", Nodes: y.nodes, ControllerArgsOf: y.siteArgs,
+		Setup: pools, Pool: "lvm:vg/pool", Controllers: y.guests, Nodes: y.nodes, ControllerArgsOf: y.siteArgs,
 		// A guest may stand still for a second while others use the machine's processors.
 		ControllerArgs: []string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"},
 		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit), "--enable-fault-points"},
@@ -215,7 +227,7 @@ func (w *env) ensureRunning(ctx context.Context, g *lab.Guest) error {
 			return err
 		}
 	}
-	if !w.cluster.Node(g.Index).Running(ctx) {
+	if n := w.cluster.Node(g.Index); n != nil && !n.Running(ctx) {
 		return w.cluster.StartNode(ctx, g.Index)
 	}
 	return nil

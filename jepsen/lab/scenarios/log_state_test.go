@@ -10,9 +10,21 @@ import (
 
 // volumeState is what the log knows of a volume.
 type volumeState struct {
-	Publications, Teardowns []struct{}
+	Publications, Teardowns []struct{ Node string }
 	Replication             struct{ Generation json.Number }
 	Replicas                []replicaState
+	Relation                *relationState
+}
+
+// relationState is what the log knows of its replication between sites.
+type relationState struct {
+	Primary string
+	Role    json.Number
+	Status  string
+	GivenUp *struct {
+		Index      json.Number
+		RevertedTo string `json:"reverted_to"`
+	} `json:"given_up"`
 }
 
 // replicaState is what the log knows of a replica, most of it by its host's last report.

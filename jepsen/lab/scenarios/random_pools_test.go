@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,24 +18,30 @@ const poolDevice = "/dev/mapper/vg-pool-tpool"
 // fillPool takes all data blocks of a host's pool.
 func (r *randomRun) fillPool() (string, func()) {
 	s, node := r.broken(true)
-	r.mustExec(r.t, node, fmt.Sprintf(`set -e; dmsetup message %[1]s 0 "create_thin %[2]d"; read s l rest < <(dmsetup table %[1]s)
-dmsetup create filler --table "0 $l thin %[1]s %[2]d"; dmsetup mknodes filler
-dd if=/dev/zero of=/dev/mapper/filler bs=1M oflag=direct 2>/dev/null || true
-for i in $(seq 100); do dmsetup status %[1]s | grep -q out_of_data_space && exit 0; dd if=/dev/zero of=/dev/mapper/filler bs=64K oflag=direct,seek_bytes 2>/dev/null; sleep .1; done
-dmsetup status %[1]s; exit 1`, poolDevice, fillerID))
+	r.env.fillPool(r.t, node)
 	_ = run(r.t.Context(), r.guest(s.holder), s.fill()) // it fails, or the other replica takes it
 	return s.v.name + " on " + node, func() {
-		r.pending = append(r.pending, func() { r.emptyPool(node) })
+		r.pending = append(r.pending, func() { r.emptyPool(r.t, node) })
 		if r.guest(node).Running() {
-			r.emptyPool(node)
+			r.emptyPool(r.t, node)
 		}
 	}
 }
 
+func (w *env) fillPool(t *testing.T, node string) {
+	t.Helper()
+	w.mustExec(t, node, fmt.Sprintf(`set -e; dmsetup message %[1]s 0 "create_thin %[2]d"; l=$(dmsetup table %[1]s | cut -d' ' -f2)
+dmsetup create filler --table "0 $l thin %[1]s %[2]d"; dmsetup mknodes filler
+dd if=/dev/zero of=/dev/mapper/filler bs=1M oflag=direct 2>/dev/null || true
+for i in $(seq 100); do dmsetup status %[1]s | grep -q out_of_data_space && exit 0; dd if=/dev/zero of=/dev/mapper/filler bs=64K oflag=direct,seek_bytes 2>/dev/null; sleep .1; done
+dmsetup status %[1]s; exit 1`, poolDevice, fillerID))
+}
+
 // emptyPool removes the filler. A host that was started since may have the pool active again, or not yet.
-func (r *randomRun) emptyPool(node string) {
-	eventually(r.t, timeout, "the pool of "+node+" is emptied", func(ctx context.Context) error {
-		return run(ctx, r.guest(node), fmt.Sprintf(`dmsetup info filler >/dev/null 2>&1 && dmsetup remove --retry filler
+func (w *env) emptyPool(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, timeout, "the pool of "+node+" is emptied", func(ctx context.Context) error {
+		return run(ctx, w.guest(node), fmt.Sprintf(`dmsetup info filler >/dev/null 2>&1 && dmsetup remove --retry filler
 dmsetup info %[1]s >/dev/null && { dmsetup message %[1]s 0 "delete %[2]d" 2>/dev/null || true; }; ! dmsetup status %[1]s | grep -q out_of_data_space`, poolDevice, fillerID))
 	})
 }

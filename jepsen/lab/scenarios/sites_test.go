@@ -11,29 +11,47 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/csi-addons/spec/lib/go/fence"
+	"github.com/csi-addons/spec/lib/go/replication"
+	"github.com/csi-addons/spec/lib/go/volumegroup"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// twoSites are sites A and B with a controller and a node each, and a witness.
-var twoSites = layout{nodes: 2, sites: []string{"A", "B", "W"}}
+// twoSites are sites A and B with a controller and a node each, and a witness. wideSites have two of each.
+var (
+	twoSites  = layout{nodes: 2, sites: []string{"A", "B", "W"}}
+	wideSites = layout{guests: 5, nodes: 4, sites: []string{"A", "A", "B", "B", "W"}}
+)
 
 // site is a site's orchestrator.
 type site struct {
 	*orchestrator
-	w       *env
-	name    string
-	fencing fence.FenceControllerClient
+	w           *env
+	name        string
+	guests      []int
+	fencing     fence.FenceControllerClient
+	replication []replication.ControllerClient // as many as controllers
+	groups      volumegroup.ControllerClient
 }
 
-// site is the orchestrator of the site that has its controller in a guest.
+// site is the orchestrator of the site that has its first controller in a guest.
 func (w *env) site(t *testing.T, guest int) *site {
 	t.Helper()
-	conn, err := w.cluster.ControllerCSI(guest)
-	require.NoError(t, err)
-	co := &orchestrator{folder: w.co.folder, controllers: []csi.ControllerClient{csi.NewControllerClient(conn)}, nodes: w.co.nodes, lastSilence: make([]atomic.Int64, 1)}
-	return &site{orchestrator: co, w: w, name: twoSites.sites[guest-1], fencing: fence.NewFenceControllerClient(conn)}
+	s := &site{w: w, name: w.layout.sites[guest-1], orchestrator: &orchestrator{folder: w.co.folder, nodes: w.co.nodes}}
+	for i, name := range w.layout.sites {
+		if name != s.name {
+			continue
+		}
+		conn, err := w.cluster.ControllerCSI(i + 1)
+		require.NoError(t, err)
+		s.guests = append(s.guests, i+1)
+		s.controllers = append(s.controllers, csi.NewControllerClient(conn))
+		s.replication = append(s.replication, replication.NewControllerClient(conn))
+		s.fencing, s.groups = fence.NewFenceControllerClient(conn), volumegroup.NewControllerClient(conn)
+	}
+	s.lastSilence = make([]atomic.Int64, len(s.controllers))
+	return s
 }
 
 // createOverSites makes a volume with one replica at each site.

@@ -55,8 +55,8 @@ func (w *env) writeEagerly(t *testing.T, v *volume, node string, from, eager uin
 	return x
 }
 
-// newWriter starts a workload with a stamp.
-func (w *env) newWriter(t *testing.T, v *volume, node, stamp string, from, eager uint64) *writer {
+// newWriter starts a workload with a stamp. It writes each block to the volume and then to the further ones, in order.
+func (w *env) newWriter(t *testing.T, v *volume, node, stamp string, from, eager uint64, further ...*volume) *writer {
 	t.Helper()
 	w.count++
 	x := &writer{w: w, v: v, node: node, name: fmt.Sprintf("writer-%d", w.count)}
@@ -64,6 +64,9 @@ func (w *env) newWriter(t *testing.T, v *volume, node, stamp string, from, eager
 		"--eager", fmt.Sprint(eager), "--pause", writePause.String()}
 	if v.block {
 		argv = append(argv, "--direct")
+	}
+	for _, next := range further {
+		argv = append(argv, "--then", next.path())
 	}
 	job, err := w.guest(node).Start(t.Context(), x.name, nil, argv...)
 	require.NoError(t, err)
