@@ -12,11 +12,14 @@ LOGS     := .cache/test
 TOGETHER := deploy/side-by-side.sh $(LOGS)
 # One half of the scenarios; what is not named here is the other half.
 HALF     := ^(TestRandomFaults|TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
+# Replication between sites, in a lab of its own; the short form has the loss of a site, a forced promotion and a conversion.
+SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate
+SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce|TestS38_S55_APlainVolumeIsConverted)$$
 
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
-.PHONY: all build deps quick check formatted generate lint test unit race sims system rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo dev bench clean help
+.PHONY: all build deps quick check formatted generate lint test unit race sims system rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
 
 all: build
 
@@ -60,7 +63,7 @@ test: deps build ## all tests, and what each part took; needs root for devices, 
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:sims '$(SUBMAKE) race' \
 	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' \
-	  scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)"
+	  scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" sites:race "$(THIRD)"
 
 unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
@@ -83,14 +86,15 @@ rows: deps build ## every row of CSI against a real cluster; fails when one pass
 conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md $(ROWS)
 
-BACKENDS  = $(LAB) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
+BACKENDS  = $(LAB) $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
 FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
-SECOND    = $(SCENARIOS) -skip '$(HALF)' $(LONGER)
+SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SITES)' $(LONGER)
+THIRD     = $(SCENARIOS) -run '$(if $(LONG),$(SITES),$(SHORT))' $(LONGER)
 
-lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions (LONG=1: the long form)
-	@$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(FIRST)" scenarios-2 "$(SECOND)"
+lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions, the loss of a site (LONG=1: the long form)
+	@$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(FIRST)" scenarios-2 "$(SECOND)" sites "$(THIRD)"
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
@@ -120,6 +124,10 @@ mutants: ## one-line changes of what decides, each against the tests of its pack
 demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
 	$(GO) build -o $(BIN)/demo ./jepsen/demo
 	$(BIN)/demo --binary $(CURDIR)/$(BIN)/holdfast
+
+demo-dr: deps build ## two sites, one of which loses its power in the middle of a burst of writes, as a story; in guests, as make lab
+	$(GO) build -o $(BIN)/drdemo ./jepsen/drdemo
+	$(BIN)/drdemo --binary $(CURDIR)/$(BIN)/holdfast
 
 dev: deps build ## leave a cluster running in .cache/dev until interrupted
 	$(BIN)/holdfast dev --dir $(CURDIR)/.cache/dev

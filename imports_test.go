@@ -51,6 +51,7 @@ var mayImport = importMap{
 	"addons/identity":     {"csi/identity"},
 	"addons/encryption":   {"csi/csiconv", "csi/rpcerr", "executor", "fsm"},
 	"addons/reclaimspace": {"fsm", "fsm/fsmpb", "addons/params", "executor", "csi/cluster", "csi/csiconv", "csi/rpcerr"},
+	"addons/replication":  {"fsm", "fsm/fsmpb", "addons/params", "csi/cluster", "csi/csiconv", "csi/rpcerr"},
 	"addons/token":        {"fsm"},
 	"addons/params":       {"fsm", "csi/csiconv"},
 	"addons/volumegroup":  {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster", "csi/page", "addons/params"},
@@ -84,7 +85,7 @@ var mayImport = importMap{
 	"jepsen/campaign": {"jepsen/catalog", "jepsen/report"},
 	"jepsen/planted":  {"plantedbug"},
 	"jepsen/sim": {
-		"addons/encryption", "addons/reclaimspace", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
+		"addons/encryption", "addons/reclaimspace", "addons/replication", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
 		"executor/records", "executor/session", "executor/session/sessionpb",
 	},
 	"jepsen/raftsim": {
