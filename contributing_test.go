@@ -20,7 +20,7 @@ var (
 
 // TestPagesNameWhatThereIs: the pages name no file, folder or command that is gone.
 func TestPagesNameWhatThereIs(t *testing.T) {
-	for _, name := range []string{"CONTRIBUTING.md", "README.md", "deploy/OPERATIONS.md"} {
+	for _, name := range []string{"CONTRIBUTING.md", "README.md", "deploy/OPERATIONS.md", "deploy/DISASTER-RECOVERY.md"} {
 		page, err := os.ReadFile(name)
 		require.NoError(t, err)
 		require.Empty(t, missingNames(string(page)), name)
