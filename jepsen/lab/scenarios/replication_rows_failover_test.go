@@ -74,9 +74,7 @@ func (x *rowLab) callAll(t *testing.T, v *volume) map[string]error {
 	var all sync.WaitGroup
 	for _, method := range []string{replicate.Promote, replicate.Demote, replicate.Resync, replicate.Disable, replicate.Info} {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), holdTime)
-			defer cancel()
-			_, err := replicate.Call(ctx, x.b.conn, method, replicate.Request{Volume: v.id})
+			err := x.b.held(t.Context(), method, replicate.Request{Volume: v.id})
 			mu.Lock()
 			defer mu.Unlock()
 			errs[method] = err

@@ -113,11 +113,16 @@ func requireStatus(t *testing.T, err error, want codes.Code, what string) {
 	require.Empty(t, status.Convert(err).Details(), what)
 }
 
-// held is the error of one call that has holdTime.
-func (s *rowSite) held(ctx context.Context, method string, r replicate.Request) error {
-	ctx, cancel := context.WithTimeout(ctx, holdTime)
-	defer cancel()
-	_, err := s.call(ctx, method, r)
+// held is the error of a call that is held for holdTime. On a busy machine its answer may come too late once.
+func (s *rowSite) held(ctx context.Context, method string, r replicate.Request) (err error) {
+	for range 2 {
+		attempt, cancel := context.WithTimeout(ctx, holdTime)
+		_, err = s.call(attempt, method, r)
+		cancel()
+		if status.Code(err) != codes.DeadlineExceeded {
+			break
+		}
+	}
 	return err
 }
 
