@@ -107,7 +107,7 @@ func (s *State) advanceConversion(v *Volume) {
 }
 
 // isCopiedFromSeed tells whether a host observed, in this generation, that the content is being copied to the
-// second replica, or that this ended.
+// second replica. Where nobody saw that before it ended, the second host discards its content once more, and it is seen.
 func (v *Volume) isCopiedFromSeed() bool {
 	r := v.Replication
 	seed := v.ActiveReplica(r.Seed)

@@ -114,8 +114,6 @@ func (s *State) enableMember(m Meta, e *relationEdit, i int, c *fsmpb.EnableRepl
 			return rej
 		}
 		member.Added, member.AddedAt = true, peer
-	case c.GetProtocol() != fsmpb.Protocol_PROTOCOL_UNKNOWN && c.GetProtocol() != v.Replication.Protocol:
-		return Reject(Precondition, "enable replication of volume %s: it was created with another protocol than %s", v.ID, protocolName(c.GetProtocol()))
 	case len(v.Sites) > 0:
 		if !slices.Equal(v.Sites, e.relation.Sites) {
 			return Reject(Precondition, "enable replication of volume %s: its replicas are at the sites %s and %s", v.ID, v.Sites[0], v.Sites[1])
@@ -149,7 +147,7 @@ func (s *State) checkEnable(m Meta, v *Volume, protocol fsmpb.Protocol) *Rejecti
 	case v.Unconverted != nil:
 		return Reject(Busy, "enable replication of volume %s: what was made for it before is still being removed", v.ID)
 	case v.Replication != nil && protocol != fsmpb.Protocol_PROTOCOL_UNKNOWN && protocol != v.Replication.Protocol:
-		return Reject(Precondition, "enable replication of volume %s: its replicas are connected by another protocol", v.ID)
+		return Reject(Precondition, "enable replication of volume %s: it was created with another protocol than %s", v.ID, protocolName(protocol))
 	case v.Replication != nil && v.Replication.Conversion != nil:
 		return Reject(Busy, "enable replication of volume %s: it is being converted", v.ID)
 	}
@@ -161,7 +159,9 @@ func (s *State) addReplicaAt(m Meta, updated *Volume, peer Site, c *fsmpb.Enable
 	v := *updated
 	active := v.ActiveReplicas()
 	switch {
-	case len(active) != 1 || v.isChangingReplicas():
+	case len(active) == 1 && v.isChangingReplicas():
+		return Reject(Busy, "enable replication of volume %s: a replica of it is being made or removed; retry", v.ID)
+	case len(active) != 1:
 		return Reject(Precondition, "enable replication of volume %s: its %d replicas are at one site, and it can have %d: remove one first", v.ID, len(active), MaxReplicas)
 	case s.siteOf(active[0].Node) != m.site:
 		return Reject(Precondition, "enable replication of volume %s: its replica is not at site %s", v.ID, m.site)

@@ -50,7 +50,7 @@ func TestS54_EnableGivesTheOtherSiteOneReplica(t *testing.T) {
 	w.rejectedAt("A", Precondition, enable(sourceOf(1), "B"))
 	r := w.volume(1).Replicas[1]
 	w.ok(controller, &fsmpb.RemoveReplica{VolumeId: volumeID(1), NodeId: string(r.Node), HostId: string(r.Host)})
-	w.rejectedAt("A", Precondition, enable(sourceOf(1), "B"))
+	w.rejectedAt("A", Busy, enable(sourceOf(1), "B"))
 	w.report(string(r.Node), volumeObservation(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
 	c := enable(sourceOf(1), "B")
 	c.PeerNode = "n1"

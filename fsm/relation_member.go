@@ -121,12 +121,9 @@ func (v *Volume) noteSynced(now time.Time) {
 	if len(active) < MaxReplicas || !allUpToDate(active) {
 		return
 	}
-	m := v.RelationMember.clone()
-	m.DiscardUnkept = false // it was said of what is discarded by now
-	if m.SyncedAt().IsZero() {
+	if v.RelationMember.SyncedAt().IsZero() {
+		m := v.RelationMember.clone()
 		m.InSyncAt = now
-	}
-	if *m != *v.RelationMember {
 		v.RelationMember = m
 	}
 }

@@ -9,9 +9,6 @@ import (
 
 // How far hosts are with what a call on a relation decided, for callers that wait; and what is known of it.
 
-// RelationProgress is what a role call waits for; done when it holds of every member.
-type RelationProgress func(x *replicationSource, site Site) (done bool, waitsFor string)
-
 // awaited finds the relation again. Busy: it ended, or the role moved elsewhere meanwhile.
 func (s *State) awaited(source *fsmpb.ReplicationSource, action string) (*replicationSource, *Rejection) {
 	x, rej := s.replicationSource(source, "")
