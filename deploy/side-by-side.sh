@@ -56,5 +56,9 @@ for name in "${failed[@]}"; do
   echo "==> what failed in $name:"
   awk -f "$(dirname "$0")/failed-tests.awk" "$folder/$name.log" | head -n 200
 done
+for name in "${failed[@]}"; do
+  echo "==> what was wrong in $name:"
+  awk -v brief=1 -f "$(dirname "$0")/failed-tests.awk" "$folder/$name.log" | head -n 60
+done
 echo "failed: ${failed[*]}"
 exit 1
