@@ -45,6 +45,7 @@ type options struct {
 	fenceAddresses             []string
 	fencePeerSocket, handler   string
 	drbdDir, selfFence         string
+	koCount                    int
 	verifyInterval             time.Duration
 	nodeTimeout                time.Duration
 }
@@ -87,6 +88,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.fencePeerSocket, "fence-socket", fencepeer.DefaultSocket, "`path` of the socket at which the kernel's handler asks whether a volume may go on without its peer")
 	flags.StringVar(&o.handler, "handler", "/usr/sbin/holdfast", "`path` of a copy of this program on the host's own root, which the kernel runs as that handler")
 	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
+	flags.IntVar(&o.koCount, "ko-count", 1, "DRBD's ko-count, 1 to 200: how many times 1.9 s the other replica's host may take to confirm a write before this host, if it is primary, goes on without it")
 	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
 	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when an outdated replica cannot be torn down within a minute; without it, that replica's I/O stays suspended")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long this host may be without a session with any controller before a primary without its peer suspends its I/O, where its replication says isolated: freeze: as the controllers have it")
@@ -113,6 +115,8 @@ func (o *options) check() error {
 		return exit.Usagef("--min-free is below zero")
 	case o.freezeMax < 100*time.Millisecond || o.freezeMax > time.Minute:
 		return exit.Usagef("--freeze-max %s: choose 100ms to 1m", o.freezeMax)
+	case o.koCount < 1 || o.koCount > 200:
+		return exit.Usagef("--ko-count %d: choose 1 to 200", o.koCount)
 	case o.nodeTimeout < time.Second:
 		return exit.Usagef("--node-timeout %s: choose 1s or more", o.nodeTimeout)
 	case o.healthInterval < 100*time.Millisecond:

@@ -24,7 +24,7 @@ func TestByteSizesAreParsed(t *testing.T) {
 }
 
 func TestInvalidFlagsAreRefused(t *testing.T) {
-	good := options{endpoints: []string{"a:1"}, site: "A", dataDir: "/d", poolDir: "/p", overcommit: 20, poolImage: imageAuto, freezeMax: time.Second, healthInterval: time.Second, nodeTimeout: time.Second}
+	good := options{endpoints: []string{"a:1"}, site: "A", dataDir: "/d", poolDir: "/p", overcommit: 20, poolImage: imageAuto, freezeMax: time.Second, healthInterval: time.Second, nodeTimeout: time.Second, koCount: 1}
 	good.CSIEndpoint = "unix:///d/n.sock"
 	require.NoError(t, good.check())
 	for name, spoil := range map[string]func(*options){
@@ -38,6 +38,7 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 		"an address that is none": func(o *options) { o.replicationAddress = "host1" },
 		"a handler from nowhere":  func(o *options) { o.replicationAddress, o.handler = "10.0.0.1", "holdfast" },
 		"a fence of what":         func(o *options) { o.selfFence = "halt" },
+		"a peer waited for ever":  func(o *options) { o.koCount = 0 },
 		"no node timeout":         func(o *options) { o.nodeTimeout = 0 },
 		"a label without value":   func(o *options) { o.labels = []string{"zone"} },
 		"a freeze without an end": func(o *options) { o.freezeMax = time.Hour },

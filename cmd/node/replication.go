@@ -58,7 +58,7 @@ func (p *components) openReplication(o *options, log *slog.Logger) error {
 	if socket == fencepeer.DefaultSocket {
 		socket = "" // the handler's own default
 	}
-	p.replication = &replication{key: key, drbd: drbd.New(drbd.Config{Dir: o.drbdDir, Handler: o.handler, Socket: socket, Log: log})}
+	p.replication = &replication{key: key, drbd: drbd.New(drbd.Config{Dir: o.drbdDir, Handler: o.handler, Socket: socket, Log: log, Options: drbd.Options{KoCount: o.koCount}})}
 	return nil
 }
 

@@ -42,10 +42,11 @@ type runner interface {
 // Options are those of DRBD that an operator may tune. The zero value of a field is its default.
 type Options struct {
 	// A peer is disconnected when it does not answer a ping, sent each PingInterval, within
-	// PingTimeout, or a write within WriteTimeout, which must be shorter than PingInterval.
+	// PingTimeout, or a write within KoCount times WriteTimeout, which must be shorter than PingInterval.
 	PingInterval time.Duration // whole seconds, 2
 	PingTimeout  time.Duration // tenths of seconds, 0.5
 	WriteTimeout time.Duration // tenths of seconds, 1.9
+	KoCount      int           // DRBD's ko-count, 1 to 200; 1
 	ConnectRetry time.Duration // whole seconds, 2
 	// ResyncRate is the maximum that a resynchronisation takes of disk and network, and
 	// ResyncFloor what it keeps while the volume is written to, in KiB/s; defaults 100 MiB/s, 10
@@ -59,7 +60,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	return Options{
 		PingInterval: cmp.Or(o.PingInterval, 2*time.Second), PingTimeout: cmp.Or(o.PingTimeout, 500*time.Millisecond),
-		WriteTimeout: cmp.Or(o.WriteTimeout, 1900*time.Millisecond), ConnectRetry: cmp.Or(o.ConnectRetry, 2*time.Second),
+		WriteTimeout: cmp.Or(o.WriteTimeout, 1900*time.Millisecond), KoCount: cmp.Or(o.KoCount, 1), ConnectRetry: cmp.Or(o.ConnectRetry, 2*time.Second),
 		ResyncRate: cmp.Or(o.ResyncRate, 100<<10), ResyncFloor: cmp.Or(o.ResyncFloor, 10<<10),
 		Auth: cmp.Or(o.Auth, "sha256"), Verify: cmp.Or(o.Verify, "crc32c"),
 	}

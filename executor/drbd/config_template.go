@@ -7,9 +7,9 @@ import (
 )
 
 // writeNet writes the network options that both versions have in common. All policies after a
-// split brain are "disconnect": none discards acknowledged writes automatically (S127). With ko-count 1
-// the peer has one WriteTimeout to confirm a write: by default the kernel lets seven pass, and a peer whose disk
-// hangs was measured to hold the primary's writer for 14 s (S66).
+// split brain are "disconnect": none discards acknowledged writes automatically (S127). Without a ko-count
+// the kernel lets seven WriteTimeouts pass, and a peer whose disk hangs was measured to hold the primary's writer for
+// 14 s (S66).
 func (f resource) writeNet(b *strings.Builder, indent string) {
 	o := f.options
 	for _, line := range []string{
@@ -25,7 +25,7 @@ func (f resource) writeNet(b *strings.Builder, indent string) {
 		fmt.Sprintf("ping-int %d", o.PingInterval/time.Second),
 		fmt.Sprintf("ping-timeout %d", o.PingTimeout/(100*time.Millisecond)),
 		fmt.Sprintf("timeout %d", o.WriteTimeout/(100*time.Millisecond)),
-		"ko-count 1",
+		fmt.Sprintf("ko-count %d", o.KoCount),
 		fmt.Sprintf("connect-int %d", o.ConnectRetry/time.Second),
 	} {
 		fmt.Fprintf(b, "%s%s;\n", indent, line)
