@@ -52,6 +52,18 @@ type layout struct {
 	guests int      // 0: three; a controller runs in each
 	nodes  int      // 0: one in each guest
 	sites  []string // of each guest; nil: there is one site
+	// impatient: a primary goes on without a peer that takes longer than the default to confirm a write. Guests may stand
+	// still for longer while others use the machine's processors, and a peer that was outdated for that takes nothing over.
+	impatient bool
+}
+
+// nodeArgs are the flags of all nodes.
+func (y *layout) nodeArgs() []string {
+	args := []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit), "--enable-fault-points"}
+	if y.impatient {
+		return args
+	}
+	return append(args, "--ko-count", "15")
 }
 
 // siteArgs are the flags of the processes in a guest that say where it is.
@@ -160,7 +172,7 @@ func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 		Setup: pools, Pool: "lvm:vg/pool", Controllers: y.guests, Nodes: y.nodes, ControllerArgsOf: y.siteArgs,
 		// A guest may stand still for a second while others use the machine's processors.
 		ControllerArgs: []string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"},
-		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit), "--enable-fault-points"},
+		NodeArgs:       y.nodeArgs(),
 		NodeArgsOf: func(g *lab.Guest) []string {
 			return append(y.siteArgs(g), "--replication-address", g.IP(lab.Replication), "--fence-address", g.IP(lab.Management))
 		},

@@ -14,6 +14,10 @@ import (
 // The other site's pool is full, then its disk fails, then it hangs: no write of the primary waits for it longer than
 // what DRBD is configured to, and the replication is not called healthy meanwhile (S66).
 func TestS38_S66_TheOtherSitesDiskStopsNoWrite(t *testing.T) {
+	impatient := twoSites
+	impatient.impatient = true
+	w := newEnvOf(t, impatient)
+	a, b := w.site(t, 1), w.site(t, 2)
 	for _, tc := range []struct {
 		name        string
 		fault, undo func(*testing.T, *env, *volume, string)
@@ -25,7 +29,6 @@ func TestS38_S66_TheOtherSitesDiskStopsNoWrite(t *testing.T) {
 		{"its disk hangs", hangDiskOf, resumeDiskOf},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w, a, b := newSites(t)
 			r := newRelation(t, a, b, "slow", true)
 			r.use(t, a)
 			r.awaitStatus(t, a, replication.GetVolumeReplicationInfoResponse_HEALTHY)

@@ -52,6 +52,7 @@ func (w *env) failOver(t *testing.T, v *volume, from, to string, number uint64) 
 	w.awaitInSync(t, v)
 	x := w.writeEagerly(t, v, from, number, math.MaxUint64) // the loss of power is to find a write in flight
 	x.awaitBlocks(t, 50)
+	require.True(t, w.isUpToDateOn(t, v, to), "the other replica was outdated before the loss of power")
 	require.NoError(t, w.guest(from).Crash())
 	crashed, acked := time.Now(), x.readAcks().Number
 	w.unpublishUnreachable(t, v, from)
