@@ -33,7 +33,7 @@ func (x *replicationPlan) promote() error {
 func (x *replicationPlan) promoteCommand(force bool) *fsmpb.Command {
 	cmd := x.command()
 	cmd.Body = &fsmpb.Command_PromoteReplication{PromoteReplication: &fsmpb.PromoteReplication{
-		Source: x.source, Role: x.role, Force: force, Reason: x.req.GetReason()}}
+		Source: x.source, Role: x.role, Force: force, Separately: force && x.req.GetSeparately(), Reason: x.req.GetReason()}}
 	return cmd
 }
 

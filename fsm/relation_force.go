@@ -26,6 +26,9 @@ func (p *sitePromotion) promoteByForce(behind []*Volume) (*fsmpb.Outcome, *Rejec
 		}
 		plans[v.ID] = plan
 	}
+	if rej := p.checkOneInstant(behind, plans); rej != nil {
+		return nil, rej
+	}
 	e := p.edit()
 	out := p.outcome()
 	for i := range e.volumes {
@@ -104,6 +107,7 @@ func (p *sitePromotion) withForced(v *Volume, plan forcedReplica, forced bool, g
 	updated := v.withReplication()
 	r := updated.Replication
 	member := v.RelationMember.clone()
+	member.Ahead = false
 	other := p.s.replicaAt(&updated, p.other)
 	if other != nil {
 		member.Apart, member.ApartAt, member.ApartHost, member.DiscardUnkept = true, p.other, other.Host, false

@@ -21,6 +21,9 @@ type RelationMember struct {
 	ApartHost HostID
 	// OutdatedByForce: that host's replica was outdated by nothing but the decision to promote the other one by force.
 	OutdatedByForce bool
+	// Ahead: both its replicas were brought up to date since its group was cut, and those of another member were not yet:
+	// of the members' contents where they are copied to, its is of a later instant (S44, S52).
+	Ahead bool
 	// DiscardUnkept: that replica's content may be discarded although it cannot be kept.
 	DiscardUnkept bool
 	// GivenUp is what the last forced promotion gave up; nil: there was none.

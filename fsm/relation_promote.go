@@ -12,7 +12,7 @@ func applyPromoteReplication(s *State, m Meta, c *fsmpb.PromoteReplication) (*fs
 	case x.relation.isPrimary(m.site):
 		return x.outcome(), nil
 	}
-	p := &sitePromotion{replicationSource: x, m: m, force: c.GetForce(), other: x.relation.other(m.site)}
+	p := &sitePromotion{replicationSource: x, m: m, force: c.GetForce(), separately: c.GetSeparately(), other: x.relation.other(m.site)}
 	switch move := x.relation.Move; {
 	case move != nil && move.To == m.site && !p.isStuck():
 		return x.outcome(), nil
@@ -51,7 +51,9 @@ type sitePromotion struct {
 	*replicationSource
 	m     Meta
 	force bool
-	other Site
+	// separately is consent that the members of a group are of different instants.
+	separately bool
+	other      Site
 }
 
 // check is S30, S41 and S44 of what does not depend on the replicas' content.

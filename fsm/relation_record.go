@@ -111,6 +111,7 @@ func (m *RelationMember) hash(e *encoder) {
 	e.str(string(m.ApartAt))
 	e.str(string(m.ApartHost))
 	e.bool(m.OutdatedByForce)
+	e.bool(m.Ahead)
 	e.bool(m.DiscardUnkept)
 	e.bool(m.GivenUp != nil)
 	if g := m.GivenUp; g != nil {
@@ -132,7 +133,7 @@ func (m *RelationMember) record() *fsmpb.RelationMemberRecord {
 		return nil
 	}
 	p := &fsmpb.RelationMemberRecord{
-		Added: m.Added, AddedAt: string(m.AddedAt), Apart: m.Apart, ApartAt: string(m.ApartAt), ApartHost: string(m.ApartHost), OutdatedByForce: m.OutdatedByForce, DiscardUnkept: m.DiscardUnkept,
+		Added: m.Added, AddedAt: string(m.AddedAt), Apart: m.Apart, ApartAt: string(m.ApartAt), ApartHost: string(m.ApartHost), OutdatedByForce: m.OutdatedByForce, Ahead: m.Ahead, DiscardUnkept: m.DiscardUnkept,
 		InSyncAt: nanosOf(m.InSyncAt), SyncBegan: nanosOf(m.Sync.Began), SyncBytes: m.Sync.Bytes,
 		LastSyncAt: nanosOf(m.LastSync.Ended), LastSyncBytes: m.LastSync.Bytes, LastSyncNanos: int64(m.LastSync.Duration),
 	}
@@ -147,7 +148,7 @@ func relationMemberFrom(p *fsmpb.RelationMemberRecord) *RelationMember {
 		return nil
 	}
 	m := &RelationMember{
-		Added: p.GetAdded(), AddedAt: Site(p.GetAddedAt()), Apart: p.GetApart(), ApartAt: Site(p.GetApartAt()), ApartHost: HostID(p.GetApartHost()), OutdatedByForce: p.GetOutdatedByForce(), DiscardUnkept: p.GetDiscardUnkept(),
+		Added: p.GetAdded(), AddedAt: Site(p.GetAddedAt()), Apart: p.GetApart(), ApartAt: Site(p.GetApartAt()), ApartHost: HostID(p.GetApartHost()), OutdatedByForce: p.GetOutdatedByForce(), Ahead: p.GetAhead(), DiscardUnkept: p.GetDiscardUnkept(),
 		InSyncAt: TimeOf(p.GetInSyncAt()), Sync: SyncProgress{Began: TimeOf(p.GetSyncBegan()), Bytes: p.GetSyncBytes()},
 		LastSync: SyncResult{Ended: TimeOf(p.GetLastSyncAt()), Bytes: p.GetLastSyncBytes(), Duration: time.Duration(p.GetLastSyncNanos())},
 	}

@@ -166,6 +166,7 @@ func (s *State) updateReplicaStates(v *Volume) {
 	v.noteSynced(s.cluster.Time)
 	v.noteSync(s.cluster.Time)
 	v.noteEqual()
+	s.noteAhead(v)
 }
 
 // markUpToDate marks replicas that were observed up to date. When that is the primary's peer

@@ -51,6 +51,8 @@ func applyKeepReplica(s *State, m Meta, c *fsmpb.KeepReplica) (*fsmpb.Outcome, *
 		return s.answerNotKeptBeforeSync(v, n.Host, c.GetTrouble()), nil
 	case c.GetTrouble() != "":
 		return s.answerNotKept(v, n.Host, "what it has cannot be kept: "+c.GetTrouble()), nil
+	case c.GetBeforeSync() && s.copyOfTheCut(v, n.Host) != nil: // the others of its group are of that instant, or before it
+		return s.answerKept(v, n.Host, s.copyOfTheCut(v, n.Host).ID), nil
 	case existing != nil && c.GetBeforeSync() && !existing.KeptCopy.Superseded.IsZero():
 		return s.answerNotKeptBeforeSync(v, n.Host, "an older copy of this attachment is still in use"), nil
 	case existing != nil:
@@ -320,12 +322,12 @@ func (s *State) removeKeptCopies(copies ...*Snapshot) {
 }
 
 // supersedeKeptCopies: all replicas of the volume are up to date. Copies that were not taken
-// yet are not needed, and the others may expire from here on.
+// yet are not needed, and the others may expire from here on; not while the volume is ahead of others of its group.
 func (s *State) supersedeKeptCopies(id VolumeID) {
 	for _, n := range s.liveKeptCopiesOf(id) {
 		updated := *n
 		switch {
-		case n.Phase == SnapshotTaking, n.KeptCopy.BeforeSync && s.checkNotSource(Busy, "", string(n.ID)) == nil:
+		case n.Phase == SnapshotTaking, n.KeptCopy.BeforeSync && !s.isAhead(id) && s.checkNotSource(Busy, "", string(n.ID)) == nil:
 			updated.Phase = SnapshotDeleting
 		case n.KeptCopy.Superseded.IsZero():
 			updated.KeptCopy = n.KeptCopy.withSuperseded(s.cluster.Time)
@@ -349,7 +351,8 @@ func (s *State) isSuperseded(n *Snapshot) bool {
 		return false
 	}
 	v, ok := s.Volume(n.Source)
-	return !ok || v.allInSync() || v.isDeleting()
+	held := n.KeptCopy.BeforeSync && s.isAhead(n.Source)
+	return !ok || v.allInSync() && !held || v.isDeleting()
 }
 
 // allInSync tells whether a replicated volume has all its replicas, each up to date.

@@ -38,6 +38,7 @@ func (s *State) putVolume(v Volume) {
 	s.writeVolume(v)
 	if inSyncAgain {
 		s.supersedeKeptCopies(v.ID)
+		s.endAhead(v.ID)
 	}
 }
 

@@ -62,6 +62,8 @@ func (p *planVerb) checkSites() error {
 		return exit.Usagef("there is no protocol %q: choose A or C", p.req.GetProtocol())
 	case p.req.GetDiscardUnkept() && p.req.GetVerb() == "resync" && !p.req.GetForce():
 		return exit.Usagef("--discard-unkept goes with --force: nothing else discards")
+	case p.req.GetSeparately() && p.req.GetVerb() == "promote" && !p.req.GetForce():
+		return exit.Usagef("--separately goes with --force: nothing else promotes volumes of different instants")
 	}
 	return nil
 }
@@ -93,6 +95,7 @@ func (of replicationSource) promoteCommand() *cobra.Command {
 			"reachable: fence them if they still run. --force is consent to lose writes that this site did not get; the plan says of\n"+
 			"each volume what is given up. It is refused while the other site can be reached.")
 	cmd.Flags().BoolVar(&p.req.Force, "force", false, "consent to lose acknowledged writes that the site did not get")
+	cmd.Flags().BoolVar(&p.req.Separately, "separately", false, "with --force, of a group: accept that its volumes are of different instants, as some were brought up to date before the other site died")
 	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
 	return cmd
 }

@@ -57,6 +57,7 @@ func TestVerbsOfReplicationRefuseWrongInput(t *testing.T) {
 		"are the same, A: name two sites":         {"groups", "enable-replication", "shop", "--site", "A", "--peer-site", "A"},
 		`there is no protocol "B": choose A or C`: {"groups", "enable-replication", "shop", "--site", "A", "--peer-site", "B", "--protocol", "B"},
 		"--discard-unkept goes with --force":      {"groups", "resync", "shop", "--site", "A", "--discard-unkept"},
+		"--separately goes with --force":          {"groups", "promote", "shop", "--site", "B", "--separately"},
 		"a volume's id or name":                   {"volumes", "demote", "--site", "A"},
 		"a volume group's id or name":             {"groups", "demote", "x", "y", "--site", "A"},
 		"unknown flag: --force":                   {"volumes", "demote", "pvc-1", "--site", "A", "--force"},

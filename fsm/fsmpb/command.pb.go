@@ -7771,8 +7771,9 @@ type PromoteReplication struct {
 	Source        *ReplicationSource     `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	ReplicationId string                 `protobuf:"bytes,2,opt,name=replication_id,json=replicationId,proto3" json:"replication_id,omitempty"`
 	Role          uint64                 `protobuf:"varint,3,opt,name=role,proto3" json:"role,omitempty"`
-	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`  // consent to lose writes that the site did not get, where the other site cannot be asked
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // of an operator
+	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`           // consent to lose writes that the site did not get, where the other site cannot be asked
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`          // of an operator
+	Separately    bool                   `protobuf:"varint,6,opt,name=separately,proto3" json:"separately,omitempty"` // with force: consent that the members of a group are of different instants
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7840,6 +7841,13 @@ func (x *PromoteReplication) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *PromoteReplication) GetSeparately() bool {
+	if x != nil {
+		return x.Separately
+	}
+	return false
 }
 
 // DemoteReplication ends the role of the command's site (S46); where that is not primary, it accepts that it
@@ -8865,13 +8873,16 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x12DisableReplication\x12:\n" +
 	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
 	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\x04R\x04role\"\xb9\x01\n" +
+	"\x04role\x18\x03 \x01(\x04R\x04role\"\xd9\x01\n" +
 	"\x12PromoteReplication\x12:\n" +
 	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
 	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +
 	"\x04role\x18\x03 \x01(\x04R\x04role\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8a\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"separately\x18\x06 \x01(\bR\n" +
+	"separately\"\x8a\x01\n" +
 	"\x11DemoteReplication\x12:\n" +
 	"\x06source\x18\x01 \x01(\v2\".holdfast.fsm.v1.ReplicationSourceR\x06source\x12%\n" +
 	"\x0ereplication_id\x18\x02 \x01(\tR\rreplicationId\x12\x12\n" +

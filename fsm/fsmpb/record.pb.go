@@ -3766,6 +3766,7 @@ type RelationMemberRecord struct {
 	LastSyncNanos     int64                  `protobuf:"varint,15,opt,name=last_sync_nanos,json=lastSyncNanos,proto3" json:"last_sync_nanos,omitempty"`
 	ApartHost         string                 `protobuf:"bytes,16,opt,name=apart_host,json=apartHost,proto3" json:"apart_host,omitempty"`
 	OutdatedByForce   bool                   `protobuf:"varint,17,opt,name=outdated_by_force,json=outdatedByForce,proto3" json:"outdated_by_force,omitempty"`
+	Ahead             bool                   `protobuf:"varint,18,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -3915,6 +3916,13 @@ func (x *RelationMemberRecord) GetApartHost() string {
 func (x *RelationMemberRecord) GetOutdatedByForce() bool {
 	if x != nil {
 		return x.OutdatedByForce
+	}
+	return false
+}
+
+func (x *RelationMemberRecord) GetAhead() bool {
+	if x != nil {
+		return x.Ahead
 	}
 	return false
 }
@@ -4496,7 +4504,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\fOustedRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
-	"\x06forced\x18\x03 \x01(\bR\x06forced\"\xd4\x04\n" +
+	"\x06forced\x18\x03 \x01(\bR\x06forced\"\xea\x04\n" +
 	"\x14RelationMemberRecord\x12\x14\n" +
 	"\x05added\x18\x01 \x01(\bR\x05added\x12\x19\n" +
 	"\badded_at\x18\x02 \x01(\tR\aaddedAt\x12\x14\n" +
@@ -4520,7 +4528,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0flast_sync_nanos\x18\x0f \x01(\x03R\rlastSyncNanos\x12\x1d\n" +
 	"\n" +
 	"apart_host\x18\x10 \x01(\tR\tapartHost\x12*\n" +
-	"\x11outdated_by_force\x18\x11 \x01(\bR\x0foutdatedByForce\"~\n" +
+	"\x11outdated_by_force\x18\x11 \x01(\bR\x0foutdatedByForce\x12\x14\n" +
+	"\x05ahead\x18\x12 \x01(\bR\x05ahead\"~\n" +
 	"\x10ConversionRecord\x12\x14\n" +
 	"\x05began\x18\x01 \x01(\x04R\x05began\x12\"\n" +
 	"\rbegun_on_seed\x18\x02 \x01(\bR\vbegunOnSeed\x12\x18\n" +
