@@ -99,11 +99,11 @@ func (w *env) awaitBareDRBD(t *testing.T, connection, disks string) {
 	})
 }
 
-// removeBareDRBD removes it: while a wrong file is there, drbdadm reads none.
+// removeBareDRBD removes it, if it is there: while a wrong file is there, drbdadm reads none.
 func (w *env) removeBareDRBD(ctx context.Context) error {
 	var failed error
 	for _, n := range []string{"n1", "n2"} {
-		failed = errors.Join(failed, run(ctx, w.guest(n), "drbdsetup secondary bare; drbdsetup down bare; rm -f /etc/drbd.d/bare.res; lvremove -qq -y vg/bare"))
+		failed = errors.Join(failed, run(ctx, w.guest(n), "drbdsetup secondary bare; drbdsetup down bare; rm -f /etc/drbd.d/bare.res; ! lvs vg/bare >/dev/null 2>&1 || lvremove -qq -y vg/bare"))
 	}
 	return failed
 }
