@@ -101,9 +101,11 @@ var disableRows = []replicationRow{
 			if err == nil && d != (drbdState{}) {
 				err = fmt.Errorf("the kernel there has %+v", d)
 			}
+			if left := x.mustExec(t, "n2", fmt.Sprintf("lvs --noheadings -o lv_name vg | grep %s; true", v.id)); err == nil && left != "" {
+				err = fmt.Errorf("the pool there has %s", left)
+			}
 			return err
 		})
-		require.Equal(t, "", x.mustExec(t, "n2", fmt.Sprintf("lvs --noheadings -o lv_name vg | grep %s; true", v.id)))
 		after := x.fill(t, v, "n1", "after", 4*mi)
 		x.a.refused(t, codes.FailedPrecondition, replicate.Info, replicate.Request{Volume: v.id})
 		x.a.endUse(t, v, "n1")

@@ -106,6 +106,7 @@ var forcedRows = []replicationRow{
 		for _, ready := range x.forcedFailover(t).unforcedReady {
 			require.False(t, ready, "nothing is discarded without force")
 		}
+		require.Contains(t, x.forcedFailover(t).unforcedStatus, "waits for a forced resync")
 	}},
 	{"ADD-REPL-Resync-13", func(x *rowLab, t *testing.T) {
 		f := x.forcedFailover(t)
@@ -136,6 +137,7 @@ type forcedFailover struct {
 	unforced                         error // B promoted without force when A cannot
 	acked, written                   uint64
 	unforcedReady, ready, readyAgain []bool // of A's resynchronisation
+	unforcedStatus                   string // of the replication, when that was asked for without force
 	generations                      []string
 	copied                           []int64
 	kept                             int
@@ -212,6 +214,7 @@ func (x *rowLab) resyncA(t *testing.T, v *volume, f *forcedFailover) {
 	for range 3 {
 		f.unforcedReady = append(f.unforcedReady, x.a.ok(t, replicate.Resync, of).Ready)
 	}
+	f.unforcedStatus = x.b.info(t, of).GetStatusMessage()
 	f.sums["A before"] = x.backingSum(t, v, "n1")
 	x.limitResyncRate(t, v, "n2", "1M")
 	of.Force = true
