@@ -37,22 +37,26 @@ func (s *State) noteAhead(v *Volume) {
 	v.RelationMember = m
 }
 
-// endAhead: the volume's replicas are up to date. When it is the last one of its group, none is ahead any more, and what
-// they had before is not needed.
+// endAhead: where the replicas of all members of the volume's group are up to date, none is ahead any more, and what they
+// had before is not needed.
 func (s *State) endAhead(id VolumeID) {
-	v, _ := s.Volume(id)
-	if v.RelationMember == nil || v.RelationMember.Ahead {
+	v, ok := s.Volume(id)
+	if !ok || v.RelationMember == nil {
 		return
 	}
-	for _, o := range s.othersTogether(v) {
-		if !o.RelationMember.Ahead {
+	members := append(s.othersTogether(v), v)
+	if slices.ContainsFunc(members, func(m *Volume) bool { return !m.allInSync() }) {
+		return
+	}
+	for _, m := range members {
+		if !m.RelationMember.Ahead {
 			continue
 		}
-		updated, m := *o, o.RelationMember.clone()
-		m.Ahead = false
-		updated.RelationMember = m
+		updated, member := *m, m.RelationMember.clone()
+		member.Ahead = false
+		updated.RelationMember = member
 		s.putVolume(updated)
-		s.supersedeKeptCopies(o.ID)
+		s.supersedeKeptCopies(m.ID)
 	}
 }
 

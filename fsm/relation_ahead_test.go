@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // newOneAhead is a group whose members were cut from their peers together: B kept what it had of both, member 1 is up to
@@ -57,6 +59,14 @@ func TestS52_CopiesOfAGroupAreKeptTogether(t *testing.T) {
 		require.False(t, w.volume(n).RelationMember.Ahead, "volume %d", n)
 		require.Equal(t, SnapshotDeleting, w.copyOf(n).Phase, "volume %d", n)
 	}
+}
+
+// S52: a member that leaves the group is not waited for.
+func TestS52_AMemberThatLeavesHoldsNoCopies(t *testing.T) {
+	w := newOneAhead(t)
+	w.okAt("A", &fsmpb.ModifyVolumeGroup{VolumeGroupId: volumeGroupID(1), VolumeIds: []string{volumeID(1)}})
+	require.False(t, w.volume(1).RelationMember.Ahead)
+	require.Equal(t, SnapshotDeleting, w.copyOf(1).Phase)
 }
 
 // S44, S52: force does not make a group of two instants, unless that is said too.

@@ -44,6 +44,11 @@ func (s *State) checkRelation(r *Relation, name string, members []*Volume) error
 	case !slices.IsSortedFunc(r.Claims, compareSites) || slices.ContainsFunc(r.Claims, func(c Site) bool { return !r.has(c) }):
 		return violated("S37", "%s is claimed by the sites %v", name, r.Claims)
 	}
+	ahead := func(v *Volume) bool { return v.RelationMember != nil && v.RelationMember.Ahead }
+	behind := func(v *Volume) bool { return !v.allInSync() }
+	if slices.ContainsFunc(members, ahead) && !slices.ContainsFunc(members, behind) {
+		return violated("S52", "%s has volumes that are ahead of others, and all are up to date", name)
+	}
 	for _, v := range members {
 		if err := s.checkRelationMember(r, v); err != nil {
 			return err

@@ -211,6 +211,9 @@ func (s *State) changeReplicatedMembers(m Meta, before *VolumeGroup, updated Vol
 	s.putVolumeGroup(updated)
 	joined.putVolumes()
 	left.putVolumes()
+	for _, id := range updated.Members {
+		s.endAhead(id) // what left may have been the last one that was not up to date
+	}
 	return nil
 }
 

@@ -90,6 +90,9 @@ func (s *State) leaveGroup(id VolumeID) {
 	updated := *g
 	updated.Members = slices.DeleteFunc(slices.Clone(g.Members), func(m VolumeID) bool { return m == id })
 	s.putVolumeGroup(updated)
+	for _, other := range updated.Members {
+		s.endAhead(other)
+	}
 }
 
 // leaveGroupsAfterLoss takes what a loss left nothing of, volumes that were being made, out of their groups
