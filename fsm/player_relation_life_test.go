@@ -26,7 +26,7 @@ func TestRandomRelationHistoriesKeepEveryInvariant(t *testing.T) {
 		})
 	}
 	t.Log(roles)
-	for _, want := range []string{"primary A", "primary B", "moving", "nobody", "apart", "reverting", "converting", "cut", "unconverted"} {
+	for _, want := range []string{"primary A", "primary B", "moving", "nobody", "apart", "reverting", "converting", "cut", "unconverted", "status healthy", "status degraded", "status error", "status unknown"} {
 		require.NotZero(t, roles[want], want)
 	}
 }
@@ -49,6 +49,7 @@ func (p *relationPlayer) live(other *State) {
 		require.NoError(p.w.t, p.w.s.Check(), "after index %d: %v", p.player.at, cmd)
 		require.Equal(p.w.t, p.w.s.Hash(), other.Hash(), "after index %d: %v", p.player.at, cmd)
 		p.readAll()
+		p.readRelations()
 		p.note()
 		if p.roll(40) == 0 {
 			other = restored(p.w.t, other)
@@ -58,6 +59,44 @@ func (p *relationPlayer) live(other *State) {
 		again.Apply(p.player.at+1, cmd)
 		require.Equal(p.w.t, before, (&world{s: again}).contents(), "twice left another state than once: %v", cmd)
 	}
+}
+
+// readRelations asks what orchestrators and operators ask of each relation: nothing of it is called healthy, or ready, while a
+// member's replica lacks writes (S40, S51).
+func (p *relationPlayer) readRelations() {
+	t := p.w.t
+	for v := range p.w.s.Volumes("") {
+		r := p.w.s.RelationOf(v)
+		if r == nil {
+			continue
+		}
+		source := &fsmpb.ReplicationSource{VolumeId: string(v.ID)}
+		if v.Relation == nil {
+			source = &fsmpb.ReplicationSource{VolumeGroupId: string(p.w.s.GroupOf(v.ID))}
+		}
+		for _, site := range r.Sites {
+			_, _, _ = p.w.s.PromoteHolds(source, site)
+			_, _, _ = p.w.s.DemoteHolds(source, site)
+			_, _, _ = p.w.s.ClaimEndHolds(source, site)
+			ready, why, rej := p.w.s.ResyncReady(source, site)
+			require.True(t, !ready || p.isEqual(v), "ready at site %s, and volume %s is not up to date", site, v.ID)
+			require.True(t, ready || rej != nil || why != "", "site %s is not ready, and nothing says why", site)
+		}
+		_, _, _ = p.w.s.EnableHolds(source)
+		status, rej := p.w.s.ReplicationStatus(source, r.ReplicationID)
+		if rej != nil {
+			continue // a member is being changed
+		}
+		require.True(t, status.Health != ReplicationHealthy || p.isEqual(v), "healthy, and volume %s is not up to date: %v", v.ID, v.Replicas)
+		require.Equal(t, status.Health == ReplicationHealthy, status.Message == "", "%s: %q", status.Health, status.Message)
+		p.roles["status "+status.Health.String()]++
+	}
+}
+
+// isEqual tells whether both replicas have everything, as far as recorded.
+func (p *relationPlayer) isEqual(v *Volume) bool {
+	active := v.ActiveReplicas()
+	return len(active) == MaxReplicas && active[0].UpToDate && active[1].UpToDate && !active[0].Outdated && !active[1].Outdated
 }
 
 // note counts what is reached.
