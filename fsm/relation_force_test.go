@@ -189,6 +189,31 @@ func TestS48_WhatIsApartGoesWithItsHost(t *testing.T) {
 	require.True(t, w.desired(1, "B").Connect)
 }
 
+// S48: what was given up connects when somebody decided that, also once it is kept and the other site goes on.
+func TestS48_WhatWasGivenUpConnectsByDecisionOnly(t *testing.T) {
+	w := newLeftBehind(t)
+	w.okAt("B", promoteByForce(sourceOf(1)))
+	w.severed(1, "B")
+	node := w.node(1, "B")
+	w.reportCurrent(1, node, ReplicaObservation{Disk: consistent, Connection: standAlone, UUID: 7})
+	w.at("B", func(actor string) { w.ok(actor, publish(1, node)) })
+	w.ok("node/"+node, w.setPrimary(1, node, ReplicaObservation{Disk: consistent, Connection: standAlone, UUID: 7}))
+	alone := disconnectedPrimary(9)
+	w.reportCurrent(1, node, alone)
+	w.siteUnreachable("A", false)
+	w.tornDown(1, "A")
+	w.okAt("A", demote(sourceOf(1)))
+	w.kept(1, "A", 1, false)
+	require.False(t, w.replicaSync(1, w.node(1, "A")).KeepDue)
+	for _, site := range []Site{"A", "B"} {
+		require.False(t, w.desired(1, site).Connect, "site %s", site)
+	}
+	w.okAt("A", resync(sourceOf(1), true))
+	for _, site := range []Site{"A", "B"} {
+		require.True(t, w.desired(1, site).Connect, "site %s", site)
+	}
+}
+
 // siteUnreachable2 is siteUnreachable of the hosts that are not lost.
 func (w *related) siteUnreachable2(site Site, unreachable bool) {
 	for n := range w.s.Nodes() {
