@@ -1,6 +1,10 @@
 package fsm
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // While the members of a group are brought up to date, those that are done are ahead of the others: a promotion by force
 // would make of them a group of two instants (S44, S52). What each had before is kept until all are done, and nothing
@@ -76,7 +80,7 @@ func (s *State) copyOfTheCut(v *Volume, host HostID) *Snapshot {
 // checkOneInstant refuses a forced promotion of members of which some are ahead of those that may lack writes: no replica
 // is put back that has more, and a group of two instants is what its caller relies on not to get (S44).
 func (p *sitePromotion) checkOneInstant(behind []*Volume, plans map[VolumeID]forcedReplica) *Rejection {
-	if p.separately || p.group == nil || p.relation.Separately {
+	if p.separately || p.group == nil || p.relation.Separately || plantedbug.Is(plantedbug.GroupPartlyNewer) {
 		return nil
 	}
 	older := slices.IndexFunc(behind, func(v *Volume) bool { return !v.RelationMember.Ahead })

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // applyDemoteReplication ends the role of the endpoint's site. It gives nothing up: which side has everything stays
 // the log's word (S46). Where the site is not primary it accepts that it lost the role (S41).
@@ -39,7 +42,7 @@ func (s *State) checkDemote(v *Volume, site Site) *Rejection {
 	if rej := v.reclaimFirst("demote"); rej != nil {
 		return rej
 	}
-	if p := s.publicationAt(v, site); p != nil {
+	if p := s.publicationAt(v, site); p != nil && !plantedbug.Is(plantedbug.DemotedInUse) {
 		return Reject(Precondition, "demote volume %s at site %s: it is published to node %s", v.ID, site, p.Node)
 	}
 	return nil

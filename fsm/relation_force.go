@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // Revert is a replica whose device goes back to a kept copy before it is used (S43). Its metadata are made anew with
@@ -64,7 +65,7 @@ func (s *State) forcedReplica(v *Volume, l *Replica) (forcedReplica, *Rejection)
 	plan := forcedReplica{host: l.Host}
 	part := l.Observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT
 	switch {
-	case l.Synced && l.DiskFailed == 0 && l.Observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED && !v.isReverting():
+	case l.Synced && l.DiskFailed == 0 && (l.Observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED || plantedbug.Is(plantedbug.PartOfContentPromoted)) && !v.isReverting():
 		return plan, nil
 	case part && v.Replication.isReverted(l.Host):
 		return plan, nil // it went back already, and was not primary since
@@ -119,7 +120,9 @@ func (p *sitePromotion) withForced(v *Volume, plan forcedReplica, forced bool, g
 		r.Forced = &ForcedPrimary{Host: plan.host, Index: p.m.Index, GivenUpGeneration: generation, Reason: "promoted by force at site " + p.m.site.String(), PeerDead: true}
 		if other != nil {
 			member.OutdatedByForce = !other.Outdated
-			other.markOutdated(v.Crypt)
+			if !plantedbug.Is(plantedbug.OtherSiteStaysCurrent) {
+				other.markOutdated(v.Crypt)
+			}
 		}
 	}
 	if r.Revert != nil && r.Revert.Host != plan.host {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // RelationMember is what is recorded of one volume of a relation beside its replicas. A *RelationMember that came
@@ -144,7 +145,7 @@ func (s *State) noteOutdated(v *Volume, l *Replica, was ReplicaSync) {
 		v.RelationMember = m
 	}
 	if !was.Outdated { // else it was kept when it was outdated first, and may have a part of what it was sent since
-		l.KeepDue = l.Synced && !l.Partial && l.DiskFailed == 0 && !relation.DiscardUnkept
+		l.KeepDue = l.Synced && !l.Partial && l.DiskFailed == 0 && !relation.DiscardUnkept && !plantedbug.Is(plantedbug.NotKeptBeforeSync)
 	}
 }
 

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // settleRelations moves the roles that wait for former primaries, and ends the cuts of groups, as far as this entry
 // allows. It comes after whatever the entry did, and returns the roles that moved.
@@ -13,7 +16,7 @@ func (s *State) settleRelations(m Meta) (moved []*fsmpb.RoleMoved) {
 		if x == nil || !x.relation.isUnsettled() {
 			continue
 		}
-		if move := x.relation.Move; move != nil && x.isCutOff(move.From) {
+		if move := x.relation.Move; move != nil && (x.isCutOff(move.From) || plantedbug.Is(plantedbug.MoveNotAwaited)) {
 			e := x.edit()
 			e.relation = e.relation.withOusted(Ousted{Site: move.From, Index: m.Index})
 			e.setRole(move.To, m.Index)

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // applyPromoteReplication makes the endpoint's site primary, of all members of a group or of none (S38). Only two
 // refusals are answered by the orchestrator with force: NotReplicated and NeedsForce (S40).
@@ -60,9 +63,9 @@ type sitePromotion struct {
 func (p *sitePromotion) check() *Rejection {
 	r := p.relation
 	switch {
-	case r.ousted(p.m.site) != nil:
+	case r.ousted(p.m.site) != nil && !plantedbug.Is(plantedbug.OustedSitePromoted):
 		return Reject(Busy, "promote %s at site %s: the role was taken from it while it could not be asked: demote or resynchronise it there first", p.name(), p.m.site)
-	case r.Promoted && p.s.siteCanBeAsked(p.members, p.other):
+	case r.Promoted && p.s.siteCanBeAsked(p.members, p.other) && !plantedbug.Is(plantedbug.LivePrimaryForced):
 		return Reject(Busy, "promote %s at site %s: site %s is primary and can be asked: demote it there, or fence its hosts", p.name(), p.m.site, p.other)
 	case len(p.members) == 0:
 		return Reject(NotReplicated, "promote %s: it has no volumes", p.name())
@@ -104,7 +107,7 @@ func (p *sitePromotion) decide() (*fsmpb.Outcome, *Rejection) {
 		return p.takeFreeRole()
 	case len(behind) == 0:
 		return p.beginMove()
-	case p.s.siteCanBeAsked(p.members, p.other):
+	case p.s.siteCanBeAsked(p.members, p.other) && !plantedbug.Is(plantedbug.ForceOfferedTooEarly):
 		return nil, Reject(Busy, "promote %s at site %s: %s; site %s can be reached, so its data are coming", p.name(), p.m.site, why.Message, p.other)
 	case !p.force:
 		return nil, Reject(NeedsForce, "promote %s at site %s: %s; no host of site %s can be asked: force gives up what the replica here did not get", p.name(), p.m.site, why.Message, p.other)

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // applyResyncReplication lets the replicas of the endpoint's site take part again. It makes none of them a target:
@@ -25,7 +26,7 @@ func applyResyncReplication(s *State, m Meta, c *fsmpb.ResyncReplication) (*fsmp
 	e.relation = e.relation.withoutOusted(m.site)
 	for i, v := range e.members {
 		apart := v.isApart(m.site)
-		if !c.GetForce() || !apart && !(c.GetDiscardUnkept() && s.waitsToBeKept(v, m.site)) {
+		if !c.GetForce() && !plantedbug.Is(plantedbug.ApartWithoutForce) || !apart && !(c.GetDiscardUnkept() && s.waitsToBeKept(v, m.site)) {
 			continue
 		}
 		changed = true

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // How far hosts are with what a call on a relation decided, for callers that wait; and what is known of it.
@@ -141,7 +142,7 @@ func (s *State) ResyncReady(source *fsmpb.ReplicationSource, site Site) (ready b
 		if s.waitsToBeKept(v, site) {
 			return false, "", Reject(NoCapacity, "resync volume %s at site %s: %s", v.ID, site, s.replicaAt(v, site).NotKeptReason)
 		}
-		if !s.isBothUpToDate(v) {
+		if !s.isBothUpToDate(v) && !plantedbug.Is(plantedbug.ReadyTooEarly) {
 			return false, s.resyncWaitsFor(v, site), nil
 		}
 	}
@@ -284,7 +285,7 @@ func (s *State) replicationHealth(r *Relation, v *Volume) (ReplicationHealth, st
 			return ReplicationError, fmt.Sprintf("node %s does not connect to its peer, against what is wanted", local.Node)
 		}
 	}
-	if !s.isBothUpToDate(v) {
+	if !s.isBothUpToDate(v) && !plantedbug.Is(plantedbug.HealthyWhileBehind) {
 		message := s.ReplicationCondition(v).Message
 		if message == "" {
 			message = "its replicas were not seen up to date together"

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
+)
 
 // Members of a group are of one instant at the site that is left behind: a verdict that lets one of them go on alone
 // is held back until no other one that is in use is connected to its peer (S52). The question that comes first has
@@ -16,7 +19,7 @@ func (s *State) verdictTogether(m Meta, v *Volume, verdict fsmpb.Verdict) fsmpb.
 		return verdict
 	}
 	x := s.sourceOf(string(s.GroupOf(v.ID)))
-	if x == nil || x.othersCut(v.ID) {
+	if x == nil || x.othersCut(v.ID) || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
 		return verdict
 	}
 	if relation.Cut == 0 {

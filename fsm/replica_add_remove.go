@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // applyAddReplica gives a Ready volume that has fewer replicas than it was created
@@ -97,7 +98,7 @@ func (s *State) placeAddedReplica(v *Volume, c *fsmpb.AddReplica) (Replica, *Rej
 	if !ok {
 		return Replica{}, Reject(NotFound, "add a replica of volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
 	}
-	if !w.at.serves(n.site()) {
+	if !w.at.serves(n.site()) && !plantedbug.Is(plantedbug.ReplicaAtOtherSite) {
 		return Replica{}, Reject(Precondition, "add a replica of volume %s on node %s: its replica is to be at site %s, and the node is at site %s", v.ID, n.ID, w.at.site, n.site())
 	}
 	w.requisite = []Topology{{{Key: TopologyKey, Value: string(n.ID)}}}

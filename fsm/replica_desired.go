@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // DesiredReplica is the desired state of one host's replica of a replicated volume.
@@ -198,7 +199,7 @@ func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 // goes back to a kept copy and was not primary since (S43), or the members of its group are disconnected together (S52). Both hosts disconnect for
 // what one of them keeps: its kernel may reach the other one again before that host hears of it.
 func (s *State) staysApart(v *Volume, own, other *Replica) bool {
-	if v.Replication.Revert != nil || v.RelationMember != nil && v.RelationMember.Apart || own.KeepDue || other.KeepDue {
+	if v.Replication.Revert != nil || v.RelationMember != nil && v.RelationMember.Apart && !plantedbug.Is(plantedbug.ApartConnects) || own.KeepDue || other.KeepDue {
 		return true
 	}
 	relation := s.RelationOf(v)

@@ -39,6 +39,28 @@ const (
 	FaultInApply        Bug = "fault-in-apply"        // every member faults on a volume named planted-fault
 )
 
+// Bugs of replication between sites.
+const (
+	PublishedAtSecondary  Bug = "published-at-secondary"   // S38: a volume is published at the site without the role
+	RoleIndexUnchecked    Bug = "role-index-unchecked"     // S39: a call that was decided before the role moved counts
+	ForceOfferedTooEarly  Bug = "force-offered-too-early"  // S40: a promotion asks for force while the other site's data are coming
+	HealthyWhileBehind    Bug = "healthy-while-behind"     // S40: a replication is healthy while a replica lacks writes
+	OustedSitePromoted    Bug = "ousted-site-promoted"     // S41: a site that lost the role is promoted without having demoted
+	MoveNotAwaited        Bug = "move-not-awaited"         // S42: the role moves before the former primary is cut off
+	PartOfContentPromoted Bug = "part-of-content-promoted" // S43: a replica that has a part of the content is promoted by force
+	LivePrimaryForced     Bug = "live-primary-forced"      // S44: the role is taken from a site that can be asked
+	GroupPartlyNewer      Bug = "group-partly-newer"       // S44: a forced promotion makes a group of two instants
+	DemotedInUse          Bug = "demoted-in-use"           // S46: a site is demoted while a volume is published there
+	OtherSiteStaysCurrent Bug = "other-site-stays-current" // S47: what a forced promotion gave up counts as up to date
+	ApartConnects         Bug = "apart-connects"           // S48: what was given up connects without anybody's decision
+	ApartWithoutForce     Bug = "apart-without-force"      // S48: what was given up is discarded without force
+	NotKeptBeforeSync     Bug = "not-kept-before-sync"     // S50: a whole replica is overwritten without a copy
+	ReadyTooEarly         Bug = "ready-too-early"          // S51: a resynchronisation is ready before both sites are equal
+	MemberGoesOnAlone     Bug = "member-goes-on-alone"     // S52: one member of a group goes on while others are not cut
+	GroupEnabledInPart    Bug = "group-enabled-in-part"    // S53: a group is replicated without the members that cannot be
+	ReplicaAtOtherSite    Bug = "replica-at-other-site"    // S54: a replica is replaced at the site of the other one
+)
+
 // Bugs of hosts: what they do with data.
 const (
 	OldKeyKept          Bug = "old-key-kept"          // a rotation ends with the key before in its slot
