@@ -82,13 +82,7 @@ func TestS42_PromoteAnswersWhenTheOtherSiteIsCutOff(t *testing.T) {
 func (w *env) behind(t *testing.T) (id string) {
 	t.Helper()
 	id = w.replicated(t, "v")
-	require.NoError(t, w.publishTo(id, "n1"))
-	w.setAway(t, "n2", true)
-	require.NoError(t, w.unpublish(t, id, "n1"))
-	require.NoError(t, w.publishTo(id, "n1")) // n1 is primary again, and alone: n2 is outdated
-	w.setAway(t, "n1", true)
-	w.setAway(t, "n2", false)
-	w.cluster.actAs(t, "B")
+	w.loseWritesOf(t, id)
 	return id
 }
 

@@ -94,30 +94,38 @@ func TestS37_TheEndOfAGroupsUseIsWaitedFor(t *testing.T) {
 	require.Len(t, w.cluster.volumes(), 2)
 }
 
-// ADD-REPL-Source-07, S38, S44, S30: all members are promoted, or none.
+// ADD-REPL-Source-07, S38, S44, S30: all members are promoted, or none, whichever of them lacks writes.
 func TestADDREPLSource07_AGroupIsPromotedWholly(t *testing.T) {
-	w := newSites(t)
-	group, ids := w.replicatedGroup(t, "a", "b", "c")
-	require.NoError(t, w.publishTo(ids[1], "n1"))
+	for behind := range 3 {
+		w := newSites(t)
+		group, ids := w.replicatedGroup(t, "a", "b", "c")
+		w.loseWritesOf(t, w.members(t, w.getVolumeGroup(t, group))[behind])
+		for range 2 {
+			requireCode(t, codes.FailedPrecondition, w.promote(t, ofGroup(group), false))
+			for _, id := range ids {
+				require.Equal(t, fsm.Site("A"), w.recorded(id).Home)
+			}
+		}
+		for range 2 {
+			require.NoError(t, w.promote(t, ofGroup(group), true))
+			for _, id := range ids {
+				require.Equal(t, fsm.Site("B"), w.recorded(id).Home)
+				requireCode(t, codes.FailedPrecondition, w.promote(t, ofVolume(id), true)) // not by itself
+			}
+		}
+	}
+}
+
+// loseWritesOf makes B lack writes that A has of a volume, and A unreachable.
+func (w *env) loseWritesOf(t *testing.T, id string) {
+	t.Helper()
+	require.NoError(t, w.publishTo(id, "n1"))
 	w.setAway(t, "n2", true)
-	require.NoError(t, w.unpublish(t, ids[1], "n1"))
-	require.NoError(t, w.publishTo(ids[1], "n1"))
+	require.NoError(t, w.unpublish(t, id, "n1"))
+	require.NoError(t, w.publishTo(id, "n1")) // n1 is primary again, and alone: n2 is outdated
 	w.setAway(t, "n1", true)
 	w.setAway(t, "n2", false)
 	w.cluster.actAs(t, "B")
-	for range 2 {
-		requireCode(t, codes.FailedPrecondition, w.promote(t, ofGroup(group), false))
-		for _, id := range ids {
-			require.Equal(t, fsm.Site("A"), w.recorded(id).Home)
-		}
-	}
-	for range 2 {
-		require.NoError(t, w.promote(t, ofGroup(group), true))
-		for _, id := range ids {
-			require.Equal(t, fsm.Site("B"), w.recorded(id).Home)
-			requireCode(t, codes.FailedPrecondition, w.promote(t, ofVolume(id), true)) // not by itself
-		}
-	}
 }
 
 // S56: of a group the worst status, the oldest time, and sums.
