@@ -37,7 +37,7 @@ func TestS46_ForceDemotesNothingThatIsInUse(t *testing.T) {
 	require.NoError(t, w.publishTo(id, "n1"))
 	before := w.recorded(id)
 	for _, force := range []bool{false, true, false} {
-		_, err := w.roles.DemoteVolume(w.soon(t), &spec.DemoteVolumeRequest{ReplicationSource: ofVolume(id), Force: force})
+		_, err := w.roles.DemoteVolume(t.Context(), &spec.DemoteVolumeRequest{ReplicationSource: ofVolume(id), Force: force})
 		requireCode(t, codes.FailedPrecondition, err)
 		require.Equal(t, before, w.recorded(id))
 	}
