@@ -234,7 +234,7 @@ func (m *member) startProcess(faults *stopAtPoint) {
 	host.BootID = fmt.Sprint(m.node, "-boot-", m.boots)
 	cfg := agent.Config{HandlerGrace: time.Millisecond,
 		Node: m.node, Host: host, Pools: []executor.Backend{poolOf{m.pool, m.node, m.replicator}}, Mounter: m.mounter, FilesystemTools: m.mounter, Freezer: m.freezer, Proposer: m,
-		CatchUpTimeout: 300 * time.Millisecond, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(m.t),
+		CatchUpTimeout: 300 * time.Millisecond, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(m.t).With("node", m.node),
 		Replicator: m.replicator, ReplicationAddress: fmt.Sprint("10.0.0.", m.i+1), PublicKey: bytes.Repeat([]byte{byte(m.i + 1)}, 32),
 		DeriveSecret: func(peer []byte, id fsm.VolumeID) (string, error) { return "secret of " + string(id), nil },
 	}
@@ -374,6 +374,9 @@ func (p *pair) eventually(what string, ok func() bool) {
 				p.mu.Lock()
 				for d := range p.state.DesiredVolumes(m.node) {
 					p.t.Logf("%s: %+v\n  publication %+v teardown %+v replication %+v", m.node, d, d.Publication, d.Teardown, d.Replication)
+					if v, ok := p.state.Volume(d.Volume); ok {
+						p.t.Logf("its operations: %+v", v.Operations())
+					}
 				}
 				p.mu.Unlock()
 			}

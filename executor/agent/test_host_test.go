@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,13 +106,6 @@ func (w *testHost) stop() {
 	w.t.Helper()
 	w.disconnectHost()
 	require.NoError(w.t, w.e.Shutdown(w.t.Context()))
-}
-
-func testLogger(t testing.TB) *slog.Logger {
-	if os.Getenv("HOLDFAST_TEST_LOG") == "" {
-		return nil
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("test", t.Name())
 }
 
 const (
