@@ -44,7 +44,7 @@ for link in "vec0 $r" "vec1 $m" "vec2 $a"; do
 done
 sysctl -qw kernel.hung_task_timeout_secs=0 kernel.panic_on_oops=1 kernel.panic=1 2>/dev/null
 # What a host keeps over a power loss: Holdfast's data, the folders of mounts, DRBD's notes and its configuration.
-mount -t ext4 /dev/ubdb /disk || fail "no disk"
+mount -t ext4 -o noinit_itable /dev/ubdb /disk || fail "no disk"
 mkdir -p /disk/holdfast /disk/drbd /disk/kubelet
 [ -d /disk/drbd.d ] || cp -a /etc/drbd.d /disk/drbd.d
 mount --bind /disk/holdfast /var/lib/holdfast

@@ -114,3 +114,13 @@ func Await(tb testing.TB, within time.Duration, what string, ask func() (yes boo
 		}
 	}
 }
+
+// AwaitInodeTables waits until no filesystem of the guest has inode tables left to zero (ext4's lazy_itable_init): a pool
+// allocates for them meanwhile, which would be counted against what is given back.
+func AwaitInodeTables(tb testing.TB, g *Guest, within time.Duration) {
+	tb.Helper()
+	Await(tb, within, g.Name()+" has initialised its inode tables", func() (bool, string) {
+		out, _, err := g.Exec(tb.Context(), "grep -lx ext4lazyinit /proc/[0-9]*/comm 2>/dev/null; true")
+		return err == nil && out == "", fmt.Sprint(out, err)
+	})
+}

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
 const (
@@ -56,7 +58,7 @@ func TestS61_BothReplicasGiveBackWhatWasDeleted(t *testing.T) {
 // writeAndDelete writes files and deletes them; it answers how much the replicas occupied meanwhile.
 func (w *env) writeAndDelete(t *testing.T, v *volume, node string) map[string]int64 {
 	t.Helper()
-	w.awaitInodeTables(t, node)
+	lab.AwaitInodeTables(t, w.guest(node), timeout)
 	empty := w.allocatedOnBoth(t, v)
 	w.fill(t, v, node, "deleted", deletedBytes)
 	full := w.allocatedOnBoth(t, v)
@@ -65,15 +67,6 @@ func (w *env) writeAndDelete(t *testing.T, v *volume, node string) map[string]in
 	}
 	w.mustExec(t, node, fmt.Sprintf("rm %[1]s/deleted && sync -f %[1]s", v.target()))
 	return full
-}
-
-// awaitInodeTables waits until no filesystem of the host has inode tables left to zero (lazy_itable_init): they are allocated
-// meanwhile, which would be counted against what is given back.
-func (w *env) awaitInodeTables(t *testing.T, node string) {
-	t.Helper()
-	eventually(t, timeout, node+" has initialised its inode tables", func(ctx context.Context) error {
-		return run(ctx, w.guest(node), "! grep -qx ext4lazyinit /proc/[0-9]*/comm 2>/dev/null")
-	})
 }
 
 // fill writes a file of random bytes, and answers its checksum.
