@@ -10,11 +10,12 @@ LAB      := HOLDFAST_REQUIRE_LAB=1 HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast
 LOGS     := .cache/test
 # Guests wait more than they compute, so labs that share nothing run side by side.
 TOGETHER := deploy/side-by-side.sh $(LOGS)
-# One half of the scenarios; what is not named here is the other half.
-HALF     := ^(TestRandomFaults|TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
-# Replication between sites, in a lab of its own; the short form has the loss of a site, a forced promotion and a conversion.
+# What runs in a lab of its own beside the others; and one half of the scenarios: what is not named is the other half.
+SANITY   := ^TestCSISanityFromAGuest$$
+HALF     := ^(TestRandomFaults|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
+# Replication between sites, in a lab of its own; the short form has the loss of a site and a forced promotion.
 SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate
-SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce|TestS38_S55_APlainVolumeIsConverted)$$
+SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce)$$
 
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
@@ -57,13 +58,13 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-# Everything is compiled once before the parts begin. Those that compute come first, one
-# after the other; then clusters and guests, which mostly wait, beside each other.
+# Everything is compiled once before the parts begin. Those that compute come first; then clusters and guests, which mostly
+# wait, beside each other: what is named after another part is short, and takes its place when that has ended.
 test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
-	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:sims '$(SUBMAKE) race' \
-	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' \
-	  scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" sites:race "$(THIRD)"
+	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
+	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
+	  sites:race "$(THIRD)" drbd:sites '$(DRBD)' sanity:drbd "$(FROMAGUEST)"
 
 unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
@@ -86,15 +87,18 @@ rows: deps build ## every row of CSI against a real cluster; fails when one pass
 conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md $(ROWS)
 
-BACKENDS  = $(LAB) $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
+KERNELS   = $(LAB) $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -p 1 -timeout 60m -v
+BACKENDS  = $(KERNELS) -skip ^TestDRBD ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
+DRBD      = $(KERNELS) -run ^TestDRBD ./jepsen/lab
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
 FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
-SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SITES)' $(LONGER)
+SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SANITY)|$(SITES)' $(LONGER)
+FROMAGUEST = $(SCENARIOS) -run '$(SANITY)' $(LONGER)
 THIRD     = $(SCENARIOS) -run '$(if $(LONG),$(SITES),$(SHORT))' $(LONGER)
 
 lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions, the loss of a site (LONG=1: the long form)
-	@$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(FIRST)" scenarios-2 "$(SECOND)" sites "$(THIRD)"
+	@$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(FIRST)" scenarios-2 "$(SECOND)" sites "$(THIRD)" drbd:sites '$(DRBD)' sanity:drbd "$(FROMAGUEST)"
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures

@@ -43,10 +43,14 @@ func (r *dyingRunner) Run(ctx context.Context, c run.Command) ([]byte, error) {
 }
 
 // crashAtEveryChange calls act in processes that die at each command that changes something, until
-// one does not, and check after each.
+// one does not, and check after each. In the short form it is each third command.
 func crashAtEveryChange(t *testing.T, p *Pool, act func(p *Pool) error, check func(p *Pool, finished bool)) {
 	t.Helper()
-	for n := 0; ; n++ {
+	step := 1
+	if testing.Short() {
+		step = 3
+	}
+	for n := 0; ; n += step {
 		for _, after := range []bool{false, true} {
 			dying := reopen(t, p)
 			r := &dyingRunner{Runner: run.New(), left: n, after: after}

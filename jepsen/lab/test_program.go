@@ -51,7 +51,7 @@ func (g *Guest) RunTests(tb testing.TB, p TestProgram, variables, choose string)
 		return out, err
 	}
 	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, "--- ") || strings.Contains(line, "_test.go:") {
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "--- ") || strings.Contains(line, "_test.go:") {
 			tb.Logf("%s: %s", g.Name(), strings.TrimSpace(line))
 		}
 		if strings.Contains(line, "--- SKIP") {
