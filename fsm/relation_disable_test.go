@@ -124,6 +124,46 @@ func TestS37_AGroupIsEndedThroughTheOtherSiteAfterItsReplication(t *testing.T) {
 	require.False(t, ok)
 }
 
+// S37: the site that made a group deletes it after the role moved, which changes nothing at the other one. When that one
+// disables replication nobody has the group any more: it ends, and its volumes stay. The deletion may be repeated at any time.
+func TestS37_AGroupEndsWithItsLastUse(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		w := newRelatedGroup(t)
+		of := createVolumeGroup(2, 1, 2)
+		of.Name = "of-b"
+		if named {
+			w.okAt("B", of)
+		}
+		w.okAt("A", demote(groupSource(1)))
+		w.okAt("B", promote(groupSource(1)))
+		remove := &fsmpb.DeleteVolumeGroup{VolumeGroupId: volumeGroupID(1)}
+		for range 2 {
+			w.okAt("A", remove)
+			require.Equal(t, volumeIDs(1, 2), w.members(1))
+		}
+		w.at("B", func(actor string) { w.ok(actor, disable(groupSource(1))) })
+		_, there := w.s.VolumeGroup(VolumeGroupID(volumeGroupID(1)))
+		require.Equal(t, named, there)
+		w.okAt("A", remove)
+		if named {
+			w.okAt("B", disable(groupSource(1)))
+		} else {
+			w.rejectedAt("B", NotFound, disable(groupSource(1))) // which callers take for disabled (ADD-REPL-Disable-05)
+		}
+		for _, n := range []int{1, 2} {
+			require.Nil(t, w.s.RelationOf(w.volume(n)))
+			require.Equal(t, Ready{}, w.volume(n).Phase)
+			require.Equal(t, named, w.s.GroupOf(w.volume(n).ID) != "")
+		}
+		if named {
+			w.okAt("B", modifyVolumeGroup(1))
+			w.okAt("A", remove)
+			w.okAt("B", remove)
+		}
+		w.okAt("B", &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
+	}
+}
+
 // S70: a volume whose hosts were all lost is in no relation, and can be deleted; its group goes on.
 func TestS70_AVolumeThatFailedIsInNoRelation(t *testing.T) {
 	w := newRelated(t)

@@ -165,12 +165,16 @@ func (e *relationEdit) put() {
 	e.putVolumes()
 }
 
-// drop ends the relation.
+// drop ends the relation, and with it a group that no site has a name for any more: nobody could end it later.
 func (e *relationEdit) drop() {
 	if e.group != nil {
 		g := *e.group
 		g.Relation = nil
-		e.s.putVolumeGroup(g)
+		if len(g.liveNames()) == 0 {
+			e.s.removeVolumeGroup(g.ID)
+		} else {
+			e.s.putVolumeGroup(g)
+		}
 	} else {
 		e.volume(0).Relation = nil
 	}

@@ -106,10 +106,13 @@ func (s *State) secondaryOf(g *VolumeGroup, at endpoint) bool {
 }
 
 // wasReplicatedTo tells whether a group is of another site, and its volumes have, or had, replicas at the endpoint's: that site's
-// orchestrator deleted what it had of the group, and repeats that.
+// orchestrator deleted what it had of the group, and repeats that. The site that made the group has no name of it then.
 func (s *State) wasReplicatedTo(g *VolumeGroup, at endpoint) bool {
-	if !at.named || g.IsOf(at.site) || g.Relation != nil {
+	if _, _, named := g.nameAt(at.site); !at.named || named || g.Relation != nil {
 		return false
+	}
+	if g.Origin == at.site {
+		return len(g.Members) == 0 || s.homeOf(g) != at.site
 	}
 	return slices.ContainsFunc(g.Members, func(id VolumeID) bool {
 		v, ok := s.Volume(id)

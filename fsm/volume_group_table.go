@@ -124,6 +124,9 @@ func (s *State) checkVolumeGroups() error {
 				return violated("S106", "volume group %s is not found by its name %q", g.ID, n.name)
 			}
 		}
+		if len(g.liveNames()) == 0 && g.Relation == nil {
+			return violated("S37", "volume group %s is of no site any more", g.ID)
+		}
 		if !slices.IsSorted(g.Members) {
 			return violated("S106", "the members of volume group %s are not sorted", g.ID)
 		}
