@@ -85,7 +85,7 @@ var mayImport = importMap{
 	"jepsen/campaign": {"jepsen/catalog", "jepsen/report"},
 	"jepsen/planted":  {"plantedbug"},
 	"jepsen/sim": {
-		"addons/encryption", "addons/reclaimspace", "addons/replication", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
+		"addons/encryption", "addons/reclaimspace", "addons/replication", "addons/volumegroup", "fsm", "fsm/fsmpb", "csi/controller", "csi/csiconv", "csi/group", "csi/node", "executor", "executor/agent", "executor/backendtest", "executor/policy",
 		"executor/records", "executor/session", "executor/session/sessionpb",
 	},
 	"jepsen/raftsim": {

@@ -16,6 +16,10 @@ func (s *Sim) cleanUp() bool {
 		s.clients.begin(call)
 		return true
 	}
+	if call := s.clients.leftGroup(); call != nil {
+		s.clients.begin(call)
+		return true
+	}
 	for n := range s.log.state.Nodes() {
 		if n.NoNewReplicas {
 			s.clients.begin(operate("uncordon "+string(n.ID), &fsmpb.Command{Body: &fsmpb.Command_ScheduleNode{ScheduleNode: &fsmpb.ScheduleNode{NodeId: string(n.ID), HostId: string(n.Host)}}}))
@@ -42,6 +46,9 @@ func (s *Sim) whatIsLeft() string {
 	}
 	for f := range state.Fences() {
 		return fmt.Sprintf("the fence %s is left", f.CIDR)
+	}
+	for g := range state.VolumeGroups("") {
+		return fmt.Sprintf("volume group %s is left", g.Name)
 	}
 	for _, h := range s.hosts {
 		if audit := h.world.Audit(); !audit.Empty() {

@@ -43,7 +43,7 @@ func (c *siteChecks) changed(cmd *fsmpb.Command, site fsm.Site, old, now *fsm.Vo
 	case now == nil:
 	case cmd.GetPublishVolume() != nil:
 		allowed = now.Home == site && len(c.publishedAt(old, old.Home)) == 0
-	case c.isRoleCommand(cmd), c.s.log.state.RelationOf(old) != nil && cmd.GetDeleteVolume() != nil:
+	case c.isRoleCommand(cmd), cmd.GetCreateVolumeGroup() != nil, cmd.GetModifyVolumeGroup() != nil, c.s.log.state.RelationOf(old) != nil && cmd.GetDeleteVolume() != nil:
 		allowed = sameData(old, now)
 	case cmd.GetUnpublishVolume() != nil:
 		allowed = now.Home == old.Home && reflect.DeepEqual(c.publishedAt(old, old.Home), c.publishedAt(now, old.Home))

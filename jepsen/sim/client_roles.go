@@ -16,10 +16,12 @@ import (
 // of its own, and asks for what that says again and again, in the order of the published controllers.
 type roles struct {
 	claim   *claim
+	group   *volumeGroup // that has the claim and others; nil: the claim's volume has its roles alone
 	objects map[fsm.Site]*roleObject
+	primary fsm.Site // that is to be primary in the end; empty: not chosen
 }
 
-// roleObject is one site's VolumeReplication.
+// roleObject is one site's VolumeReplication, or VolumeGroupReplication.
 type roleObject struct {
 	site    fsm.Site
 	want    wantedRole
@@ -80,6 +82,9 @@ func (r *roles) decide() {
 // nextCall is what one of the orchestrators asks for next.
 func (r *roles) nextCall() *csiCall {
 	s := r.claim.s
+	if call, first := r.group.nextCall(r); first {
+		return call
+	}
 	if s.tape.oneIn(6) {
 		r.decide()
 	}
@@ -102,6 +107,9 @@ func (r *roles) nextCall() *csiCall {
 }
 
 func (r *roles) source() *spec.ReplicationSource {
+	if r.group != nil {
+		return r.group.source()
+	}
 	return &spec.ReplicationSource{Type: &spec.ReplicationSource_Volume{Volume: &spec.ReplicationSource_VolumeSource{VolumeId: r.claim.id}}}
 }
 
@@ -143,6 +151,9 @@ func (r *roles) promote(site fsm.Site, force bool) *csiCall {
 		r.objects[site].force = status.Code(err) == codes.FailedPrecondition
 		if err == nil {
 			r.claim.s.counts["promotions"]++
+		}
+		if err == nil && r.group != nil {
+			r.claim.s.counts["promotions of groups"]++
 		}
 	})
 }

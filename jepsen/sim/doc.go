@@ -15,7 +15,7 @@
 //	net*.go                   connections between hosts and controllers
 //	log.go, member*.go        the ordered log, and the controllers that apply it
 //	host*.go                  hosts and their processes
-//	extras.go                 what some seeds have in addition: encrypted volumes, two sites
+//	extras.go                 what some seeds have in addition: encrypted volumes, two sites, replication between them
 //	sites.go                  who is at which site, and calls at the wrong one
 //	aim.go, scene*.go         crashes at chosen boundaries, and the scripts that lead to those that are rare
 //	client*.go, operator.go   who calls

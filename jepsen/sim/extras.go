@@ -8,6 +8,7 @@ type Extras struct {
 	Encrypted bool // some of the volumes
 	Sites     bool // there are two, each with an orchestrator, hosts and controllers of its own
 	Roles     bool // some volumes are replicated between them, and move
+	Groups    bool // these volumes are of one group, whose role is that of all
 	random    *rand.Rand
 }
 
@@ -21,7 +22,7 @@ func extrasOf(seed int) Extras {
 	random.Uint64()
 	x := Extras{Encrypted: random.IntN(oneSeedIn) == 0, Sites: random.IntN(oneSeedIn) == 0, random: random}
 	if rolesOf(seed) {
-		x.Sites, x.Roles = true, true
+		x.Sites, x.Roles, x.Groups = true, true, seed%3 == 0
 	}
 	return x
 }

@@ -119,8 +119,7 @@ type healing struct {
 	open    bool
 	retryAt time.Time
 	lastErr string
-	refused string   // the last error of a publication
-	primary fsm.Site // that is given the role; empty: not chosen
+	refused string // the last error of a publication
 }
 
 type healingStage int
@@ -249,8 +248,8 @@ func (g *healing) advance() {
 		}
 	}
 	g.stage, g.lastErr = g.stage+1, ""
-	if g.stage == stagePublish {
-		g.primary = ""
+	if g.stage == stagePublish && g.claim.roles != nil && g.claim.roles.group == nil {
+		g.claim.roles.primary = ""
 	}
 	if g.stage == stageRotate && g.claim.keys == nil {
 		g.stage++

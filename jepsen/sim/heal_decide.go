@@ -52,6 +52,9 @@ func (g *healing) deleteVolume(exists bool) *csiCall {
 		g.stage++
 		return nil
 	}
+	if g.inGroup() {
+		return g.leaveGroup()
+	}
 	return g.claim.delete()
 }
 

@@ -34,10 +34,10 @@ func (g *healing) role() *csiCall {
 		g.advance()
 		return g.next()
 	}
-	if g.primary == "" {
-		g.primary = r.Sites[c.s.tape.pick(2)]
+	if c.roles.primary == "" {
+		c.roles.primary = r.Sites[c.s.tape.pick(2)]
 	}
-	here, there := g.primary, c.roles.other(g.primary)
+	here, there := c.roles.primary, c.roles.other(c.roles.primary)
 	switch {
 	case r.Move != nil:
 		return g.stayInStage(c.roles.promote(r.Move.To, false))
@@ -50,8 +50,8 @@ func (g *healing) role() *csiCall {
 		return g.stayInStage(c.roles.demote(here))
 	}
 	force := strings.Contains(g.lastErr, "force gives up")
-	if strings.Contains(g.lastErr, "are coming") || strings.Contains(g.lastErr, "force is not the answer") {
-		g.primary, g.lastErr = there, "" // the other one has more
+	if strings.Contains(g.lastErr, "are coming") || strings.Contains(g.lastErr, "force is not the answer") || strings.Contains(g.lastErr, "it has no replica at") {
+		c.roles.primary, g.lastErr = there, "" // the other one has more
 		return nil
 	}
 	return g.stayInStage(c.roles.promote(here, force))
@@ -69,12 +69,22 @@ func isOusted(r *fsm.Relation, site fsm.Site) bool {
 // resynced has both sites equal again: nothing that happened keeps them apart for good.
 func (g *healing) resynced() *csiCall {
 	r := g.claim.relation()
-	if r == nil {
+	if r == nil || g.isAlone() {
 		g.advance()
 		return g.next()
 	}
 	keep := !strings.Contains(g.lastErr, "kept")
 	return g.claim.roles.resyncKeeping(g.claim.roles.other(r.Primary), true, keep)
+}
+
+// isAlone tells whether a replica of the relation was removed by an operator, so that there is none to be equal to.
+func (g *healing) isAlone() bool {
+	for _, c := range g.claim.roles.claims() {
+		if v, ok := c.volume(); ok && len(v.Replicas) < 2 {
+			return true
+		}
+	}
+	return false
 }
 
 // disabled ends the relation at its primary.
@@ -89,6 +99,21 @@ func (g *healing) disabled() *csiCall {
 		return g.next()
 	}
 	return g.claim.roles.disable(r.Primary)
+}
+
+// inGroup tells whether the claim's volume is in the volume group of those that have one role.
+func (g *healing) inGroup() bool {
+	v, ok := g.claim.volume()
+	return ok && g.claim.s.log.state.GroupOf(v.ID) != ""
+}
+
+// leaveGroup ends the group before a member is deleted, and before that what it is replicated as, if a late call began that again.
+func (g *healing) leaveGroup() *csiCall {
+	if g.claim.relation() != nil {
+		g.stage = stageDisable
+		return nil
+	}
+	return g.stay(g.claim.roles.group.end(g.claim.roles))
 }
 
 // stayInStage makes a call after which the stage looks again.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/addons/reclaimspace"
 	"github.com/holdfast-storage/holdfast/addons/replication"
+	"github.com/holdfast-storage/holdfast/addons/volumegroup"
 	"github.com/holdfast-storage/holdfast/csi/controller"
 	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/executor/policy"
@@ -41,7 +42,8 @@ type member struct {
 	groups     *group.Server
 	space      *reclaimspace.ControllerServer
 
-	replication *replication.Server
+	replication  *replication.Server
+	volumeGroups *volumegroup.Server
 }
 
 var errNoQuorum = errors.New("there is no leader, or its answer was lost")
@@ -63,6 +65,7 @@ func (s *Sim) startMember(name string) *member {
 	m.groups = group.New(csiMember)
 	m.space = reclaimspace.NewController(csiMember, members)
 	m.replication = replication.New(csiMember, members, replication.Options{NodeTimeout: 10 * time.Second})
+	m.volumeGroups = volumegroup.New(csiMember, volumegroup.Options{MaxVolumes: 8})
 	server := s.net.listen(m.life, name)
 	registerSessions(server, m.sessions)
 	go func() { _ = m.monitor.Run(m.life) }()

@@ -75,6 +75,7 @@ type options struct {
 	encrypted      bool  // some of the volumes
 	sites          bool  // there are two
 	roles          bool  // some volumes are replicated between them
+	groups         bool  // these are of one group
 }
 
 // pools are those of one host.
@@ -99,7 +100,7 @@ func chooseOptions(t *tape, steps int) options {
 
 // addExtras adds those of the seed. Two sites have two hosts each.
 func (o *options) addExtras(x Extras) {
-	o.encrypted, o.sites, o.roles = x.Encrypted, x.Sites, x.Roles
+	o.encrypted, o.sites, o.roles, o.groups = x.Encrypted, x.Sites, x.Roles, x.Groups
 	if x.Sites {
 		o.hosts, o.members = 4, max(2, o.members)
 	}

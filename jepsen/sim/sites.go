@@ -124,6 +124,10 @@ func (c *clients) addRoles(metro *claim) {
 	plain := &claim{s: c.s, name: "plain", replicas: "1", fsType: "ext4", size: 64 << 20, site: siteA}
 	plain.roles = newRoles(plain)
 	c.claims = append(c.claims, plain)
+	if c.s.options.groups {
+		plain.roles = metro.roles
+		metro.roles.group = &volumeGroup{s: c.s, members: []*claim{metro, plain}}
+	}
 }
 
 // keepTwins has both sites use the names that are used.
