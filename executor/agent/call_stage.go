@@ -109,7 +109,7 @@ func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *executo
 	if err != nil {
 		return err
 	}
-	want := &plan.VolumeSpec{Volume: v.id, Size: d.Size, Grant: g, Limits: &d.Limits, Expanding: d.Operation != 0}
+	want := &plan.VolumeSpec{Volume: v.id, Size: d.Size, Grant: g, Limits: &d.Limits, Expanding: d.Operation != 0, Replicated: d.Replication != nil}
 	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c, flags: req.Flags, keys: req.Keys}
 	if err := j.checkKeys(); err != nil {
 		return err

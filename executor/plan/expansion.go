@@ -11,7 +11,14 @@ const expandedBeforeMount = "ext4"
 // mayExpand reports whether the image may grow: the log has a larger size, and the image is
 // not smaller than recorded. One that lost its end is never grown: that would put zeros where data was.
 func (d *VolumeSpec) mayExpand(have *ObservedVolume) bool {
-	return d.Expanding && have.Exists && have.Size < d.Size && have.Size >= have.recordedSize
+	return d.expands(have) && have.Exists && have.Size < d.Size && have.Size >= have.recordedSize
+}
+
+// expands: an image is extended only as what the spec was made for. One whose volume became a replica since has less room
+// than the volume's size, as DRBD's metadata take some of it: its conversion extends it, after it recorded how large it
+// was (S55).
+func (d *VolumeSpec) expands(have *ObservedVolume) bool {
+	return d.Expanding && d.Replicated == (have.Replica != nil)
 }
 
 // nextExpandFilesystem grows a filesystem to its device, once for each size of the device.

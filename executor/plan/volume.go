@@ -24,7 +24,7 @@ func NextVolumeStep(want *VolumeSpec, have *ObservedVolume) Step {
 	case have.Absent || !have.Exists:
 	case want.mayExpand(have):
 		return Step{Kind: StepExpand}
-	case want.Expanding && have.Size < want.Size:
+	case want.expands(have) && have.Size < want.Size:
 		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, and had %d: it was truncated, and is not grown again, which would hide the loss", want.Volume, have.Size, have.recordedSize)
 	case want.Limits != nil && have.Active():
 		return NextLimits(want, have)

@@ -53,6 +53,8 @@ type VolumeSpec struct {
 	SourceSize int64
 	// Expanding: the current operation may be an expansion, so a device smaller than Size is to grow.
 	Expanding bool
+	// Replicated: it was made of desired state that has a replica here.
+	Replicated bool
 	// Private: it is brought up as far as an unattached mount of its filesystem needs (S61).
 	Private bool
 	// Limits are to be in force on the device; nil: not known.
