@@ -44,3 +44,13 @@ func (a *Agent) DesiredReplication(id fsm.VolumeID) *fsm.DesiredReplica {
 	}
 	return nil
 }
+
+// DesiredGoal is what the host has been told to do with the volume.
+func (a *Agent) DesiredGoal(id fsm.VolumeID) fsm.Goal {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if v := a.volumes[id]; v != nil && v.desired != nil {
+		return v.desired.Goal
+	}
+	return 0
+}

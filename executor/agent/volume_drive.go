@@ -63,7 +63,17 @@ func (j *job) authorize(plan.Step) error {
 	if j.call != nil || j.at.IsZero() {
 		return nil
 	}
+	if j.removalTakenBack() {
+		return errRequeued // with the desired state that came meanwhile
+	}
 	return j.acted.Persist(j.at, j.incarnationID)
+}
+
+// removalTakenBack: the volume was to be removed when this work began, and is not any more. It may be the last copy (S71).
+func (j *job) removalTakenBack() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.want.Goal == fsm.GoalRemove && j.v.desired != nil && j.v.desired.Goal != fsm.GoalRemove
 }
 
 func (j *job) stepEnded(s plan.Step, began time.Time, err error) {
