@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -99,7 +100,7 @@ func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsm
 		}
 		for offset := uint64(0); offset < min(r.Attachment, maxAttachmentsBack); offset++ {
 			attachment := r.Attachment - offset
-			for _, copied := range []fsm.SnapshotID{keptSnapshotID(id, k.Host.ID, attachment), keptSnapshotIDLevel1(id, attachment)} {
+			for _, copied := range k.keptNames(id, r, attachment) {
 				if pool, there := found[copied]; there {
 					all = append(all, keptObservationIn(pool, copied, id, attachment))
 				}
@@ -107,4 +108,20 @@ func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsm
 		}
 	}
 	return all
+}
+
+// maxEarlierCopies is how many copies of one attachment are searched for where the record does not say how many there are.
+const maxEarlierCopies = 2
+
+// keptNames are the ids that copies of an attachment may have.
+func (k *keptScanner) keptNames(id fsm.VolumeID, r *records.ReplicaRecord, attachment uint64) []fsm.SnapshotID {
+	names := []fsm.SnapshotID{keptSnapshotIDLevel1(id, attachment)}
+	last := uint64(maxEarlierCopies)
+	if attachment == r.Attachment {
+		last = max(last, r.KeptCopies)
+	}
+	for earlier := range last + 1 {
+		names = append(names, keptSnapshotID(id, k.Host.ID, attachment, earlier))
+	}
+	return names
 }

@@ -20,6 +20,7 @@ func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *pla
 	}
 	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
 		r.Attachment, r.Boot, r.RevertedTo = max(r.Attachment, want.Attachment)+1, rw.Host.BootID, ""
+		r.CopyAsked, r.KeptCopies = false, 0
 	})
 	if err != nil {
 		return err

@@ -77,10 +77,13 @@ func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.Snapsho
 // proposeKeep has the log record the kept copy, and returns the copy's id. Cause is why it could
 // not be taken, nil when nothing has failed. The id is empty when it is not to be taken.
 func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error, beforeSync bool) (fsm.SnapshotID, error) {
+	if err := k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyAsked = true }); err != nil {
+		return "", err
+	}
 	attachment := v.record.Replica.Attachment
 	cmd := &fsmpb.KeepReplica{
 		VolumeId: string(v.id), NodeId: string(k.Node), HostId: string(k.Host.ID), BootId: k.Host.BootID,
-		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, k.Host.ID, attachment)), BeforeSync: beforeSync,
+		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, k.Host.ID, attachment, v.record.Replica.KeptCopies)), BeforeSync: beforeSync,
 	}
 	if cause != nil {
 		cmd.Trouble = cause.Error()
@@ -116,10 +119,15 @@ func keptObservationIn(pool fsm.PoolID, id fsm.SnapshotID, volume fsm.VolumeID, 
 	return ob
 }
 
-// keptSnapshotID is the id of the kept copy of the data that a victim had on a host in an attachment. Each
-// host counts its attachments by itself, so both hosts of a volume may have a copy of the same number.
-func keptSnapshotID(id fsm.VolumeID, host fsm.HostID, attachment uint64) fsm.SnapshotID {
-	return namedSnapshotID(fmt.Sprintf("holdfast: what %s had on host %s in attachment %d", id, host, attachment))
+// keptSnapshotID is the id of the kept copy of the data that a victim had on a host in an attachment, after so many earlier
+// copies of that attachment. Each host counts its attachments by itself, so both hosts of a volume may have a copy of the
+// same number.
+func keptSnapshotID(id fsm.VolumeID, host fsm.HostID, attachment, earlier uint64) fsm.SnapshotID {
+	name := fmt.Sprintf("holdfast: what %s had on host %s in attachment %d", id, host, attachment)
+	if earlier > 0 {
+		name += fmt.Sprintf(" after %d copies", earlier)
+	}
+	return namedSnapshotID(name)
 }
 
 // keptSnapshotIDLevel1 is the id at feature level 1, where the hosts' copies are in their own pools only.

@@ -59,7 +59,8 @@ func (rw *replicaWorker) promote(ctx context.Context, v *volume, c *call, epoch 
 	v.replica.generation = max(v.replica.generation, outcome.GetGeneration())
 	rw.mu.Unlock()
 	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
-		if r.MayHaveWrites, r.CopyKept = true, false; outcome.GetForce() {
+		r.BeginWrites()
+		if outcome.GetForce() {
 			r.ClearDiskFailure() // it continues with what it has, by a decision
 		}
 	})

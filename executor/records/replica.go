@@ -33,6 +33,10 @@ type ReplicaRecord struct {
 	// snapshot of what it has is taken before that is discarded: Kept (S9).
 	MayHaveWrites bool `json:"wrote,omitempty"`
 	CopyKept      bool `json:"kept,omitempty"`
+	// CopyAsked: a kept copy of what it has was asked for. When it is written again, that copy is an older one: KeptCopies
+	// is how many such there are of this attachment, so that each content has a copy of a name of its own (S48).
+	CopyAsked  bool   `json:"copy_asked,omitempty"`
+	KeptCopies uint64 `json:"copies,omitempty"`
 	// PlainBytes is how large the image was before its conversion to a replica's began, in bytes: an undone conversion
 	// makes it so again (S55). 0: it never was a plain volume's.
 	PlainBytes int64 `json:"plain,omitempty"`
@@ -47,6 +51,14 @@ type ReplicaRecord struct {
 	FreezeIsolated bool `json:"freeze_isolated,omitempty"`
 	// Verified is when the last comparison with the peer began.
 	Verified time.Time `json:"verified,omitzero"`
+}
+
+// BeginWrites notes that it may have writes from here on that its peer does not have, and that no copy has.
+func (r *ReplicaRecord) BeginWrites() {
+	r.MayHaveWrites, r.CopyKept = true, false
+	if r.CopyAsked {
+		r.CopyAsked, r.KeptCopies = false, r.KeptCopies+1
+	}
 }
 
 // ClearDiskFailure forgets the failure: the disk counts with what it has.
