@@ -68,6 +68,9 @@ type member struct {
 	rebootOnStop bool
 	// beforeAnswer is called when a command of the host is decided, before it has its answer.
 	beforeAnswer func(*fsmpb.Command)
+	// hold: updates are on their way until the next session. beforeKeep is called before a KeepReplica is applied. Guarded by mu.
+	hold       bool
+	beforeKeep func()
 }
 
 type poolOf struct {
@@ -141,6 +144,9 @@ func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome,
 			return out, nil
 		}
 	}
+	if cmd.GetKeepReplica() != nil && m.beforeKeep != nil {
+		m.beforeKeep()
+	}
 	out := m.apply("node/"+string(m.node), cmd)
 	if m.beforeAnswer != nil {
 		m.mu.Unlock()
@@ -206,7 +212,7 @@ func (m *member) sendTouched(touched []fsm.Change) {
 			u.VolumesGone = append(u.VolumesGone, touch.Volume)
 		}
 	}
-	if len(u.Volumes)+len(u.VolumesGone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
+	if !m.hold && len(u.Volumes)+len(u.VolumesGone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
 		m.e.Update(u)
 	}
 }
@@ -277,7 +283,7 @@ func (m *member) fencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict,
 func (m *member) connect() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.connected = true
+	m.connected, m.hold, m.beforeKeep = true, false, nil
 	out := m.apply("node/"+string(m.node), &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: m.e.Register()}})
 	require.NoError(m.t, fsm.Err(out))
 	m.setReachable(true)

@@ -28,8 +28,9 @@ type replicaState struct {
 	committedAttachment attachment // that may be made now
 	attachBackoff       retryBackoff
 	connectBackoff      retryBackoff
-	keepBackoff         retryBackoff // of taking the kept copy
-	discarding          bool         // it was told to connect with its own data discarded
+	keepBackoff         retryBackoff       // of taking the kept copy
+	keepAnswered        *fsm.DesiredVolume // the desired state whose copy before a synchronisation was answered
+	discarding          bool               // it was told to connect with its own data discarded
 }
 
 // attachment is one that was committed in this session (S2).

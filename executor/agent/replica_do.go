@@ -40,7 +40,11 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 	case plan.StepKeepVictim:
 		return rw.victims.keepVictim(ctx, v)
 	case plan.StepKeepBeforeSync:
-		return rw.victims.keepBeforeSync(ctx, v, want.DiscardUnkept)
+		err := rw.victims.keepBeforeSync(ctx, v, want.DiscardUnkept)
+		if err == nil {
+			v.replica.keepAnswered = view.Desired
+		}
+		return err
 	case plan.StepRemoveConfig:
 		return rw.removeConfig(ctx, v)
 	case plan.StepForgetReplicaRecord:

@@ -99,9 +99,11 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 	now := time.Now()
 	rw.mu.Lock()
 	h.PeerBehind = rw.peerBehind(v.record.Replica, h)
+	h.DetachedHere = v.record.Replica != nil && v.replica.detachedAttachment != 0 && v.replica.detachedAttachment == v.record.Replica.Attachment
 	h.AttachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == rw.session.number
 	rw.mu.Unlock()
 	h.AttachDue, h.ConnectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)
+	h.KeepAnswered = v.replica.keepAnswered == d
 	h.Adjusted, h.Discarding = v.replica.adjusted, v.replica.discarding
 	if p := d.Replication.Peer; p != nil {
 		h.LowerHostID = rw.Host.ID < p.Host

@@ -170,6 +170,12 @@ func (want *ReplicaSpec) awaitsAcknowledgement(h *ObservedReplica) bool {
 	return h.PeerBehind && h.DiskAttached() && !noticed && !want.Outdated && want.Peer != nil && !want.Peer.Incomplete
 }
 
+// isDetachedWhole: the disk did not fail, but was detached so that what was suspended fails (S9). A peer that it connected to
+// before it is attached again would see a disk that is gone, and take it for one that failed (S67).
+func (h *ObservedReplica) isDetachedWhole() bool {
+	return h.DetachedHere && !h.DiskAttached() && !h.DiskFailed
+}
+
 // nextConnection makes the connection what the log says. It is only ended by force, so that
 // the side that is up to date stays so (S8). An outdated replica connects with its own data
 // discarded, after a copy of them was kept (S9). One whose blocks may not all be on stable
@@ -185,7 +191,7 @@ func nextConnection(want *ReplicaSpec, h *ObservedReplica) Step {
 		return nextKeepBeforeSync(want, h)
 	case want.Outdated && want.Force && !h.Primary && h.Connection == ConnConnecting:
 		return Step{Kind: StepDisconnect} // it may have begun to connect with discard before the decision
-	case !want.Connect, !h.ConnectDue, want.awaitsAcknowledgement(h), want.mayBeOverwritten(h):
+	case !want.Connect, !h.ConnectDue, want.awaitsAcknowledgement(h), want.mayBeOverwritten(h), h.isDetachedWhole():
 	case h.PeerStateLost():
 		return Step{Kind: StepDisconnect}
 	case h.Connection == ConnConnecting && victim && !h.Discarding:

@@ -108,7 +108,7 @@ func nextAfterRevert(want *ReplicaSpec, h *ObservedReplica) Step {
 func nextKeepBeforeSync(want *ReplicaSpec, h *ObservedReplica) Step {
 	whole := h.DiskAttached() && h.Disk > diskInconsistent && !h.Primary && !h.Suspended && h.Connection <= connStandAlone
 	switch {
-	case !want.KeepDue || !want.Outdated || want.Force || want.Connect || !whole:
+	case !want.KeepDue || h.KeepAnswered || !want.Outdated || want.Force || want.Connect || !whole:
 		return Step{}
 	case h.MayHaveWrites && !h.CopyKept && !want.DiscardUnkept:
 		return Step{Kind: StepKeepVictim}

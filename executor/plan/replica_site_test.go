@@ -134,6 +134,7 @@ func TestNextReplicaStepBetweenSites(t *testing.T) {
 		"S50 not half a content":                           {w{keepDue}, h{standingAlone, inconsistent, fullyOutOfSync}, StepNone},
 		"S50 it is attached before":                        {w{keepDue}, h{notInKernel}, StepProposeAttach},
 		"S9 S50 one that may have writes loses none":       {w{keepDue}, h{standingAlone, mayHaveWrites}, StepKeepVictim},
+		"S50 once for each answer":                         {w{keepDue}, h{standingAlone, outdatedDisk, func(x *ObservedReplica) { x.KeepAnswered = true }}, StepNone},
 		"S50 again after that":                             {w{keepDue}, h{standingAlone, copyKept}, StepKeepBeforeSync},
 		"S50 without a copy where that is waived":          {w{keepDue, discardUnkept}, h{standingAlone, mayHaveWrites}, StepKeepBeforeSync},
 		"S8 S50 not what is to go on":                      {w{keepDue, forced}, h{standingAlone, outdatedDisk}, StepNone},

@@ -189,6 +189,7 @@ func TestNextReplicaStep(t *testing.T) {
 		"a disk that failed is attached again":     {nil, h{noDisk, primary}, StepProposeAttach},
 		"but not all the time":                     {nil, h{noDisk, primary, attachTooSoon}, StepNone},
 		"and what is connected stays so meanwhile": {nil, h{noDisk, standingAlone, attachTooSoon}, StepConnect},
+		"S67 not what this host detached itself":   {nil, h{noDisk, standingAlone, attachTooSoon, func(x *ObservedReplica) { x.DetachedHere = true }}, StepNone},
 		"S58 nor by a host that is fenced":         {w{fenced}, h{noDisk}, StepNone},
 		"S58 nor after its boot":                   {w{fenced}, h{notInKernel}, StepNone},
 		"S58 nor what is being made":               {w{creating, fenced}, h{notInKernel}, StepNone},

@@ -102,6 +102,7 @@ type ObservedReplica struct {
 	AttachmentRecorded      bool // the record has the kernel's attachment, made in this boot
 	ConnectedInAttachment   bool // it connected since it was attached
 	AttachmentCommitted     bool // the next attachment is in the log, by a proposal of this session
+	DetachedHere            bool // this process ended the last attachment by detaching a disk that had not failed
 	// AttachDue and ConnectDue: the backoff of attaching, or of connecting, has passed.
 	AttachDue, ConnectDue   bool
 	MayHaveWrites, CopyKept bool // as in the record
@@ -109,6 +110,9 @@ type ObservedReplica struct {
 	// since (S67). PeerWasUpToDate: then, by this kernel, the peer's disk was up to date.
 	// FailureKnown: the log knows it too, and calls no replica needless because of what this disk had.
 	DiskFailed, PeerWasUpToDate, FailureKnown bool
+	// KeepAnswered: what this desired state asks to be kept before a synchronisation was kept, or the log said that it is
+	// not to be. The next desired state says so, too.
+	KeepAnswered bool
 	// PeerBehind: its disk went on in a generation that is not the last one that both had (S67).
 	PeerBehind bool
 	Discarding bool
