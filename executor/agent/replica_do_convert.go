@@ -17,6 +17,16 @@ func (rw *replicaWorker) beginConversion(v *volume, want *plan.ReplicaSpec, h *p
 	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.PlainBytes = h.Backing.Size })
 }
 
+// recordConverted forgets how large the image was once its conversion is over: the log may be restored to the middle of it,
+// and what was written since is not cut off when it is then undone (S1, S55).
+func (rw *replicaWorker) recordConverted(v *volume, view *plan.VolumeView) error {
+	r, d := v.record.Replica, view.Desired
+	if r == nil || r.PlainBytes == 0 || d == nil || d.Replication == nil || !view.Actionable || !d.Replication.InitialSyncDone || plan.Converts(d) {
+		return nil
+	}
+	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.PlainBytes = 0 })
+}
+
 // extendBacking makes room for DRBD's metadata behind the content.
 func (rw *replicaWorker) extendBacking(ctx context.Context, v *volume, want *plan.ReplicaSpec) error {
 	rb, err := rw.poolSet.replicaBackend(v)

@@ -45,7 +45,7 @@ type replicaJob struct {
 func (j *replicaJob) choose(ctx context.Context) (plan.Step, error) {
 	view, at, err := j.observer.view(ctx, j.v)
 	if err == nil && view.Have.Replica != nil {
-		err = errors.Join(j.recordDiskState(j.v, view.Have.Replica), j.records.recordShared(j.v, view.Have.Replica), j.recordIsolation(j.v, view))
+		err = errors.Join(j.recordDiskState(j.v, view.Have.Replica), j.records.recordShared(j.v, view.Have.Replica), j.recordIsolation(j.v, view), j.recordConverted(j.v, view))
 	}
 	if err != nil || view.Have.Replica == nil || view.Desired == nil || view.Desired.Replication == nil || !view.Actionable {
 		return plan.Step{}, err
