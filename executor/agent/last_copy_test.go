@@ -10,14 +10,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// stoppedWhileRemoving is a pair whose second host was to remove its replica and whose process
-// stopped at the point; then the first host is lost.
-func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
-	p := newStoppedPair(t)
+// giveUpSecond is a volume that was written to, whose second host's replica is to be removed.
+func (p *pair) giveUpSecond() fsm.VolumeID {
+	p.t.Helper()
 	a, b := p.hosts[0], p.hosts[1]
-	f := stopAt(point, 0)
-	a.start(nil)
-	b.start(f)
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.write(id, "acknowledged")
@@ -29,13 +25,32 @@ func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
 			VolumeId: string(id), NodeId: "n2", HostId: string(b.host())}}})
 		return err == nil
 	})
+	return id
+}
+
+// loseFirst is the loss of the first host, as an operator says.
+func (p *pair) loseFirst() {
+	p.t.Helper()
+	a := p.hosts[0]
+	a.crash()
+	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: string(a.host()), Reason: "burnt"}}})
+}
+
+// stoppedWhileRemoving is a pair whose second host was to remove its replica and whose process
+// stopped at the point; then the first host is lost.
+func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
+	p := newStoppedPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	f := stopAt(point, 0)
+	a.start(nil)
+	b.start(f)
+	id := p.giveUpSecond()
 	select {
 	case <-f.stopped:
 	case <-time.After(pairTimeout):
 		require.Fail(t, "the point is not passed")
 	}
-	a.crash()
-	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: string(a.host()), Reason: "burnt"}}})
+	p.loseFirst()
 	b.start(nil)
 	return p, id
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/fsm"
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // holdAt holds whoever passes a point first, until release is closed.
@@ -44,24 +43,13 @@ func TestS71_ARemovalThatIsTakenBackInBetweenEnds(t *testing.T) {
 	}
 	a.start(nil)
 	b.start(nil)
-	id := p.create(protocolC)
-	a.stage(id, a.publish(id))
-	a.write(id, "acknowledged")
-	a.unstage(id)
-	a.unpublish(id)
-	p.waitUpToDate(id)
-	p.eventually("the replica may be given up", func() bool {
-		_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
-			VolumeId: string(id), NodeId: "n2", HostId: string(b.host())}}})
-		return err == nil
-	})
+	id := p.giveUpSecond()
 	select {
 	case <-f.held:
 	case <-time.After(pairTimeout):
 		require.Fail(t, "the point is not passed")
 	}
-	a.crash()
-	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: string(a.host()), Reason: "burnt"}}})
+	p.loseFirst()
 	p.eventually("its host is told to keep it", func() bool { return b.e.DesiredGoal(id) == fsm.GoalKeep })
 	close(f.release)
 	time.Sleep(2 * time.Second)
