@@ -30,7 +30,17 @@ type replicaState struct {
 	connectBackoff      retryBackoff
 	keepBackoff         retryBackoff       // of taking the kept copy
 	keepAnswered        *fsm.DesiredVolume // the desired state whose copy before a synchronisation was answered
+	keepAnsweredBackoff retryBackoff       // of asking again while no other desired state comes
 	discarding          bool               // it was told to connect with its own data discarded
+}
+
+// noteKeepAnswered: the update that follows is on its way, so the log is not asked at once again. It is asked later: where
+// it said that there is no room, an operator may make some, of which no desired state tells.
+func (r *replicaState) noteKeepAnswered(d *fsm.DesiredVolume, now time.Time) {
+	if r.keepAnswered != d {
+		r.keepAnswered, r.keepAnsweredBackoff = d, retryBackoff{}
+	}
+	r.keepAnsweredBackoff.noteTry(now)
 }
 
 // attachment is one that was committed in this session (S2).

@@ -42,7 +42,7 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 	case plan.StepKeepBeforeSync:
 		err := rw.victims.keepBeforeSync(ctx, v, want.DiscardUnkept)
 		if err == nil {
-			v.replica.keepAnswered = view.Desired
+			v.replica.noteKeepAnswered(view.Desired, time.Now())
 		}
 		return err
 	case plan.StepRemoveConfig:

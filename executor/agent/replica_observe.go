@@ -103,7 +103,7 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 	h.AttachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == rw.session.number
 	rw.mu.Unlock()
 	h.AttachDue, h.ConnectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)
-	h.KeepAnswered = v.replica.keepAnswered == d
+	h.KeepAnswered = v.replica.keepAnswered == d && !v.replica.keepAnsweredBackoff.ready(now)
 	h.Adjusted, h.Discarding = v.replica.adjusted, v.replica.discarding
 	if p := d.Replication.Peer; p != nil {
 		h.LowerHostID = rw.Host.ID < p.Host
@@ -121,6 +121,9 @@ func (rw *replicaWorker) scheduleReplicaRetry(v *volume, h *plan.ObservedReplica
 	}
 	if !h.AttachDue && !h.DiskAttached() {
 		rw.volumeQueue.addAfter(v.id, v.replica.attachBackoff.notBefore.Sub(now))
+	}
+	if h.KeepAnswered {
+		rw.volumeQueue.addAfter(v.id, v.replica.keepAnsweredBackoff.notBefore.Sub(now))
 	}
 	if !h.ConnectDue && (h.Connection <= plan.ConnConnecting || h.PeerStateLost()) {
 		rw.volumeQueue.addAfter(v.id, v.replica.connectBackoff.notBefore.Sub(now))

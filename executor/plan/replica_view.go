@@ -110,8 +110,8 @@ type ObservedReplica struct {
 	// since (S67). PeerWasUpToDate: then, by this kernel, the peer's disk was up to date.
 	// FailureKnown: the log knows it too, and calls no replica needless because of what this disk had.
 	DiskFailed, PeerWasUpToDate, FailureKnown bool
-	// KeepAnswered: what this desired state asks to be kept before a synchronisation was kept, or the log said that it is
-	// not to be. The next desired state says so, too.
+	// KeepAnswered: what this desired state asks to be kept before a synchronisation was kept, or the log said why it is
+	// not, just now. The next desired state says so, too.
 	KeepAnswered bool
 	// PeerBehind: its disk went on in a generation that is not the last one that both had (S67).
 	PeerBehind bool
