@@ -128,6 +128,9 @@ type ResourceStatus struct {
 	Number                   uint64 // as in stat's st_rdev
 	SyncPercent              int    // percent of a resynchronisation or verification; -1: none is under way
 	OutOfSync                int64  // bytes
+	// Requests is how many reads, writes and flushes of its device have not ended. Transferred is how many bytes were
+	// read, written, sent and received for it; it changes while they end.
+	Requests, Transferred int64
 }
 
 // ErrReplicatorBusy means that an earlier command on the resource hangs in the kernel.

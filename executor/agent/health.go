@@ -159,8 +159,15 @@ func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *re
 		return nil, err
 	}
 	in := &plan.HealthInputs{Staged: staged != nil, Size: h.minImageSize(v), MeasuredCondition: fsm.Condition{Message: "not staged"}}
-	if in.Device, err = backend.Observe(ctx, v.id); err != nil {
+	var replica *plan.ObservedReplica
+	if in.Device, replica, err = observeDevice(ctx, backend, v.id); err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
+	}
+	if replica != nil {
+		h.mu.Lock()
+		in.RequestsHang = v.replica.requestsSeen.Hang(&replica.ResourceStatus, time.Now())
+		in.UnknownReplica = v.desired != nil && v.desired.Replication == nil
+		h.mu.Unlock()
 	}
 	if in.Device, _, err = h.aboveEncryption(ctx, v, in.Device); err != nil {
 		return nil, err

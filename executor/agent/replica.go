@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -14,12 +15,14 @@ type replicaState struct {
 	connectedGeneration uint64 // the highest in which it was connected to its peer
 	promotion           *fsm.ReplicaObservation
 	fencePeerRequest    *fencePeerRequest
-	endingSuspension    bool      // this process is ending suspended I/O now
-	resumeCount         uint64    // how often it did that
-	victimSince         time.Time // when it was first seen outdated but still primary
-	suspendedSince      time.Time // zero: its I/O is not suspended
-	detachedAttachment  uint64    // the attachment that this process ended by detaching the disk
-	toSync              int64     // bytes that a resynchronisation under way has to copy; 0: there is none
+	endingSuspension    bool       // this process is ending suspended I/O now
+	resumeCount         uint64     // how often it did that
+	victimSince         time.Time  // when it was first seen outdated but still primary
+	suspendedSince      time.Time  // zero: its I/O is not suspended
+	detachedAttachment  uint64     // the attachment that this process ended by detaching the disk
+	loggedAttachment    attachment // the last that this process had committed
+	requestsSeen        plan.RequestsSeen
+	toSync              int64 // bytes that a resynchronisation under way has to copy; 0: there is none
 
 	// Guarded by the volume's lock.
 	config              *executor.ResourceConfig

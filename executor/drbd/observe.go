@@ -56,6 +56,7 @@ func (o *observer) fillStatus(d procDevice, m *executor.ResourceStatus) {
 	m.Primary, m.PeerRole = d.primary(), d.peerRole
 	m.Disk, m.PeerDisk, m.Connection = diskState(d), diskStates[d.peerDisk], connectionState(d)
 	m.Suspended, m.SyncPercent, m.OutOfSync = d.suspended, d.percent, d.outOfSync
+	m.Requests, m.Transferred = d.requests, d.transferred
 	m.Path, m.Number = devicePath(d.minor), unix.Mkdev(drbdMajor, d.minor)
 	if d.connection != csUnconfigured {
 		m.Size = o.kernel.deviceSize(d.minor)

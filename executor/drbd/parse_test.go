@@ -160,3 +160,11 @@ func TestEventsAreHandledInWholeLines(t *testing.T) {
 	require.Equal(t, []fsm.VolumeID{testVolume}, named)
 	require.Empty(t, lines.partial, "a line that does not end is not kept")
 }
+
+func TestParseProcOfARequestThatWaits(t *testing.T) {
+	devices, err := parseProc(readTestdata(t, "flush_lost.proc"))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, devices.devices[107].requests)
+	require.EqualValues(t, (2686+14909+2519)<<10, devices.devices[107].transferred)
+	require.EqualValues(t, 0, devices.devices[108].requests)
+}

@@ -18,6 +18,8 @@ type procDevice struct {
 	suspended      bool
 	outOfSync      int64 // bytes
 	percent        int   // -1: no synchronisation is running
+	requests       int64 // of whoever has it open, that have not ended
+	transferred    int64 // bytes, over the network and to and from the disk
 }
 
 // procTable is the content of /proc/drbd.
@@ -33,6 +35,7 @@ var (
 	versionLine = regexp.MustCompile(`^version: (\S+)`)
 	deviceLine  = regexp.MustCompile(`^ *(\d+): cs:(\S+)(.*)$`)
 	stateFields = regexp.MustCompile(`^ ro:([^/]+)/(\S+) ds:([^/]+)/(\S+) .*?([rs])[-a-z]{4}[-s]\s*$`)
+	countFields = regexp.MustCompile(`\b(ns|nr|dw|dr|ap):(\d+)`)
 	oosField    = regexp.MustCompile(` oos:(\d+)`)
 	doneField   = regexp.MustCompile(`(?:sync'ed|verified): *(\d+)`)
 )
@@ -88,6 +91,7 @@ func (d *procDevice) parseDetails(line string) {
 	if d == nil {
 		return
 	}
+	d.parseCounts(line)
 	if m := oosField.FindStringSubmatch(line); m != nil {
 		if kib, err := strconv.ParseInt(m[1], 10, 53); err == nil {
 			d.outOfSync = kib << 10
@@ -96,6 +100,18 @@ func (d *procDevice) parseDetails(line string) {
 	if m := doneField.FindStringSubmatch(line); m != nil {
 		if percent, err := strconv.Atoi(m[1]); err == nil {
 			d.percent = min(percent, 100)
+		}
+	}
+}
+
+func (d *procDevice) parseCounts(line string) {
+	for _, m := range countFields.FindAllStringSubmatch(line, -1) {
+		switch n, err := strconv.ParseInt(m[2], 10, 53); {
+		case err != nil:
+		case m[1] == "ap":
+			d.requests = n
+		default:
+			d.transferred += n << 10
 		}
 	}
 }

@@ -244,7 +244,7 @@ func TestObserveOfCapturedStates(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, executor.ResourceStatus{
 			HasConfig: true, InKernel: true, PeerRole: "Primary", Disk: dUpToDate, Connection: cConnected, PeerDisk: dUpToDate,
-			HasMetadata: true, UUID: 0x82CB38916AD3EDA2, Size: 48 << 20, Path: "/dev/drbd107", Number: 147<<8 | 107, SyncPercent: -1,
+			HasMetadata: true, UUID: 0x82CB38916AD3EDA2, Size: 48 << 20, Path: "/dev/drbd107", Number: 147<<8 | 107, SyncPercent: -1, Transferred: 76290048,
 		}, m)
 	}
 	r, fake := newReplicatorInState(t, "")

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"time"
+
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -20,6 +22,8 @@ type HealthInputs struct {
 	StatsErr          error // of measuring what is mounted
 	WasNearlyFull     bool  // the last condition was PoolNearlyFull
 	HeaderMissing     bool  // by the host's record
+	RequestsHang      bool  // none of its requests ended for StuckAfter
+	UnknownReplica    bool  // the host's record says that it is a replica, and the log that it is none
 }
 
 // Condition is the volume's health, the same for the log and for NodeGetVolumeStats. Its
@@ -35,12 +39,16 @@ func (in *HealthInputs) Condition() fsm.Condition {
 		return abnormal("the image of the volume is shorter than it was made")
 	case in.HeaderMissing:
 		return abnormal("the LUKS header of the volume is missing on this host: `" + RestoreHeaderVerb + "` with the volume's id restores a backup of it")
+	case in.UnknownReplica:
+		return abnormal(UnknownReplica)
 	case in.Parked:
 		return abnormal("a command on the device cannot be killed")
 	case in.Staged && !in.Mounted:
 		return abnormal("the volume is staged, but its mount is gone")
 	case in.StatsErr != nil:
 		return abnormal("the volume does not answer: " + in.StatsErr.Error())
+	case in.RequestsHang:
+		return abnormal(RequestsHang)
 	case in.MeasuredCondition.Abnormal:
 		return in.MeasuredCondition
 	case !in.Pool.Absent && in.Pool.Capacity > 0 && in.Pool.Free < max(in.MinFree, minPoolFree):
@@ -51,6 +59,34 @@ func (in *HealthInputs) Condition() fsm.Condition {
 		return abnormal("the volume's I/O limits are not in force: " + in.LimitsError)
 	}
 	return in.MeasuredCondition
+}
+
+// UnknownReplica is the condition of a volume whose device became a replica after the log's backup was made. Another host may
+// have newer content, which the audit lists as an orphan: the volume is used again once its replication is enabled, for which this
+// host's content is taken (S1).
+const UnknownReplica = "its device is a replica that the restored log does not know: enable its replication to go on with this content"
+
+// RequestsHang is the condition of a replica whose requests do not end, although its I/O is not suspended: its pool hangs, or
+// the kernel lost one of them, as DRBD never ends a flush that waited while I/O was suspended (executor/drbd/DESIGN.md).
+const RequestsHang = "the I/O of the volume hangs in the kernel: if its pool answers, restart this host"
+
+// StuckAfter is for how long no request may end before RequestsHang is said.
+const StuckAfter = time.Minute
+
+// RequestsSeen is when a replica's requests were last seen to end.
+type RequestsSeen struct {
+	transferred int64
+	since       time.Time
+}
+
+// Hang notes an observation, and reports whether requests wait of which none ended since StuckAfter.
+func (r *RequestsSeen) Hang(status *executor.ResourceStatus, now time.Time) bool {
+	waits := status.InKernel && status.Primary && !status.Suspended && status.Requests > 0
+	if !waits || status.Transferred != r.transferred || r.since.IsZero() {
+		r.transferred, r.since = status.Transferred, now
+		return false
+	}
+	return now.Sub(r.since) >= StuckAfter
 }
 
 // PoolNearlyFull is the condition of a pool's volumes while the pool is nearly full.

@@ -213,6 +213,8 @@ func TestHealthConditions(t *testing.T) {
 		"short":                          {HealthInputs{Device: whole, Size: 2 * testGib}, "the image of the volume is shorter than it was made"},
 		"a stuck command":                {HealthInputs{Device: whole, Parked: true}, "a command on the device cannot be killed"},
 		"the mount is gone":              {HealthInputs{Device: whole, Staged: true}, "the volume is staged, but its mount is gone"},
+		"S1 the log knows no replica":    {HealthInputs{Device: whole, MeasuredCondition: well, UnknownReplica: true}, UnknownReplica},
+		"S6 its requests do not end":     {HealthInputs{Device: whole, MeasuredCondition: well, RequestsHang: true}, RequestsHang},
 		"an error":                       {HealthInputs{Device: whole, StatsErr: errors.New("EIO")}, "the volume does not answer: EIO"},
 		"read-only":                      {HealthInputs{Device: whole, MeasuredCondition: fsm.Condition{Abnormal: true, Message: "ro"}}, "ro"},
 		"the pool is full":               {HealthInputs{Device: whole, MeasuredCondition: well, MinFree: 2, Pool: executor.PoolFacts{Capacity: testGib, Free: 1}}, "the pool of the volume is full"},
@@ -228,6 +230,7 @@ func TestHealthConditions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tc.want, AbnormalMessage(tc.vitals.Condition()))
+			require.LessOrEqual(t, len(tc.want), 128, "what CSI cuts a message at")
 		})
 	}
 }

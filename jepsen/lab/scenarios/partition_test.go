@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
@@ -141,14 +142,20 @@ func (w *env) awaitWriterError(t *testing.T, x *writer, frozenAt uint64) (restar
 	return false
 }
 
-// hasStuckFlush reports whether the host failed to tear the writer's volume down, and a thread there waits for a
-// flush.
+// hasStuckFlush reports whether a thread on the writer's host waits for a flush, and the host said of the volume that it
+// could not be torn down, or that its requests hang.
 func (w *env) hasStuckFlush(ctx context.Context, x *writer) bool {
-	g := w.guest(x.node)
-	for line := range strings.Lines(g.Log("node")) {
+	if _, message, err := w.condition(ctx, x.v); message != plan.RequestsHang && !w.couldNotTearDown(x) || err != nil {
+		return false
+	}
+	_, code, err := w.guest(x.node).Exec(ctx, "cat /proc/[0-9]*/task/*/stack 2>/dev/null | grep -q blkdev_issue_flush")
+	return err == nil && code == 0
+}
+
+func (w *env) couldNotTearDown(x *writer) bool {
+	for line := range strings.Lines(w.guest(x.node).Log("node")) {
 		if strings.Contains(line, "could not be torn down") && strings.Contains(line, x.v.id) {
-			_, code, err := g.Exec(ctx, "cat /proc/[0-9]*/task/*/stack 2>/dev/null | grep -q blkdev_issue_flush")
-			return err == nil && code == 0
+			return true
 		}
 	}
 	return false
