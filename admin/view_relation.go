@@ -83,6 +83,8 @@ func conversionView(r *fsm.Replication) *adminpb.Conversion {
 	}
 	view := &adminpb.Conversion{Began: r.Conversion.Began, State: "second-replica", Reason: r.Conversion.Reason}
 	switch {
+	case r.Conversion.Restored:
+		view.State = "restored"
 	case r.Conversion.Undoing:
 		view.State = "undoing"
 	case r.Conversion.OnSeed:

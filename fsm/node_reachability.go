@@ -154,7 +154,11 @@ func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, r
 	} else if v.Replicated() {
 		s.loseOneReplica(&updated, host, at, reason)
 	}
-	if _, ready := updated.Phase.(Ready); ready && v.converting() != nil && v.Replication.Seed == host {
+	_, ready := updated.Phase.(Ready)
+	switch isSeed := ready && v.converting() != nil && v.Replication.Seed == host; {
+	case isSeed && v.ConversionInDoubt() && v.PeerReplica(host).State == ReplicaPresent:
+		updated = updated.withSecondRemaining(at.Index)
+	case isSeed:
 		updated = updated.withSeedLost(reason, at.Index)
 	}
 	if v.Unconverted != nil {

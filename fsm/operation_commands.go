@@ -34,6 +34,8 @@ func applyCancelOperation(s *State, m Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 	}
 	op := *v.findOperation(func(o *Operation) bool { return o.ID == id })
 	switch {
+	case op.Kind == OpReplicaChange && v.ConversionInDoubt():
+		return nil, v.checkConversionKnown("undo the conversion of")
 	case op.Kind == OpReplicaChange && v.converting() != nil:
 		s.undoConversions(m, v, cancelled)
 		return operationOutcome(v), nil

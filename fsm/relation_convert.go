@@ -14,6 +14,9 @@ type Conversion struct {
 	// Undoing: the host that has the content is asked to make its device what it was. Reason says why.
 	Undoing bool
 	Reason  string
+	// Restored: the log was restored to the middle of it. It may be over since long, and either replica may have the newer
+	// content: nothing is undone or discarded before the seed's host says that it was not begun there (S1, S71).
+	Restored bool
 }
 
 // beginConversion gives a volume a second replica at the peer site, and asks its hosts to convert it.
@@ -70,6 +73,8 @@ func (v *Volume) convertingFirst() *Rejection {
 	switch c := v.converting(); {
 	case c == nil:
 		return nil
+	case c.Restored:
+		return Reject(Busy, "volume %s: the log was restored to the middle of its conversion, and its hosts have yet to show how far that came; retry", v.ID)
 	case c.Undoing:
 		return Reject(Busy, "volume %s could not be converted, and that is being undone: %s; retry", v.ID, c.Reason)
 	}
@@ -79,24 +84,24 @@ func (v *Volume) convertingFirst() *Rejection {
 // isPlainOn tells whether the host has the device without DRBD: the conversion did not come to it.
 func (v *Volume) isPlainOn(host HostID) bool {
 	c := v.converting()
-	return c != nil && !c.OnSeed && v.Replication.Seed == host
+	return c != nil && !c.OnSeed && !c.Restored && v.Replication.Seed == host
 }
 
 // advanceConversion takes the next step of a conversion that observations or reports allow. It is done when the
 // content is being copied: from there on the volume is used as every other that was given a replica.
 func (s *State) advanceConversion(v *Volume) {
 	c := v.converting()
-	if c == nil || c.Undoing {
+	if c == nil || c.Undoing && !c.Restored {
 		return
 	}
 	index := s.cluster.Index
 	switch second := v.PeerReplica(v.Replication.Seed); {
-	case !c.OnSeed && second != nil && second.State == ReplicaPresent:
+	case !c.OnSeed && !c.Restored && second != nil && second.State == ReplicaPresent:
 		updated := v.withReplication()
 		updated.Replication.Conversion = &Conversion{Began: c.Began, OnSeed: true}
 		updated.Replication.Generation = index
 		*v = updated
-	case c.OnSeed && v.isCopiedFromSeed():
+	case (c.OnSeed || c.Restored) && v.isCopiedFromSeed():
 		updated := v.withReplication()
 		r := updated.Replication
 		r.Conversion, r.InitialSyncIndex, r.Generation = nil, index, index
@@ -154,7 +159,7 @@ func (v *Volume) isContentLost() bool {
 // applyCancelConversion undoes a conversion that was not done in time.
 func applyCancelConversion(s *State, m Meta, c *fsmpb.CancelConversion) (*fsmpb.Outcome, *Rejection) {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
-	if !ok || v.converting() == nil || v.converting().Began != c.GetBegan() || v.converting().Undoing {
+	if !ok || v.converting() == nil || v.converting().Began != c.GetBegan() || v.converting().Undoing || v.ConversionInDoubt() {
 		return &fsmpb.Outcome{VolumeId: c.GetVolumeId()}, nil
 	}
 	s.undoConversions(m, v, "it was not done in time")
@@ -185,7 +190,7 @@ func (s *State) undoConversions(m Meta, v *Volume, reason string) {
 // undoConversion begins to undo: at once where nothing of the content's device was touched.
 func (s *State) undoConversion(m Meta, updated *Volume, reason string) {
 	c := updated.Replication.Conversion
-	if !c.OnSeed || updated.Replica(updated.Replication.Seed) == nil {
+	if !c.OnSeed && !c.Restored || updated.Replica(updated.Replication.Seed) == nil {
 		*updated = updated.unconverted(m.Index)
 		return
 	}
@@ -224,11 +229,18 @@ func (v *Volume) withoutUnconverted() Volume {
 	return updated
 }
 
-// conversionUndone: the host that has the content made its device what it was.
+// conversionUndone: the host that has the content made its device what it was, or, after a restore, found it so.
 func (x reportContext) conversionUndone(v *Volume) (Volume, bool) {
 	c := v.converting()
-	if c == nil || !c.Undoing || v.Replication.Seed != x.host.Host {
+	switch {
+	case c == nil || v.Replication.Seed != x.host.Host:
 		return *v, false
+	case c.Undoing:
+		return v.unconverted(x.state.cluster.Index), true
+	case c.Restored:
+		updated := v.withConversionAgain(x.state.cluster.Index)
+		x.state.advanceConversion(&updated)
+		return updated, true
 	}
-	return v.unconverted(x.state.cluster.Index), true
+	return *v, false
 }

@@ -68,7 +68,7 @@ func (x *replicationSource) disable(m Meta) (*fsmpb.Outcome, *Rejection) {
 // checkDisable: what the site has is everything, and nothing that was given up by force waits for a decision.
 func (s *State) checkDisable(v *Volume, site Site, primary bool) *Rejection {
 	if v.converting() != nil {
-		return nil
+		return v.checkConversionKnown("disable replication of")
 	}
 	local := s.replicaAt(v, site)
 	switch m := v.RelationMember; {

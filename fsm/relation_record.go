@@ -24,6 +24,7 @@ const (
 	fieldRoleMoved      = 110
 	fieldPartial        = 111
 	fieldPartialCopy    = 112
+	fieldRestored       = 113
 )
 
 func hashRelation(e *encoder, r *Relation) {

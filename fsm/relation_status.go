@@ -40,6 +40,8 @@ func (s *State) EnableHolds(source *fsmpb.ReplicationSource) (done bool, waitsFo
 	}
 	for _, v := range x.members {
 		switch c := v.converting(); {
+		case c != nil && c.Restored:
+			return false, fmt.Sprintf("volume %s: the log was restored to the middle of its conversion, which goes on when both hosts are connected", v.ID), nil
 		case c != nil && c.Undoing:
 			return false, "", Reject(Busy, "enable replication of volume %s: %s; retry", v.ID, c.Reason)
 		case c != nil || v.isAddingReplica():

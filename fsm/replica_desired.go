@@ -46,6 +46,9 @@ type DesiredReplica struct {
 	// Converting: DRBD's metadata are put behind the content that the seed's device has, and its first content
 	// is copied to the other one. Unconvert: that is undone, and the seed's device is as it was (S55).
 	Converting, Unconvert bool
+	// ConversionRestored: the log was restored to the middle of the conversion, which may be over since long. Nothing of it is
+	// begun or discarded; the seed's host says whether it was not begun there.
+	ConversionRestored bool
 	// Apart: what this replica has was given up by force. It is left as it is, not attached and not copied, until
 	// somebody decides about it (S48). DiscardUnkept: it may be discarded without a copy.
 	Apart, DiscardUnkept bool
@@ -123,8 +126,9 @@ func (v *Volume) onHost(host HostID) *Replication {
 // desireRelation is what replication between sites adds to the desired state.
 func (s *State) desireRelation(d *DesiredReplica, n *Node, v *Volume, own *Replica) {
 	if c := v.converting(); c != nil {
-		d.Converting, d.Unconvert = !c.Undoing, c.Undoing && v.Replication.Seed == n.Host
-		d.Connect = d.Connect && c.OnSeed && !c.Undoing
+		d.Converting, d.ConversionRestored = !c.Undoing || c.Restored, c.Restored
+		d.Unconvert = !d.Converting && v.Replication.Seed == n.Host
+		d.Connect = d.Connect && (c.OnSeed && !c.Undoing || c.Restored)
 	}
 	if r := v.Replication.Revert; r != nil && r.Host == n.Host && !r.Done {
 		d.RevertTo = r.Snapshot
@@ -143,7 +147,7 @@ func (s *State) desireRelation(d *DesiredReplica, n *Node, v *Volume, own *Repli
 // copy of the source.
 func (s *State) needsSyncFromSeed(v *Volume) bool {
 	if c := v.converting(); c != nil {
-		return c.OnSeed && !c.Undoing
+		return c.OnSeed && !c.Undoing || c.Restored
 	}
 	return v.isCreating() && !v.Source.IsZero() && v.Replication.Generation == v.Created.Index
 }

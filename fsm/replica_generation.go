@@ -125,15 +125,16 @@ func (v *Volume) withReplicationReset(index uint64) (Volume, bool) {
 
 // withRestoreReset is withReplicationReset from feature level 2 on: nobody was granted in this incarnation yet.
 func (v *Volume) withRestoreReset(index uint64) (Volume, bool) {
-	updated, replicated := v.withReplicationReset(index)
-	if replicated {
+	updated, changed := v.withReplicationReset(index)
+	if changed {
 		updated.Replication.LastGrantIndex = 0
 	}
+	updated, converted := updated.withConversionRestored()
 	if v.Relation != nil {
 		reset := v.Relation.withRestoreReset(index)
 		updated.Relation = &reset
 	}
-	return updated, replicated
+	return updated, changed || converted
 }
 
 // withRestoreReset: the role may have moved in the part of the log that was lost. Nobody has it, and an operator says

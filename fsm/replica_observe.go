@@ -25,7 +25,7 @@ func (v *Volume) isCreating() bool {
 
 // withObservation is the volume after the observation, and whether it counts: it must be of
 // the host's current boot and of the recorded attachment, and not of an earlier generation
-// than the last one recorded, nor of before the host's grant (S5, S7). An observation that nothing is attached counts for
+// than the last one recorded or of one that the log did not issue, nor of before the host's grant (S1, S5, S7). An observation that nothing is attached counts for
 // any attachment of this boot.
 func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation) (Volume, bool) {
 	l := v.ActiveReplica(n.Host)
@@ -34,8 +34,8 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 		return *v, false
 	case l.Observed.Boot == n.Boot && observed.Generation < l.Observed.Generation || observed.Generation > s.cluster.Index:
 		return *v, false
-	case s.level2() && v.Replication.grantedSince(n, &observed):
-		return *v, false
+	case s.level2() && (v.Replication.grantedSince(n, &observed) || observed.Generation > v.Replication.Generation):
+		return *v, false // a generation that this log did not issue is of a log that was lost (S1)
 	}
 	updated := v.withReplication()
 	l = updated.ActiveReplica(n.Host)

@@ -112,6 +112,9 @@ func (r *Replication) hashConversion(e *encoder) {
 		e.bool(c.OnSeed)
 		e.bool(c.Undoing)
 		e.str(c.Reason)
+		if c.Restored {
+			e.u64(fieldRestored)
+		}
 	}
 	if v := r.Revert; v != nil {
 		e.u64(fieldRevert)
@@ -181,7 +184,7 @@ func (v *Volume) replicationRecord() *fsmpb.ReplicationRecord {
 		out.Forced = &fsmpb.ForcedRecord{HostId: string(f.Host), Index: f.Index, GivenUpGeneration: f.GivenUpGeneration, Reason: f.Reason, PeerDead: f.PeerDead}
 	}
 	if c := r.Conversion; c != nil {
-		out.Conversion = &fsmpb.ConversionRecord{Began: c.Began, BegunOnSeed: c.OnSeed, Undoing: c.Undoing, Reason: c.Reason}
+		out.Conversion = &fsmpb.ConversionRecord{Began: c.Began, BegunOnSeed: c.OnSeed, Undoing: c.Undoing, Reason: c.Reason, Restored: c.Restored}
 	}
 	if b := r.Revert; b != nil {
 		out.Revert = &fsmpb.RevertRecord{HostId: string(b.Host), SnapshotId: string(b.Snapshot), Index: b.Index, Done: b.Done}
@@ -217,7 +220,7 @@ func replicationFromRecord(r *fsmpb.ReplicationRecord, err *error) *Replication 
 		replication.Forced = &ForcedPrimary{Host: HostID(f.GetHostId()), Index: f.GetIndex(), GivenUpGeneration: f.GetGivenUpGeneration(), Reason: f.GetReason(), PeerDead: f.GetPeerDead()}
 	}
 	if c := r.GetConversion(); c != nil {
-		replication.Conversion = &Conversion{Began: c.GetBegan(), OnSeed: c.GetBegunOnSeed(), Undoing: c.GetUndoing(), Reason: c.GetReason()}
+		replication.Conversion = &Conversion{Began: c.GetBegan(), OnSeed: c.GetBegunOnSeed(), Undoing: c.GetUndoing(), Reason: c.GetReason(), Restored: c.GetRestored()}
 	}
 	if b := r.GetRevert(); b != nil {
 		replication.Revert = &Revert{Host: HostID(b.GetHostId()), Snapshot: SnapshotID(b.GetSnapshotId()), Index: b.GetIndex(), Done: b.GetDone()}

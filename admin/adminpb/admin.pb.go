@@ -1230,7 +1230,7 @@ func (x *GivenUp) GetRevertedTo() string {
 type Conversion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Began         uint64                 `protobuf:"varint,1,opt,name=began,proto3" json:"began,omitempty"`  // the index
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // second-replica: it is being made; metadata: they are put behind the content; undoing
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // second-replica: it is being made; metadata: they are put behind the content; undoing; restored: the log was, to the middle of it
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // of undoing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -71,6 +71,9 @@ func replicaFaultPoints() []string {
 	return points
 }
 
+// RestoreFaultPoints are those of what only a restored log asks for.
+var RestoreFaultPoints = []string{string(plan.StepRecommitAttachment) + ".before", string(plan.StepRecommitAttachment) + ".after"}
+
 // SiteFaultPoints are those of replication between sites only.
 var SiteFaultPoints = siteFaultPoints()
 

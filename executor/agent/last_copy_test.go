@@ -31,9 +31,14 @@ func (p *pair) giveUpSecond() fsm.VolumeID {
 // loseFirst is the loss of the first host, as an operator says.
 func (p *pair) loseFirst() {
 	p.t.Helper()
-	a := p.hosts[0]
-	a.crash()
-	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: string(a.host()), Reason: "burnt"}}})
+	p.hosts[0].crash()
+	p.lose(p.hosts[0])
+}
+
+// lose is the loss of a host, as an operator says.
+func (p *pair) lose(m *member) {
+	p.t.Helper()
+	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: string(m.node), HostId: string(m.host()), Reason: "burnt"}}})
 }
 
 // stoppedWhileRemoving is a pair whose second host was to remove its replica and whose process

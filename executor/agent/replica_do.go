@@ -27,6 +27,8 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 		return rw.remakeMetadata(ctx, v, h)
 	case plan.StepProposeAttach:
 		return rw.proposeAttach(ctx, v, want, h)
+	case plan.StepRecommitAttachment:
+		return rw.recommitAttachment(ctx, v, want)
 	case plan.StepAttachDisk:
 		return rw.attachDisk(ctx, v, h)
 	case plan.StepConnect, plan.StepConnectDiscard:

@@ -25,16 +25,38 @@ func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *pla
 	if err != nil {
 		return err
 	}
+	if err := rw.commitAttachment(ctx, v, session, h.JustCreated); err != nil {
+		return err
+	}
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	v.replica.committedAttachment = v.replica.loggedAttachment
+	return nil
+}
+
+// recommitAttachment commits the attachment that the kernel has to a log that was restored to before it: nothing that is
+// observed of the disk would count otherwise (S5). A disk that failed before that, and was made anew since, was attached blank.
+func (rw *replicaWorker) recommitAttachment(ctx context.Context, v *volume, want *plan.ReplicaSpec) error {
+	session, err := rw.actingSession()
+	if err != nil {
+		return err
+	}
+	remade := want.DiskFailed != 0 && v.record.Replica.RemadeAttachment >= want.DiskFailed
+	return rw.commitAttachment(ctx, v, session, remade)
+}
+
+// commitAttachment has the record's attachment committed: the replica does not count as up to date from then on.
+func (rw *replicaWorker) commitAttachment(ctx context.Context, v *volume, session uint64, blank bool) error {
 	number := v.record.Replica.Attachment
 	outcome, err := rw.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
-		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID, Attach: number, Blank: h.JustCreated && rw.atLevel2(),
+		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID, Attach: number, Blank: blank && rw.atLevel2(),
 	}}})
 	if err != nil {
 		return err
 	}
 	rw.mu.Lock()
 	defer rw.mu.Unlock()
-	v.replica.committedAttachment = attachment{number, session}
+	v.replica.loggedAttachment = attachment{number, session}
 	v.replica.generation = max(v.replica.generation, outcome.GetGeneration())
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -47,12 +48,26 @@ func (j *replicaJob) choose(ctx context.Context) (plan.Step, error) {
 	if err == nil && view.Have.Replica != nil {
 		err = errors.Join(j.recordDiskState(j.v, view.Have.Replica), j.records.recordShared(j.v, view.Have.Replica), j.recordIsolation(j.v, view), j.recordConverted(j.v, view))
 	}
-	if err != nil || view.Have.Replica == nil || view.Desired == nil || view.Desired.Replication == nil || !view.Actionable {
+	if err != nil || view.Have.Replica == nil || view.Desired == nil || !view.Actionable {
 		return plan.Step{}, err
+	}
+	removeUnknown(view, j.v.record.Replica)
+	if view.Desired.Replication == nil {
+		return plan.Step{}, nil
 	}
 	j.view, j.at = view, at
 	j.want, j.have = j.replicaInputs(j.v, view)
 	return plan.NextReplicaStep(j.want, j.have), nil
+}
+
+// removeUnknown: a volume that is to be removed is, also where the log, restored to before it became a replicated one, does not
+// know of the replica (S1).
+func removeUnknown(view *plan.VolumeView, recorded *records.ReplicaRecord) {
+	if d := view.Desired; d.Replication == nil && d.Goal == fsm.GoalRemove && recorded != nil {
+		known := *d
+		known.Replication = &fsm.DesiredReplica{Minor: recorded.Minor}
+		view.Desired = &known
+	}
 }
 
 // authorize records the desired state as acted on (S14), in the session it was read in (S2).

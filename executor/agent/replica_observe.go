@@ -100,6 +100,8 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 	rw.mu.Lock()
 	h.PeerBehind = rw.peerBehind(v.record.Replica, h)
 	h.DetachedHere = v.record.Replica != nil && v.replica.detachedAttachment != 0 && v.replica.detachedAttachment == v.record.Replica.Attachment
+	h.AttachmentForgotten = h.AttachmentRecorded && d.Replication.Attachment < v.record.Replica.Attachment &&
+		v.replica.loggedAttachment != attachment{v.record.Replica.Attachment, rw.session.number}
 	h.AttachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == rw.session.number
 	rw.mu.Unlock()
 	h.AttachDue, h.ConnectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)

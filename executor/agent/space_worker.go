@@ -77,7 +77,7 @@ func (s *spaceWorker) trimPrivately(ctx context.Context, v *volume, c *call, p *
 	if err != nil {
 		return executor.SpaceUsage{}, err
 	}
-	want := &plan.VolumeSpec{Volume: v.id, Size: d.Size, Grant: g, Private: true}
+	want := &plan.VolumeSpec{Volume: v.id, Size: d.Size, Grant: g, Private: true, Replicated: d.Replication != nil}
 	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c}
 	if err := j.drive(ctx); err != nil {
 		return executor.SpaceUsage{}, err

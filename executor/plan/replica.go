@@ -20,7 +20,7 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{} // it was given up, but stays until its removal is desired: it may have the last copy (S71)
 	}
 	switch {
-	case want.Unconvert:
+	case want.Unconvert, want.ConversionRestored && want.Seed && h.isPlain():
 		return nextUnconvert(h)
 	case want.Apart:
 		return nextApart(want, h)
@@ -98,6 +98,8 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepAdjust}
 	case h.DiskAttached() && !h.AttachmentRecorded && !h.Primary && !h.Suspended:
 		return Step{Kind: StepDownResource} // an attachment that this host did not record (S5)
+	case h.DiskAttached() && h.AttachmentForgotten:
+		return Step{Kind: StepRecommitAttachment}
 	case h.DiskAttached() && h.DiskFailed && !h.Primary && !h.Suspended && h.AttachDue && !want.Fenced:
 		return nextDetachFailed(want, h)
 	case h.DiskAttached():

@@ -32,7 +32,12 @@ func (want *ReplicaSpec) makesMetadata(h *ObservedReplica) bool {
 // mayBeOverwritten: the disk has the content that is being copied to the other one for the first time, and its kernel
 // would have it copied the other way (S55).
 func (want *ReplicaSpec) mayBeOverwritten(h *ObservedReplica) bool {
-	return want.Converting && want.Seed && h.Disk <= diskInconsistent && !h.JustCreated
+	return want.Converting && !want.ConversionRestored && want.Seed && h.Disk <= diskInconsistent && !h.JustCreated
+}
+
+// isPlain: the device has no metadata of DRBD: none were made yet, or an undone conversion cut them off.
+func (h *ObservedReplica) isPlain() bool {
+	return !h.InKernel && (!h.MetadataMade || h.PlainBytes > 0 && h.Backing.Size == h.PlainBytes)
 }
 
 // nextUnconvert makes the image what it was before its conversion: what was added behind the content is cut off, and

@@ -15,6 +15,7 @@ const (
 	StepAdjust              StepKind = "adjust"
 	StepCreateMetadata      StepKind = "create-metadata"
 	StepProposeAttach       StepKind = "propose-attach"
+	StepRecommitAttachment  StepKind = "recommit-attachment"
 	StepAttachDisk          StepKind = "attach-disk"
 	StepDetachDisk          StepKind = "detach-disk"
 	StepConnect             StepKind = "connect"
@@ -48,6 +49,9 @@ var ReplicaSteps = []StepKind{
 	StepConnect, StepConnectDiscard, StepDisconnect, StepNewUUID, StepInvalidate, StepSetPrimary, StepResumeIO, StepTearDownVictim, StepKeepVictim,
 	StepResize, StepVerify, StepDownResource, StepRemoveConfig, StepNoteInSync, StepForgetReplicaRecord, StepRemakeMetadata,
 }
+
+// RestoreSteps are the kinds of the steps that only a restored log asks for.
+var RestoreSteps = []StepKind{StepRecommitAttachment}
 
 // SiteSteps are the kinds of the steps of replicas that only replication between sites has.
 var SiteSteps = []StepKind{
@@ -100,6 +104,7 @@ type ObservedReplica struct {
 	Recorded                bool // the host's record has the replica
 	MetadataMade            bool // the record says that the metadata were made
 	AttachmentRecorded      bool // the record has the kernel's attachment, made in this boot
+	AttachmentForgotten     bool // the log does not have that attachment: it was restored to before it
 	ConnectedInAttachment   bool // it connected since it was attached
 	AttachmentCommitted     bool // the next attachment is in the log, by a proposal of this session
 	DetachedHere            bool // this process ended the last attachment by detaching a disk that had not failed

@@ -15,6 +15,8 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 		return refuse(fsm.Precondition, "the pool of volume %s is absent", want.Volume)
 	case !have.Exists:
 		return refuse(fsm.Precondition, "the device of volume %s is missing", want.Volume)
+	case have.Replica != nil && !want.Replicated && !have.isUp():
+		return refuse(fsm.Precondition, "volume %s: %s", want.Volume, UnknownReplica)
 	case want.mayExpand(have):
 		return Step{Kind: StepExpand}
 	case have.Size < want.Size || have.Size < have.recordedSize:

@@ -136,12 +136,12 @@ func (s *VolumeView) unreportedDeviceFact() string {
 	return ""
 }
 
-// unreportedReplicaFact is that the image is what it was before its conversion, or that a replica's device was reverted.
+// unreportedReplicaFact is that the image is what it was before its conversion, or what it is after a restore, or that a replica's device was reverted.
 func (s *VolumeView) unreportedReplicaFact() Fact {
 	d, h, r := s.Desired.Replication, s.Have.Replica, s.Record.Replica
 	switch {
 	case d == nil || h == nil || !s.Actionable:
-	case d.Unconvert && r == nil && !h.Backing.Absent && !h.Backing.Active() && !h.InKernel && !h.HasConfig:
+	case (d.Unconvert || d.ConversionRestored && d.Seed) && r == nil && !h.Backing.Absent && !h.Backing.Active() && !h.InKernel && !h.HasConfig:
 		return Fact{Name: factUnconverted}
 	case d.RevertTo != "" && r != nil && r.RevertedTo == d.RevertTo:
 		return Fact{Name: factReverted, Path: string(d.RevertTo)}

@@ -42,7 +42,7 @@ func (m *Monitor) cancelConversions(ctx context.Context) {
 // overdueConversions are those that began longer ago than the timeout, and those that cannot go on.
 func overdueConversions(state *fsm.State, now time.Time, timeout time.Duration) (due []*fsmpb.CancelConversion) {
 	for v := range state.Operations() {
-		if v.Replication == nil || v.Replication.Conversion == nil || v.Replication.Conversion.Undoing || len(due) == maxCancelsPerScan {
+		if v.Replication == nil || v.Replication.Conversion == nil || v.Replication.Conversion.Undoing || v.ConversionInDoubt() || len(due) == maxCancelsPerScan {
 			continue
 		}
 		op := v.OperationOf(fsm.OpReplicaChange)

@@ -3933,6 +3933,7 @@ type ConversionRecord struct {
 	BegunOnSeed   bool                   `protobuf:"varint,2,opt,name=begun_on_seed,json=begunOnSeed,proto3" json:"begun_on_seed,omitempty"`
 	Undoing       bool                   `protobuf:"varint,3,opt,name=undoing,proto3" json:"undoing,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Restored      bool                   `protobuf:"varint,5,opt,name=restored,proto3" json:"restored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3993,6 +3994,13 @@ func (x *ConversionRecord) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *ConversionRecord) GetRestored() bool {
+	if x != nil {
+		return x.Restored
+	}
+	return false
 }
 
 type RevertRecord struct {
@@ -4529,12 +4537,13 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\n" +
 	"apart_host\x18\x10 \x01(\tR\tapartHost\x12*\n" +
 	"\x11outdated_by_force\x18\x11 \x01(\bR\x0foutdatedByForce\x12\x14\n" +
-	"\x05ahead\x18\x12 \x01(\bR\x05ahead\"~\n" +
+	"\x05ahead\x18\x12 \x01(\bR\x05ahead\"\x9a\x01\n" +
 	"\x10ConversionRecord\x12\x14\n" +
 	"\x05began\x18\x01 \x01(\x04R\x05began\x12\"\n" +
 	"\rbegun_on_seed\x18\x02 \x01(\bR\vbegunOnSeed\x12\x18\n" +
 	"\aundoing\x18\x03 \x01(\bR\aundoing\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"r\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1a\n" +
+	"\brestored\x18\x05 \x01(\bR\brestored\"r\n" +
 	"\fRevertRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1f\n" +
 	"\vsnapshot_id\x18\x02 \x01(\tR\n" +

@@ -924,16 +924,17 @@ type DesiredReplica struct {
 	DiskFailed      uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
 	Fenced          bool                   `protobuf:"varint,70,opt,name=fenced,proto3" json:"fenced,omitempty"` // the host is: it attaches no disk
 	// Replication between sites.
-	Converting     bool   `protobuf:"varint,100,opt,name=converting,proto3" json:"converting,omitempty"`
-	Unconvert      bool   `protobuf:"varint,101,opt,name=unconvert,proto3" json:"unconvert,omitempty"`
-	Apart          bool   `protobuf:"varint,102,opt,name=apart,proto3" json:"apart,omitempty"`
-	DiscardUnkept  bool   `protobuf:"varint,103,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`
-	KeepDue        bool   `protobuf:"varint,104,opt,name=keep_due,json=keepDue,proto3" json:"keep_due,omitempty"`
-	RevertTo       string `protobuf:"bytes,105,opt,name=revert_to,json=revertTo,proto3" json:"revert_to,omitempty"`
-	Reverted       bool   `protobuf:"varint,106,opt,name=reverted,proto3" json:"reverted,omitempty"`
-	FreezeIsolated bool   `protobuf:"varint,107,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	Converting         bool   `protobuf:"varint,100,opt,name=converting,proto3" json:"converting,omitempty"`
+	Unconvert          bool   `protobuf:"varint,101,opt,name=unconvert,proto3" json:"unconvert,omitempty"`
+	Apart              bool   `protobuf:"varint,102,opt,name=apart,proto3" json:"apart,omitempty"`
+	DiscardUnkept      bool   `protobuf:"varint,103,opt,name=discard_unkept,json=discardUnkept,proto3" json:"discard_unkept,omitempty"`
+	KeepDue            bool   `protobuf:"varint,104,opt,name=keep_due,json=keepDue,proto3" json:"keep_due,omitempty"`
+	RevertTo           string `protobuf:"bytes,105,opt,name=revert_to,json=revertTo,proto3" json:"revert_to,omitempty"`
+	Reverted           bool   `protobuf:"varint,106,opt,name=reverted,proto3" json:"reverted,omitempty"`
+	FreezeIsolated     bool   `protobuf:"varint,107,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"`
+	ConversionRestored bool   `protobuf:"varint,108,opt,name=conversion_restored,json=conversionRestored,proto3" json:"conversion_restored,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *DesiredReplica) Reset() {
@@ -1165,6 +1166,13 @@ func (x *DesiredReplica) GetReverted() bool {
 func (x *DesiredReplica) GetFreezeIsolated() bool {
 	if x != nil {
 		return x.FreezeIsolated
+	}
+	return false
+}
+
+func (x *DesiredReplica) GetConversionRestored() bool {
+	if x != nil {
+		return x.ConversionRestored
 	}
 	return false
 }
@@ -3096,7 +3104,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\x12\x1c\n" +
 	"\tencrypted\x18Z \x01(\bR\tencrypted\x12/\n" +
 	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\x12%\n" +
-	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\"\xca\a\n" +
+	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\"\xfb\a\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -3136,7 +3144,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bkeep_due\x18h \x01(\bR\akeepDue\x12\x1b\n" +
 	"\trevert_to\x18i \x01(\tR\brevertTo\x12\x1a\n" +
 	"\breverted\x18j \x01(\bR\breverted\x12'\n" +
-	"\x0ffreeze_isolated\x18k \x01(\bR\x0efreezeIsolated\"\xd1\x01\n" +
+	"\x0ffreeze_isolated\x18k \x01(\bR\x0efreezeIsolated\x12/\n" +
+	"\x13conversion_restored\x18l \x01(\bR\x12conversionRestored\"\xd1\x01\n" +
 	"\vReplicaPeer\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
