@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/plantedbug"
 )
@@ -19,21 +21,26 @@ func (s *State) verdictTogether(m Meta, v *Volume, verdict fsmpb.Verdict) fsmpb.
 		return verdict
 	}
 	x := s.sourceOf(string(s.GroupOf(v.ID)))
-	if x == nil || x.othersCut(v.ID) || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
+	if x == nil || !s.replicatesWrites(v) || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
 		return verdict
 	}
-	if relation.Cut == 0 {
+	if relation.Cut == 0 && x.othersReplicate(v.ID) {
 		x.beginCut(m, v.ID)
+		return fsmpb.Verdict_VERDICT_PENDING
 	}
-	return fsmpb.Verdict_VERDICT_PENDING
+	if !x.othersCut(v.ID) {
+		return fsmpb.Verdict_VERDICT_PENDING
+	}
+	return verdict
 }
 
-// beginCut asks the hosts of all members to disconnect; what they observed before proves nothing.
+// beginCut asks the hosts of all members to disconnect; what they observed before proves nothing, as a connection that was
+// lost comes back by itself.
 func (x *replicationSource) beginCut(m Meta, asker VolumeID) {
 	e := x.edit()
 	e.relation.Cut = m.Index
 	for i, v := range e.members {
-		if v.ID == asker || x.s.PrimaryHost(v) == "" {
+		if v.ID == asker || !x.s.replicatesWrites(v) {
 			continue
 		}
 		updated := v.withReplication()
@@ -43,46 +50,69 @@ func (x *replicationSource) beginCut(m Meta, asker VolumeID) {
 	e.put()
 }
 
+// othersReplicate tells whether another member's writes may reach its peer.
+func (x *replicationSource) othersReplicate(asker VolumeID) bool {
+	return slices.ContainsFunc(x.members, func(v *Volume) bool { return v.ID != asker && x.s.replicatesWrites(v) })
+}
+
 // othersCut tells whether every other member that a host may write to is known not to reach its peer.
 func (x *replicationSource) othersCut(asker VolumeID) bool {
-	for _, v := range x.members {
-		if v.ID != asker && !x.s.isCut(v) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(x.members, func(v *Volume) bool { return v.ID != asker && !x.s.isCut(v) })
 }
 
-// isCut: nobody may write to the volume, or its peer is outdated, or one of its hosts observed in the current
-// generation that the two are not connected.
-func (s *State) isCut(v *Volume) bool {
+// replicatesWrites tells whether a host may write to the volume, and its peer, which is not outdated, may receive that.
+func (s *State) replicatesWrites(v *Volume) bool { return len(s.replicatingWriters(v)) > 0 }
+
+// replicatingWriters are the replicas whose hosts may write: the primary's, and those whose use was revoked and did not
+// end yet, fenced or unreachable. One that has no content of its own reads through its peer, and cannot go on without it:
+// it is not cut, and a promotion by force of what the others have does without it (checkOneInstant).
+func (s *State) replicatingWriters(v *Volume) (writers []*Replica) {
 	primary := s.PrimaryHost(v)
-	if primary == "" {
-		return true
-	}
-	if peer := v.PeerReplica(primary); peer == nil || peer.Outdated {
-		return true
-	}
 	for _, l := range v.ActiveReplicas() {
-		n, ok := s.nodeOfReplica(l)
-		if ok && l.isOfAttachment(n, l.Observed) && l.Observed.Generation == v.Replication.Generation && !l.Observed.Connected() {
-			return true
+		peer := v.PeerReplica(l.Host)
+		switch former := v.Teardown(l.Host) != nil; {
+		case l.Host != primary && !former, l.Outdated, peer == nil, peer.Outdated:
+		case l.Host == primary && l.readsThroughPeer():
+		default:
+			writers = append(writers, l)
 		}
 	}
-	return false
+	return writers
 }
 
-// isCutTogether: each member that a host may write to goes on without its peer. They connect again then, and the
-// peers are brought up to date.
-func (x *replicationSource) isCutTogether() bool {
-	for _, v := range x.members {
-		primary := x.s.PrimaryHost(v)
-		if primary == "" {
-			continue
-		}
-		if peer := v.PeerReplica(primary); peer != nil && !peer.Outdated {
+// readsThroughPeer: it is primary without a whole disk of its own.
+func (l *ReplicaSync) readsThroughPeer() bool {
+	x := &l.Observed
+	lacks := x.Primary && x.Disk != fsmpb.DiskState_DISK_STATE_UNKNOWN && x.Disk <= fsmpb.DiskState_DISK_STATE_INCONSISTENT
+	return lacks || l.failedNow()
+}
+
+// isCut: nobody's writes reach a peer that counts, or one of the two hosts observed in the current generation that its
+// kernel is disconnected and does not connect again by itself.
+func (s *State) isCut(v *Volume) bool {
+	for _, l := range s.replicatingWriters(v) {
+		if !s.isSevered(v, l) && !s.isSevered(v, v.PeerReplica(l.Host)) {
 			return false
 		}
 	}
 	return true
+}
+
+// staysCut: the volume's hosts stay disconnected while its group is cut.
+func (s *State) staysCut(v *Volume) bool {
+	if l := v.ActiveReplica(s.PrimaryHost(v)); l != nil {
+		return !l.readsThroughPeer()
+	}
+	return len(v.Teardowns) > 0
+}
+
+// isCutTogether: each member that a host may write to goes on without its peer, and what else may be written is cut. They
+// connect again then, and the peers are brought up to date.
+func (x *replicationSource) isCutTogether() bool {
+	return !slices.ContainsFunc(x.members, func(v *Volume) bool {
+		if x.s.PrimaryHost(v) == "" {
+			return !x.s.isCut(v)
+		}
+		return x.s.replicatesWrites(v)
+	})
 }

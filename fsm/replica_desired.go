@@ -210,7 +210,7 @@ func (s *State) staysApart(v *Volume, own, other *Replica) bool {
 	if relation == nil || relation.Cut == 0 {
 		return false
 	}
-	return s.PrimaryHost(v) != ""
+	return s.staysCut(v)
 }
 
 // neitherIsASource: each of the replicas lacks content, and nobody uses the volume.
