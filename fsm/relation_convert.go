@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -167,11 +169,16 @@ func applyCancelConversion(s *State, m Meta, c *fsmpb.CancelConversion) (*fsmpb.
 }
 
 // undoConversions undoes the conversion of a volume, and ends its relation. Of a group all members are taken out of
-// the relation, as it is enabled for all or for none; those whose conversion was done stay replicated volumes.
+// the relation, as it is enabled for all or for none; those whose conversion was done stay replicated volumes. A volume that
+// joined a group that was replicated before leaves it again, alone (S53).
 func (s *State) undoConversions(m Meta, v *Volume, reason string) {
 	x := &replicationSource{s: s, members: []*Volume{v}, relation: v.Relation}
 	if g, ok := s.VolumeGroup(s.GroupOf(v.ID)); ok && v.Relation == nil && g.Relation != nil {
 		*x = replicationSource{s: s}
+		if v.converting().Began > g.Relation.Enabled {
+			s.undoJoin(m, v, g, reason)
+			return
+		}
 		if x.readGroup(string(g.ID)) != nil {
 			return
 		}
@@ -185,6 +192,17 @@ func (s *State) undoConversions(m Meta, v *Volume, reason string) {
 		updated.RelationMember = nil
 	}
 	e.drop()
+}
+
+// undoJoin takes a volume that could not be converted out of the replicated group that it joined.
+func (s *State) undoJoin(m Meta, v *Volume, g *VolumeGroup, reason string) {
+	left := *g
+	left.Members = slices.DeleteFunc(slices.Clone(g.Members), func(id VolumeID) bool { return id == v.ID })
+	updated := *v
+	s.undoConversion(m, &updated, reason)
+	updated.RelationMember = nil
+	s.putVolumeGroup(left)
+	s.putVolume(updated)
 }
 
 // undoConversion begins to undo: at once where nothing of the content's device was touched.
