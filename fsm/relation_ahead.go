@@ -83,12 +83,49 @@ func (p *sitePromotion) checkOneInstant(behind []*Volume, plans map[VolumeID]for
 	if p.separately || p.group == nil || p.relation.Separately || plantedbug.Is(plantedbug.GroupPartlyNewer) {
 		return nil
 	}
-	older := slices.IndexFunc(behind, func(v *Volume) bool { return !v.RelationMember.Ahead })
-	newer := slices.IndexFunc(p.members, func(v *Volume) bool { return v.RelationMember.Ahead && plans[v.ID].revertTo == "" })
-	if older < 0 || newer < 0 {
+	older := -1
+	for i, v := range behind {
+		if p.isOfTheCut(v, plans) && (older < 0 || p.cutOf(v) < p.cutOf(behind[older])) {
+			older = i
+		}
+	}
+	if older < 0 {
+		return nil
+	}
+	newer := slices.IndexFunc(p.members, func(v *Volume) bool { return p.isNewer(v, plans, p.cutOf(behind[older])) })
+	if newer < 0 {
 		return nil
 	}
 	return Reject(Busy, "promote %s: site %s died while it was copied: volume %s was brought up to date before, and volume %s was not, "+
 		"so they would be of two instants, and force is not the answer. What each had before is kept, as `holdfast volumes kept` shows: make volumes of that; "+
 		"or accept the two instants with `holdfast groups promote --force --separately`", p.name(), p.other, p.members[newer].ID, behind[older].ID)
+}
+
+// cutOf is the index at which the member's replica here was left behind; 0: it was not.
+func (p *sitePromotion) cutOf(v *Volume) uint64 {
+	if l := p.s.replicaAt(v, p.m.site); l != nil && l.Outdated {
+		return l.CutIndex
+	}
+	return 0
+}
+
+// isOfTheCut tells whether the member goes on with what it had when it was left behind: as it is, or from what was kept of that.
+func (p *sitePromotion) isOfTheCut(v *Volume, plans map[VolumeID]forcedReplica) bool {
+	l := p.s.replicaAt(v, p.m.site)
+	goesBack := plans[v.ID].revertTo != ""
+	return l.Outdated && (goesBack || !l.Copied)
+}
+
+// isNewer tells whether what the replica here goes on with is of a later instant than that cut: it was copied since, or was
+// left behind later, or was not left behind at all and was used since. One that was ahead and goes back has what it was kept of the cut.
+func (p *sitePromotion) isNewer(v *Volume, plans map[VolumeID]forcedReplica, cut uint64) bool {
+	switch plan, forced := plans[v.ID]; {
+	case p.s.replicaAt(v, p.m.site) == nil:
+		return false
+	case forced && p.isOfTheCut(v, plans):
+		return p.cutOf(v) != cut && !(v.RelationMember.Ahead && plan.revertTo != "")
+	case forced && p.cutOf(v) != 0, v.RelationMember.Ahead:
+		return true
+	}
+	return v.Replication.Primary != nil || v.Replication.LastGrantIndex > cut
 }

@@ -128,6 +128,7 @@ func (s *State) enableMember(m Meta, e *relationEdit, i int, c *fsmpb.EnableRepl
 	}
 	updated.RelationMember, updated.Home = member, m.site
 	updated.Sites = slices.Clone(e.relation.Sites)
+	updated.forgetSynced()
 	updated.noteSynced(s.cluster.Time)
 	if e.group != nil {
 		updated.renumber(OpReplicaChange, m.Index, v.Created.Index)

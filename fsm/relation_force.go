@@ -82,10 +82,12 @@ func (s *State) forcedReplica(v *Volume, l *Replica) (forcedReplica, *Rejection)
 	return plan, Reject(Busy, "promote volume %s: its replica on node %s has a part of the content only (%s), and its host kept no copy of what it had before: force is not the answer", v.ID, l.Node, diskName(l.Observed.Disk))
 }
 
-// newestKeptCopy is the whole copy that a host took last of what it had of the volume.
+// newestKeptCopy is the whole copy that a host took last of what it had of the volume. One that was superseded is of a fork
+// that was given up before both sites were equal again, unless it is that of the cut of a member that is ahead of others.
 func (s *State) newestKeptCopy(v *Volume, host HostID) (newest *Snapshot) {
 	for _, n := range s.liveKeptCopiesOn(v.ID, host) {
-		whole := !n.KeptCopy.Partial && n.Created.Index > s.RelationOf(v).Enabled // before that nothing was noted of it
+		current := n.KeptCopy.Superseded.IsZero() || n.KeptCopy.BeforeSync && v.RelationMember.Ahead
+		whole := !n.KeptCopy.Partial && current && n.Created.Index > s.RelationOf(v).Enabled // before that nothing was noted of it
 		if n.Phase == SnapshotReady && whole && (newest == nil || n.TakenAt.After(newest.TakenAt)) {
 			newest = n
 		}
@@ -113,13 +115,16 @@ func (p *sitePromotion) withForced(v *Volume, plan forcedReplica, forced bool, g
 	if other != nil {
 		member.Apart, member.ApartAt, member.ApartHost, member.DiscardUnkept = true, p.other, other.Host, false
 		other.Partial = other.Partial || other.DiskFailed != 0
-		other.KeepDue = !other.Partial
+		other.KeepDue = (forced || other.Outdated) && !other.Partial // else it is kept when it is outdated
 	}
 	if forced {
 		member.GivenUp = &GivenUp{Index: p.m.Index, Generation: generation, Since: member.InSyncAt, RevertedTo: plan.revertTo}
 		r.Forced = &ForcedPrimary{Host: plan.host, Index: p.m.Index, GivenUpGeneration: generation, Reason: "promoted by force at site " + p.m.site.String(), PeerDead: true}
 		if other != nil {
 			member.OutdatedByForce = !other.Outdated
+			if !other.Outdated {
+				other.CutIndex, other.Copied = p.m.Index, false
+			}
 			if !plantedbug.Is(plantedbug.OtherSiteStaysCurrent) {
 				other.markOutdated(v.Crypt)
 			}
@@ -153,6 +158,7 @@ func (s *State) withForceWithdrawn(v *Volume, site Site, index uint64) (Volume, 
 	updated, member := v.withReplication(), m.clone()
 	if other := updated.ActiveReplica(m.ApartHost); other != nil {
 		other.Outdated, other.NotKeptReason, other.KeyGeneration, other.KeepDue = false, "", 0, false
+		other.CutIndex, other.Copied = 0, false
 	}
 	member.Apart, member.ApartAt, member.ApartHost, member.OutdatedByForce, member.DiscardUnkept, member.GivenUp = false, "", "", false, false, nil
 	updated.Replication.Forced, updated.Replication.Generation, updated.RelationMember = nil, index, member

@@ -132,6 +132,13 @@ func (v *Volume) noteSynced(now time.Time) {
 	}
 }
 
+// forgetSynced: what was known of the replicas in a former relation says nothing in this one (S43).
+func (v *Volume) forgetSynced() {
+	for _, l := range v.ActiveReplicas() {
+		l.Synced, l.KeepDue = false, false
+	}
+}
+
 // noteOutdated: the replica that is outdated from here on had everything until now. What it has is kept before it
 // becomes the target of a resynchronisation (S50).
 func (s *State) noteOutdated(v *Volume, l *Replica, was ReplicaSync) {
@@ -145,6 +152,10 @@ func (s *State) noteOutdated(v *Volume, l *Replica, was ReplicaSync) {
 		v.RelationMember = m
 	}
 	if !was.Outdated { // else it was kept when it was outdated first, and may have a part of what it was sent since
+		l.CutIndex, l.Copied = s.cluster.Index, false
+		if relation.Cut != 0 {
+			l.CutIndex = relation.Cut
+		}
 		l.KeepDue = l.Synced && !l.Partial && l.DiskFailed == 0 && !relation.DiscardUnkept && !plantedbug.Is(plantedbug.NotKeptBeforeSync)
 	}
 }
@@ -155,10 +166,17 @@ func (l *ReplicaSync) noteWhole(observed *ReplicaObservation, reverted bool) {
 	switch {
 	case reverted || observed.Unconfigured:
 	case observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT || observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET:
-		l.Partial, l.KeepDue = true, false // it is overwritten already
+		l.Partial, l.KeepDue, l.Copied = true, false, l.Outdated // it is overwritten already
 	case observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED:
 		l.Partial = false
 	}
+}
+
+// noteCopied: the outdated replica is up to date by its kernel, and connected in this generation, so it was copied.
+func (r *Replication) noteCopied(l *Replica) {
+	x := &l.Observed
+	copied := x.Connected() && x.Disk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && x.Generation == r.Generation
+	l.Copied = l.Copied || l.Outdated && copied
 }
 
 // noteEqual: both replicas are up to date, so that nothing is left of what was given up by force.

@@ -12,10 +12,14 @@ func applyPromoteReplication(s *State, m Meta, c *fsmpb.PromoteReplication) (*fs
 	switch {
 	case rej != nil:
 		return nil, rej
+	}
+	p := &sitePromotion{replicationSource: x, m: m, force: c.GetForce(), separately: c.GetSeparately(), other: x.relation.other(m.site)}
+	switch {
+	case x.relation.isPrimary(m.site) && p.force:
+		return p.goBackWhereInPart()
 	case x.relation.isPrimary(m.site):
 		return x.outcome(), nil
 	}
-	p := &sitePromotion{replicationSource: x, m: m, force: c.GetForce(), separately: c.GetSeparately(), other: x.relation.other(m.site)}
 	switch move := x.relation.Move; {
 	case move != nil && move.To == m.site && !p.isStuck():
 		return x.outcome(), nil

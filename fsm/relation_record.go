@@ -25,6 +25,7 @@ const (
 	fieldPartial        = 111
 	fieldPartialCopy    = 112
 	fieldRestored       = 113
+	fieldCutIndex       = 114
 )
 
 func hashRelation(e *encoder, r *Relation) {

@@ -73,6 +73,8 @@ func (s *State) PromoteHolds(source *fsmpb.ReplicationSource, site Site) (done b
 		switch {
 		case v.isReverting():
 			return false, fmt.Sprintf("volume %s: its replica is being reverted to kept copy %s", v.ID, v.Replication.Revert.Snapshot), nil
+		case s.isForcedInPart(v, site):
+			return false, fmt.Sprintf("volume %s: a part of its replica had been overwritten when it was promoted: promote it by force again, and it goes back to what was kept", v.ID), nil
 		case !s.isSiteCutOff(v, r.other(site)):
 			return false, fmt.Sprintf("volume %s: it is not disconnected from site %s: %s", v.ID, r.other(site), s.takeoverWaitsFor(v)), nil
 		}

@@ -70,6 +70,10 @@ type ReplicaSync struct {
 	Synced bool
 	// Partial: a synchronisation into it has not ended, as far as its host reported: it has a part of each content.
 	Partial bool
+	// CutIndex is the index at which it was outdated, of a volume that is replicated between sites; of a group that was cut,
+	// which is of one instant then, that at which the cut began. 0: it is not, or not known. Copied: since then it was the target of a synchronisation, so what it has is of a later instant, if it is whole.
+	CutIndex uint64
+	Copied   bool
 	// KeepDue: what it has is kept before it connects, as it would be overwritten (S50).
 	KeepDue bool
 }
@@ -191,7 +195,7 @@ func (l *Replica) syncRecord() *fsmpb.LegRecord {
 	return &fsmpb.LegRecord{
 		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attachment, Seen: l.Observed.Proto(),
 		Settled: l.InSyncUUID.record(), Alone: l.SoloPrimaryUUID.record(), DiskFailed: l.DiskFailed, NotKept: l.NotKeptReason,
-		KeyGeneration: l.KeyGeneration, Synced: l.Synced, KeepDue: l.KeepDue, Partial: l.Partial,
+		KeyGeneration: l.KeyGeneration, Synced: l.Synced, KeepDue: l.KeepDue, Partial: l.Partial, CutIndex: l.CutIndex, Copied: l.Copied,
 	}
 }
 
@@ -207,7 +211,7 @@ func replicaSyncFromRecord(l *fsmpb.LegRecord) *ReplicaSync {
 		UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attachment: l.GetAttach(),
 		Observed:   ReplicaObservationFrom(l.GetSeen()),
 		DiskFailed: l.GetDiskFailed(), NotKeptReason: l.GetNotKept(), KeyGeneration: l.GetKeyGeneration(),
-		Synced: l.GetSynced(), KeepDue: l.GetKeepDue(), Partial: l.GetPartial(),
+		Synced: l.GetSynced(), KeepDue: l.GetKeepDue(), Partial: l.GetPartial(), CutIndex: l.GetCutIndex(), Copied: l.GetCopied(),
 		InSyncUUID: RecordedUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, SoloPrimaryUUID: RecordedUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
 	}
 }

@@ -127,6 +127,7 @@ func (l *ReplicaSync) markOutdated(c *Crypt) {
 // clearOutdated records that it has what the volume has.
 func (l *ReplicaSync) clearOutdated() {
 	l.UpToDate, l.Outdated, l.NotKeptReason, l.KeyGeneration, l.KeepDue, l.Partial = true, false, "", 0, false, false
+	l.CutIndex, l.Copied = 0, false
 }
 
 // isOfAttachment tells whether the observation is of the recorded attachment (S5).

@@ -28,7 +28,7 @@ func (r ReplicaObservation) diskUnusable() bool {
 func (v *Volume) withLeaving(r *Replica) Volume {
 	updated := v.withReplication()
 	if r.State != ReplicaPlanned && r.ReplicaSync != nil {
-		updated.replicaOn(r.Host).ReplicaSync = &ReplicaSync{Outdated: r.Outdated, Boot: r.Boot, Attachment: r.Attachment, DiskFailed: r.DiskFailed, KeyGeneration: v.keyGenerationOn(r), Synced: r.Synced, Partial: r.Partial}
+		updated.replicaOn(r.Host).ReplicaSync = &ReplicaSync{Outdated: r.Outdated, Boot: r.Boot, Attachment: r.Attachment, DiskFailed: r.DiskFailed, KeyGeneration: v.keyGenerationOn(r), Synced: r.Synced, Partial: r.Partial, CutIndex: r.CutIndex, Copied: r.Copied}
 		updated.Replication.Leaving = append(slices.Clone(v.Replication.Leaving), r.Host)
 	}
 	return updated

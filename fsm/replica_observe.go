@@ -46,6 +46,7 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 	l.Observed = observed
 	if v.RelationMember != nil {
 		l.noteWhole(&observed, updated.Replication.isReverted(n.Host))
+		updated.Replication.noteCopied(l)
 	}
 	granted := updated.Replication.isReverted(n.Host) && observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT && !observed.Unconfigured
 	if !granted && (observed.Unconfigured || observed.Disk < fsmpb.DiskState_DISK_STATE_OUTDATED) {

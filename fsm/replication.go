@@ -136,6 +136,12 @@ func hashSynced(e *encoder, replicas []*Replica) {
 			e.u64(fieldPartial)
 			e.str(string(l.Host))
 		}
+		if l.CutIndex != 0 || l.Copied {
+			e.u64(fieldCutIndex)
+			e.str(string(l.Host))
+			e.u64(l.CutIndex)
+			e.bool(l.Copied)
+		}
 		if l.KeepDue {
 			e.u64(fieldKeepDue)
 			e.str(string(l.Host))

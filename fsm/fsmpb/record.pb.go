@@ -1674,6 +1674,8 @@ type LegRecord struct {
 	Synced        bool                   `protobuf:"varint,100,opt,name=synced,proto3" json:"synced,omitempty"`                                   // level 2
 	KeepDue       bool                   `protobuf:"varint,101,opt,name=keep_due,json=keepDue,proto3" json:"keep_due,omitempty"`                  // level 2
 	Partial       bool                   `protobuf:"varint,102,opt,name=partial,proto3" json:"partial,omitempty"`                                 // level 2
+	CutIndex      uint64                 `protobuf:"varint,103,opt,name=cut_index,json=cutIndex,proto3" json:"cut_index,omitempty"`               // level 2
+	Copied        bool                   `protobuf:"varint,104,opt,name=copied,proto3" json:"copied,omitempty"`                                   // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1802,6 +1804,20 @@ func (x *LegRecord) GetKeepDue() bool {
 func (x *LegRecord) GetPartial() bool {
 	if x != nil {
 		return x.Partial
+	}
+	return false
+}
+
+func (x *LegRecord) GetCutIndex() uint64 {
+	if x != nil {
+		return x.CutIndex
+	}
+	return 0
+}
+
+func (x *LegRecord) GetCopied() bool {
+	if x != nil {
+		return x.Copied
 	}
 	return false
 }
@@ -4293,7 +4309,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04done\x18\x06 \x01(\bR\x04done\"\xe5\x03\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\x9a\x04\n" +
 	"\tLegRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1c\n" +
 	"\n" +
@@ -4311,7 +4327,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\x12\x16\n" +
 	"\x06synced\x18d \x01(\bR\x06synced\x12\x19\n" +
 	"\bkeep_due\x18e \x01(\bR\akeepDue\x12\x18\n" +
-	"\apartial\x18f \x01(\bR\apartial\";\n" +
+	"\apartial\x18f \x01(\bR\apartial\x12\x1b\n" +
+	"\tcut_index\x18g \x01(\x04R\bcutIndex\x12\x16\n" +
+	"\x06copied\x18h \x01(\bR\x06copied\";\n" +
 	"\x0fKnownUUIDRecord\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\x04R\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa2\x01\n" +
