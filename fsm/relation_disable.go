@@ -99,6 +99,10 @@ func (s *State) withoutRelation(m Meta, v *Volume) Volume {
 		}
 		return updated
 	}
+	if v.Replication != nil {
+		updated = updated.withReplication()
+		updated.forgetSynced() // nobody keeps anything for the relation any more
+	}
 	if member == nil || !member.Added || member.AddedAt == m.site {
 		return updated
 	}

@@ -193,3 +193,14 @@ func TestS70_AVolumeThatFailedIsInNoRelation(t *testing.T) {
 		g.ok(admin, &fsmpb.DeleteVolume{VolumeId: volumeID(2)})
 	}
 }
+
+// S50: what was to be kept for the relation is not waited for when there is none any more.
+func TestS50_NothingIsKeptForARelationThatEnded(t *testing.T) {
+	w := newRelated(t)
+	w.used(1, "A")
+	w.alone(1, "A")
+	require.True(t, w.replicaSync(1, w.node(1, "B")).KeepDue)
+	w.okAt("A", disable(sourceOf(1)))
+	require.False(t, w.replicaSync(1, w.node(1, "B")).KeepDue)
+	require.True(t, w.desired(1, "B").Connect)
+}
