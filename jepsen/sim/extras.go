@@ -22,7 +22,7 @@ func extrasOf(seed int) Extras {
 	random.Uint64()
 	x := Extras{Encrypted: random.IntN(oneSeedIn) == 0, Sites: random.IntN(oneSeedIn) == 0, random: random}
 	if rolesOf(seed) {
-		x.Sites, x.Roles, x.Groups = true, true, seed%3 == 0
+		x.Sites, x.Roles, x.Groups = true, true, seed%2 == 0
 	}
 	return x
 }
