@@ -64,6 +64,13 @@ func (s *State) endAhead(id VolumeID) {
 	}
 }
 
+// endAheadOf is endAhead where a member left the group: it may have been the last one that was not up to date.
+func (s *State) endAheadOf(g *VolumeGroup) {
+	for _, id := range g.Members {
+		s.endAhead(id)
+	}
+}
+
 // copyOfTheCut is what the host kept of a volume that is ahead of others of its group; nil: it is not, or nothing was kept.
 func (s *State) copyOfTheCut(v *Volume, host HostID) *Snapshot {
 	if v.RelationMember == nil || !v.RelationMember.Ahead {

@@ -203,6 +203,7 @@ func (s *State) undoJoin(m Meta, v *Volume, g *VolumeGroup, reason string) {
 	updated.RelationMember = nil
 	s.putVolumeGroup(left)
 	s.putVolume(updated)
+	s.endAheadOf(&left)
 }
 
 // undoConversion begins to undo: at once where nothing of the content's device was touched.

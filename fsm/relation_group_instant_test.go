@@ -265,3 +265,16 @@ func TestS42_S52_AGroupThatIsTakenOverGoesOn(t *testing.T) {
 	}
 	require.Zero(t, w.relation(1).Cut)
 }
+
+// S44, S53: what joins a group while one of its members is ahead of it holds nothing back once it left again.
+func TestS44_S53_AJoinThatFailsHoldsNothingBack(t *testing.T) {
+	w := newOneAhead(t)
+	w.readyAt("A", 3, create(3))
+	w.okAt("A", modifyVolumeGroup(1, 1, 2, 3))
+	w.caughtUp(2)
+	require.True(t, w.volume(1).RelationMember.Ahead || w.volume(2).RelationMember.Ahead)
+	w.ok(controller, &fsmpb.CancelConversion{VolumeId: volumeID(3), Began: w.volume(3).converting().Began})
+	for n := 1; n <= 2; n++ {
+		require.False(t, w.volume(n).RelationMember.Ahead, "member %d", n)
+	}
+}

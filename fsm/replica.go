@@ -71,7 +71,8 @@ type ReplicaSync struct {
 	// Partial: a synchronisation into it has not ended, as far as its host reported: it has a part of each content.
 	Partial bool
 	// CutIndex is the index at which it was outdated, of a volume that is replicated between sites; of a group that was cut,
-	// which is of one instant then, that at which the cut began. 0: it is not, or not known. Copied: since then it was the target of a synchronisation, so what it has is of a later instant, if it is whole.
+	// which is of one instant then, that at which the cut began. 0: it is not, or not known. Copied: since then it was the
+	// target of a synchronisation, so what it has is of a later instant, if it is whole.
 	CutIndex uint64
 	Copied   bool
 	// KeepDue: what it has is kept before it connects, as it would be overwritten (S50).

@@ -214,9 +214,7 @@ func (s *State) changeReplicatedMembers(m Meta, before *VolumeGroup, updated Vol
 	s.putVolumeGroup(updated)
 	joined.putVolumes()
 	left.putVolumes()
-	for _, id := range updated.Members {
-		s.endAhead(id) // what left may have been the last one that was not up to date
-	}
+	s.endAheadOf(&updated)
 	return nil
 }
 
