@@ -98,7 +98,7 @@ func nextAttach(want *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepAdjust}
 	case h.DiskAttached() && !h.AttachmentRecorded && !h.Primary && !h.Suspended:
 		return Step{Kind: StepDownResource} // an attachment that this host did not record (S5)
-	case h.DiskAttached() && h.AttachmentForgotten:
+	case h.DiskAttached() && h.AttachmentForgotten && !want.Fenced:
 		return Step{Kind: StepRecommitAttachment}
 	case h.DiskAttached() && h.DiskFailed && !h.Primary && !h.Suspended && h.AttachDue && !want.Fenced:
 		return nextDetachFailed(want, h)
