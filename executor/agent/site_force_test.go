@@ -1,13 +1,11 @@
 package agent_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -35,31 +33,19 @@ func TestS43_AReplicaThatHasJustBegunToBeCopied(t *testing.T) {
 		return err == nil && s.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
 	})
 	a.crash()
-	promote := &fsmpb.Command{Body: &fsmpb.Command_PromoteReplication{PromoteReplication: &fsmpb.PromoteReplication{Source: sourceOf(id), Force: true}}}
-	require.NoError(t, b.at(promote))
+	b.promoteByForce(id)
 	b.connect() // it goes on with its reports
 	p.eventually("the log knows what B has", func() bool {
 		return p.volume(id).ActiveReplica(b.host()).Observed.Disk == fsmpb.DiskState_DISK_STATE_INCONSISTENT
 	})
-	time.Sleep(500 * time.Millisecond)
-	holds := func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		done, _, rej := p.state.PromoteHolds(sourceOf(id), "B")
-		return done && rej == nil
+	p.mu.Lock()
+	holds, _, rej := p.state.PromoteHolds(sourceOf(id), "B")
+	p.mu.Unlock()
+	require.Nil(t, rej)
+	require.False(t, holds, "S42: it cannot be used as it is")
+	for range 2 {
+		b.promoteByForce(id)
 	}
-	answered := holds()
-	epoch := b.publishAt(id)
-	var err error
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		require.NoError(t, b.at(&fsmpb.Command{Body: &fsmpb.Command_PromoteReplication{PromoteReplication: &fsmpb.PromoteReplication{Source: sourceOf(id), Force: true}}}))
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		err = b.e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: stagingPath, Capability: mountCap, Keys: rightKeys})
-		cancel()
-		if err == nil {
-			break
-		}
-	}
-	require.NoError(t, err, "S42: Promote answered OK (%v), again and again, and the volume cannot be used", answered)
+	b.primaryAt(id)
 	require.True(t, has(b.replicator.DiskContent(id), "everywhere"))
 }
