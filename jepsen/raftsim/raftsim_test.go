@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/jepsen/catalog"
 	"github.com/holdfast-storage/holdfast/jepsen/report"
+	"github.com/holdfast-storage/holdfast/raftnode"
 )
 
 var (
@@ -49,6 +51,13 @@ var warm = sync.OnceValue(func() error {
 // runSeed runs the schedule of a seed in a bubble of its own.
 func runSeed(t *testing.T, seed uint64) (r Result) {
 	t.Helper()
+	inBubble(t, func(root string) { r = Run(NewPlan(seed), root) })
+	return r
+}
+
+// inBubble runs something on virtual time, with a folder for its files.
+func inBubble(t *testing.T, run func(root string)) {
+	t.Helper()
 	require.NoError(t, warm())
 	root, ended := memoryDir(t), false
 	defer func() {
@@ -56,8 +65,20 @@ func runSeed(t *testing.T, seed uint64) (r Result) {
 			panic(p) // those that wait for the raft of a dead process are left, and no others: Run has looked
 		}
 	}()
-	synctest.Test(t, func(*testing.T) { r = Run(NewPlan(seed), root); ended = true })
-	return r
+	synctest.Test(t, func(*testing.T) { run(root); ended = true })
+}
+
+func TestAProcessThatExitsAfterTheLastFaultIsStartedAgain(t *testing.T) {
+	inBubble(t, func(root string) {
+		w, err := newWorld(NewPlan(0), root)
+		require.NoError(t, err)
+		require.NoError(t, w.found())
+		p := w.members[1].running()
+		p.die(raftnode.ExitRestart, p.disk.Kill)
+		require.NoError(t, w.awaitServing())
+		require.NotNil(t, w.members[1].running())
+		require.NoError(t, w.close())
+	})
 }
 
 func TestSchedules(t *testing.T) {
@@ -99,10 +120,17 @@ func runRecorded(t *testing.T, run *report.Run, s uint64) {
 	if r.Err != nil {
 		run.Attach(fmt.Sprintf("the story of seed %d", s), r.Story)
 		t.Errorf("%v\n%v\n\nThe story:\n%s\n\nAgain: go test ./jepsen/raftsim -run '^TestSchedules$' -raftsim.seed=%d -raftsim.tries=20", r.Plan, r.Err, r.Story, s)
-		if testing.Verbose() {
-			t.Logf("What the members logged:\n%s", r.Log)
-		}
+		t.Logf("What the members logged:\n%s", whatMatters(r.Log))
 	}
+}
+
+// whatMatters is all of a log in a verbose run, and else the errors: why a process exited is one of them.
+func whatMatters(log string) string {
+	if testing.Verbose() {
+		return log
+	}
+	isNoError := func(line string) bool { return !strings.Contains(line, "level=ERROR") }
+	return strings.Join(slices.DeleteFunc(strings.Split(log, "\n"), isNoError), "\n")
 }
 
 func TestTheCatalogueListsWhatThisLayerHas(t *testing.T) {

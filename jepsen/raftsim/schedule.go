@@ -62,11 +62,20 @@ func (w *world) disturb() (injected []catalog.Fault) {
 			injected = append(injected, s.Fault)
 		}
 	}
-	w.fail(w.until(3*time.Minute, "the members do not serve again", w.checkServing))
+	w.fail(w.awaitServing())
 	time.Sleep(2 * time.Second)
 	close(stop)
 	clients.Wait()
 	return injected
+}
+
+// awaitServing waits until all members serve again. A process may exit for a restart after the last fault as well: one that
+// restores the same Raft snapshot again and again does some time after what made it so.
+func (w *world) awaitServing() error {
+	return w.until(3*time.Minute, "the members do not serve again", func() error {
+		w.revive()
+		return w.checkServing()
+	})
 }
 
 // inject injects a fault, again if it did not take place: there may have been no leader to be its victim.
