@@ -27,10 +27,9 @@ func measureFence(t *testing.T, _ *env, found *table) {
 		began := time.Now()
 		b.fence(t, cidrs, nil)
 		found.row("fence of a writing host until OK", "s").addDuration(time.Since(began))
-		last := x.readAcks()
-		copies, fresh := w.takeOverAt(t, b, []*volume{v}, []uint64{last.Number})
+		copies, fresh := w.takeOverAt(t, b, []*volume{v}, []uint64{x.readAcks().Number})
 		found.row("fence: until the other site wrote 20 blocks", "s").addDuration(time.Since(began))
-		w.awaitWriterError(t, x, last.Number)
+		w.awaitWriterError(t, x, x.readAcks().Number)
 		w.comeBack(t, a, b, cidrs, unused)
 		w.failBack(t, a, b, []*volume{v}, copies, fresh)
 	}

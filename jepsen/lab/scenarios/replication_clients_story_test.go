@@ -87,7 +87,7 @@ func (x *rowLab) failBackUnforced(t *testing.T, a, b *siteKubernetes, m, mb mana
 	x.awaitState(t, "n2", "unreachable")
 	a.want(t, m, "primary")
 	a.becomes(t, m, "Primary", saysPrimary)
-	acked = w.readAcks().Number
+	acked = w.awaitStill(t)
 	x.a.use(t, v, "n1")
 	x.requireAcknowledged(t, v, "n1", acked)
 	require.NoError(t, x.lab.ReconnectAll(t.Context()))

@@ -181,11 +181,8 @@ func (w *env) failOverByFence(t *testing.T, a, b *site) {
 	old[0].awaitBlocks(t, 30)
 	began := time.Now()
 	b.fence(t, cidrs, map[string]string{"expectHosts": id, "site": "B"})
-	var acked []uint64
-	for _, x := range old {
-		acked = append(acked, x.readAcks().Number)
-	}
 	t.Logf("the fence was in force after %s", time.Since(began).Round(time.Millisecond))
+	acked := lastAcknowledged(t, old)
 	a.requireFenced(t, "n1", unused)
 	copies, fresh := w.takeOverAt(t, b, volumes, acked)
 	for i, x := range old {

@@ -121,6 +121,35 @@ func (x *writer) isFrozen() error {
 	return nil
 }
 
+// lastAcknowledged is what each of these writers acknowledged before they were cut off. The one write of each that had ended
+// by then may be in its file only later: the writer's process needs a processor for that.
+func lastAcknowledged(t *testing.T, cut []*writer) (last []uint64) {
+	t.Helper()
+	var before []uint64
+	for _, x := range cut {
+		before = append(before, x.readAcks().Number)
+	}
+	for i, x := range cut {
+		last = append(last, x.awaitStill(t))
+		require.LessOrEqual(t, last[i], before[i]+1, "%s went on although it was cut off", x.name)
+	}
+	return last
+}
+
+// awaitStill waits until nothing is acknowledged for a second, by an error or without, and answers what was.
+func (x *writer) awaitStill(t *testing.T) (last uint64) {
+	t.Helper()
+	eventually(t, timeout, x.name+" stands still on "+x.node, func(context.Context) error {
+		last = x.readAcks().Number
+		time.Sleep(time.Second) // the property is about time
+		if after := x.readAcks().Number; after != last {
+			return fmt.Errorf("it went on from %d to %d", last, after)
+		}
+		return nil
+	})
+	return last
+}
+
 func (x *writer) awaitFrozen(t *testing.T) {
 	t.Helper()
 	eventually(t, timeout, x.name+" is frozen on "+x.node, func(context.Context) error { return x.isFrozen() })
