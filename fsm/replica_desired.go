@@ -75,6 +75,8 @@ type ReplicaPeer struct {
 	// is. That host is reachable, and reported under the current generation that its kernel
 	// has the disk and does not call it outdated.
 	DiskAttached bool
+	// DiskGone: its disk failed and is not attached. It comes back by a copy of this host's, or by a decision.
+	DiskGone bool
 }
 
 // desiredReplica is the desired state of a host's replica, nil for local volumes.
@@ -160,7 +162,7 @@ func (s *State) replicaPeer(v *Volume, l *Replica) *ReplicaPeer {
 	incomplete := l.Outdated || l.DiskFailed != 0 || l.Observed.diskUnusable() || l.State == ReplicaMissing
 	return &ReplicaPeer{
 		Node: n.ID, Host: n.Host, Address: n.Replication.Address, PublicKey: []byte(n.Replication.PublicKey),
-		UpToDate: l.UpToDate && !incomplete, Incomplete: incomplete,
+		UpToDate: l.UpToDate && !incomplete, Incomplete: incomplete, DiskGone: l.diskGone(),
 	}
 }
 

@@ -45,11 +45,13 @@ func (want *ReplicaSpec) isVictim(h *ObservedReplica) bool {
 	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked || NobodyCompletes(want.DesiredReplica, &h.ResourceStatus))
 }
 
-// NobodyCompletes reports whether suspended I/O is on no disk, and no other replica has the data: what waits would wait
-// for ever, and the volume could not even be unmounted.
+// NobodyCompletes reports whether suspended I/O is on no whole disk, and no other replica has the data: what waits would
+// wait for ever, and the volume could not even be unmounted. Half a copy goes on with its peer's host; once that host's disk
+// failed, too, nobody has the other half.
 func NobodyCompletes(want *fsm.DesiredReplica, h *executor.ResourceStatus) bool {
 	alone := want.Peer == nil || want.Peer.Incomplete
-	return want.InitialSyncDone && alone && h.InKernel && h.Suspended && h.Disk <= DiskDiskless && h.Connection < ConnConnected
+	halfCopied := h.Disk == diskInconsistent && want.Peer != nil && want.Peer.DiskGone
+	return want.InitialSyncDone && alone && h.InKernel && h.Suspended && (h.Disk <= DiskDiskless || halfCopied) && h.Connection < ConnConnected
 }
 
 // nextVictim makes blocked I/O fail instead of succeed (S9): the disk is detached, and known

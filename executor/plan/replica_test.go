@@ -378,10 +378,16 @@ func TestS9_WhatNobodyCompletes(t *testing.T) {
 		"beside one that is being made": {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.Peer = &fsm.ReplicaPeer{Incomplete: true} }, true},
 		"not beside one with the data":  {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.Peer = &fsm.ReplicaPeer{} }, false},
 		"not while it is connected":     {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Connection = ConnConnected }, false},
-		"not with a disk":               {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Disk = DiskUpToDate }, false},
-		"not before its initial sync":   {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.InitialSyncDone = false }, false},
-		"not where nothing is held":     {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Suspended = false }, false},
-		"nor what the kernel has not":   {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.InKernel = false }, false},
+		"with half a copy, beside a disk that failed, too": {func(d *fsm.DesiredReplica, h *executor.ResourceStatus) {
+			d.Peer, h.Disk = &fsm.ReplicaPeer{Incomplete: true, DiskGone: true}, diskInconsistent
+		}, true},
+		"not with half a copy, beside one that is away": {func(d *fsm.DesiredReplica, h *executor.ResourceStatus) {
+			d.Peer, h.Disk = &fsm.ReplicaPeer{Incomplete: true}, diskInconsistent
+		}, false},
+		"not with a disk":             {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Disk = DiskUpToDate }, false},
+		"not before its initial sync": {func(d *fsm.DesiredReplica, _ *executor.ResourceStatus) { d.InitialSyncDone = false }, false},
+		"not where nothing is held":   {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.Suspended = false }, false},
+		"nor what the kernel has not": {func(_ *fsm.DesiredReplica, h *executor.ResourceStatus) { h.InKernel = false }, false},
 	} {
 		want, have := fsm.DesiredReplica{InitialSyncDone: true}, none
 		tc.change(&want, &have)

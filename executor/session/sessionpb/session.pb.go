@@ -1187,6 +1187,7 @@ type ReplicaPeer struct {
 	UpToDate      bool                   `protobuf:"varint,5,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
 	Incomplete    bool                   `protobuf:"varint,6,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	DiskAttached  bool                   `protobuf:"varint,7,opt,name=disk_attached,json=diskAttached,proto3" json:"disk_attached,omitempty"`
+	DiskGone      bool                   `protobuf:"varint,8,opt,name=disk_gone,json=diskGone,proto3" json:"disk_gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1267,13 @@ func (x *ReplicaPeer) GetIncomplete() bool {
 func (x *ReplicaPeer) GetDiskAttached() bool {
 	if x != nil {
 		return x.DiskAttached
+	}
+	return false
+}
+
+func (x *ReplicaPeer) GetDiskGone() bool {
+	if x != nil {
+		return x.DiskGone
 	}
 	return false
 }
@@ -3145,7 +3153,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\trevert_to\x18i \x01(\tR\brevertTo\x12\x1a\n" +
 	"\breverted\x18j \x01(\bR\breverted\x12'\n" +
 	"\x0ffreeze_isolated\x18k \x01(\bR\x0efreezeIsolated\x12/\n" +
-	"\x13conversion_restored\x18l \x01(\bR\x12conversionRestored\"\xd1\x01\n" +
+	"\x13conversion_restored\x18l \x01(\bR\x12conversionRestored\"\xee\x01\n" +
 	"\vReplicaPeer\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -3157,7 +3165,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
 	"incomplete\x18\x06 \x01(\bR\n" +
 	"incomplete\x12#\n" +
-	"\rdisk_attached\x18\a \x01(\bR\fdiskAttached\"\xf7\x02\n" +
+	"\rdisk_attached\x18\a \x01(\bR\fdiskAttached\x12\x1b\n" +
+	"\tdisk_gone\x18\b \x01(\bR\bdiskGone\"\xf7\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
