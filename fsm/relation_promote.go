@@ -112,11 +112,22 @@ func (p *sitePromotion) decide() (*fsmpb.Outcome, *Rejection) {
 	case len(behind) == 0:
 		return p.beginMove()
 	case p.s.siteCanBeAsked(p.members, p.other) && !plantedbug.Is(plantedbug.ForceOfferedTooEarly):
-		return nil, Reject(Busy, "promote %s at site %s: %s; site %s can be reached, so its data are coming", p.name(), p.m.site, why.Message, p.other)
+		return nil, p.waitsForOther(behind, why)
 	case !p.force:
 		return nil, Reject(NeedsForce, "promote %s at site %s: %s; no host of site %s can be asked: force gives up what the replica here did not get", p.name(), p.m.site, why.Message, p.other)
 	}
 	return p.promoteByForce(behind)
+}
+
+// waitsForOther: the other site's data are coming, unless a member needs an operator's decision first.
+func (p *sitePromotion) waitsForOther(behind []*Volume, why *Rejection) *Rejection {
+	for _, v := range behind {
+		l := p.s.replicaAt(v, p.m.site)
+		if decision := p.s.decisionNeeded(v, l.Host); decision != "" {
+			return Reject(Busy, "promote volume %s at site %s: %s%s", v.ID, p.m.site, p.whyBehind(v, l).Message, decision)
+		}
+	}
+	return Reject(Busy, "promote %s at site %s: %s; site %s can be reached, so its data are coming", p.name(), p.m.site, why.Message, p.other)
 }
 
 // behind are the members whose replica here may lack writes, and why. Unknown is a refusal: nobody knows what one of
@@ -130,11 +141,15 @@ func (p *sitePromotion) behind() (behind []*Volume, unknown, why *Rejection) {
 		if n, _ := p.s.nodeOfReplica(l); !l.isOfAttachment(n, l.Observed) || l.Observed.Unconfigured {
 			unknown = Reject(Busy, "promote volume %s at site %s: its replica on node %s is not attached%s", v.ID, p.m.site, l.Node, v.apartHint(p.m.site))
 		}
-		if rej := p.s.whyNotComplete(v, l, p.relation.Promoted || p.relation.Move != nil); rej != nil {
+		if rej := p.whyBehind(v, l); rej != nil {
 			behind, why = append(behind, v), rej
 		}
 	}
 	return behind, unknown, why
+}
+
+func (p *sitePromotion) whyBehind(v *Volume, l *Replica) *Rejection {
+	return p.s.whyNotComplete(v, l, p.relation.Promoted || p.relation.Move != nil)
 }
 
 // apartHint says what attaches a replica that is left as it is.

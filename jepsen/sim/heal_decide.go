@@ -10,7 +10,7 @@ import (
 func (g *healing) decide() {
 	s := g.claim.s
 	v, exists := g.claim.volume()
-	if g.stage != stagePublish || !exists {
+	if g.stage != stagePublish && g.stage != stageRole || !exists {
 		return
 	}
 	for _, h := range s.hosts {
