@@ -28,12 +28,12 @@ func (c *volumes) committed(v *fsm.Volume) {
 	}
 }
 
-// complete: the log has just begun to call a replica up to date. For that of a primary its own word is enough, which may be late: its
-// kernel may have detached the disk since, which then has no part in anything before it is attached anew.
+// complete: the log has just begun to call a replica up to date. It does so by the words of its hosts, which may be late: the
+// kernel may have detached the disk since, which then has no part in anything before it is copied wholly (S67).
 func (c *volumes) complete(v *fsm.Volume, r *fsm.Replica) {
 	c.s.counts["replicas that were up to date"]++
-	if c.s.log.state.PrimaryHost(v) == r.Host && !c.s.world.Host(r.Node).DiskAttached(v.ID) {
-		c.s.counts["late words of a primary"]++
+	if !c.s.world.Host(r.Node).DiskAttached(v.ID) {
+		c.s.counts["late words of an attached disk"]++
 		return
 	}
 	if err := c.s.world.Ledger().CheckKept(v.ID, c.s.world.Host(r.Node).DiskStamps(v.ID)); err != nil {
