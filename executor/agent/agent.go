@@ -60,6 +60,9 @@ func New(cfg Config) (*Agent, error) {
 	if a.acted, err = records.OpenActedEpoch(cfg.Host.Dir()); err != nil {
 		return nil, err
 	}
+	if a.detached, err = records.OpenDetachedDisks(cfg.Host.Dir(), cfg.Host.BootID); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(a.records.loadVolumes(), a.records.loadSnapshots()); err != nil {
 		return nil, err
 	}
@@ -79,7 +82,7 @@ func (rc *recorder) loadVolumes() error {
 			return err
 		}
 		v := rc.volumeEntry(id)
-		v.record = file
+		v.record, v.replica.detachedAttachment = file, rc.detached.Attachment(id)
 		rc.refreshRecordCopy(v)
 		rc.acted.Advance(file.Floor, nil)
 	}

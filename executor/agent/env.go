@@ -14,9 +14,11 @@ import (
 // without a lock. Values in it have their own locks.
 type env struct {
 	Config
-	pools   map[fsm.PoolID]executor.Backend
-	acted   *records.ActedEpoch
-	metrics *metrics
+	pools map[fsm.PoolID]executor.Backend
+	acted *records.ActedEpoch
+	// detached is which disks this host detached without failure, over restarts of its process.
+	detached *records.DetachedDisks
+	metrics  *metrics
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc

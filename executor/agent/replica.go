@@ -19,7 +19,7 @@ type replicaState struct {
 	resumeCount         uint64     // how often it did that
 	victimSince         time.Time  // when it was first seen outdated but still primary
 	suspendedSince      time.Time  // zero: its I/O is not suspended
-	detachedAttachment  uint64     // the attachment that this process ended by detaching the disk
+	detachedAttachment  uint64     // the attachment that this host ended by detaching the disk
 	loggedAttachment    attachment // the last that this process had committed
 	requestsSeen        plan.RequestsSeen
 	toSync              int64 // bytes that a resynchronisation under way has to copy; 0: there is none

@@ -12,7 +12,7 @@ import (
 
 // recordDiskState records what became of the last attachment's disk, before anything follows
 // from it: the kernel has it attached, or detached it after an error (S67). A disk that this
-// process detached did not fail. The caller holds the volume's lock.
+// host detached itself did not fail. The caller holds the volume's lock.
 func (rw *replicaWorker) recordDiskState(v *volume, h *plan.ObservedReplica) error {
 	r := v.record.Replica
 	if r == nil || r.Attachment == 0 || r.Boot != rw.Host.BootID || !h.InKernel {
@@ -106,11 +106,23 @@ func (rw *replicaWorker) mustStillRemake(ctx context.Context, v *volume) (bool, 
 	return plan.NextReplicaStep(want, have).Kind == plan.StepRemakeMetadata, nil
 }
 
-// noteDetach notes that this process detaches a disk that the kernel still has without failure.
-func (s *suspendedWatcher) noteDetach(v *volume, status *executor.ResourceStatus) {
+// noteDetach notes that this process detaches a disk that the kernel still has without failure, and answers the number
+// of its attachment; 0: it is none such.
+func (s *suspendedWatcher) noteDetach(v *volume, status *executor.ResourceStatus) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := v.recordCopy.Replica; r != nil && r.Boot == s.Host.BootID && status.Disk > plan.DiskFailed {
-		v.replica.detachedAttachment = r.Attachment
+	r := v.recordCopy.Replica
+	if r == nil || r.Boot != s.Host.BootID || status.Disk <= plan.DiskFailed {
+		return 0
+	}
+	v.replica.detachedAttachment = r.Attachment
+	return r.Attachment
+}
+
+// recordDetached has later processes know, too, that the disk did not fail. It is recorded once the kernel has detached
+// the disk, as one that fails before that did fail. Without the record it is taken for failed, and copied wholly.
+func (s *suspendedWatcher) recordDetached(v *volume, attachment uint64) {
+	if err := s.detached.Record(v.id, attachment); err != nil {
+		s.logger(v).Warn("a restart will take the disk for one that failed", "error", err)
 	}
 }

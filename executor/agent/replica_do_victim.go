@@ -56,15 +56,18 @@ func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
 	if err != nil {
 		return err
 	}
-	s.noteDetach(v, &before)
+	attachment := s.noteDetach(v, &before)
 	if err := s.Replicator.Detach(ctx, v.id, true); err != nil {
 		return err
 	}
 	for began := time.Now(); ; {
 		status, err := s.observer.resourceStatus(ctx, v)
 		switch {
-		case err != nil || !status.InKernel || status.Disk <= plan.DiskDiskless:
+		case err != nil:
 			return err
+		case !status.InKernel || status.Disk <= plan.DiskDiskless:
+			s.recordDetached(v, attachment)
+			return nil
 		case time.Since(began) > detachTimeout:
 			return errDiskNotDetached(v, &status)
 		}

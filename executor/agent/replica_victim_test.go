@@ -40,3 +40,36 @@ func TestS9_AVictimResumesOnlyWithoutItsDisk(t *testing.T) {
 		})
 	}
 }
+
+// S9, S67: the process that detached a victim's disk dies before the victim is torn down. The next one does not take the disk for one
+// that failed: what it lacks is copied by the bitmaps.
+func TestS9_AVictimsDiskDidNotFailForTheNextProcess(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"detach-disk.after", "end-freeze.shut-down", "end-loser.down"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			p := newStoppedPair(t)
+			a, b := p.hosts[0], p.hosts[1]
+			a.start(stopAt(point, 0))
+			b.start(nil)
+			id := p.create(protocolC)
+			a.stage(id, a.publish(id))
+			a.write(id, "acknowledged")
+			a.disconnect()
+			p.link.SetDisconnected(true)
+			a.unpublish(id)
+			b.stage(id, b.publish(id))
+			b.write(id, "after the takeover")
+			a.connect()
+			p.link.SetDisconnected(false)
+			p.waitUpToDate(id)
+			require.Nil(t, a.faults, "it was killed")
+			require.Zero(t, a.replicator.Steps("remake-metadata"))
+			require.True(t, has(a.replicator.DiskContent(id), "after the takeover"))
+			require.Zero(t, p.link.SplitBrains())
+			b.unstage(id)
+			b.unpublish(id)
+			p.remove(id)
+		})
+	}
+}

@@ -107,7 +107,7 @@ type ObservedReplica struct {
 	AttachmentForgotten     bool // the log does not have that attachment: it was restored to before it
 	ConnectedInAttachment   bool // it connected since it was attached
 	AttachmentCommitted     bool // the next attachment is in the log, by a proposal of this session
-	DetachedHere            bool // this process ended the last attachment by detaching a disk that had not failed
+	DetachedHere            bool // this host ended the last attachment by detaching a disk that had not failed
 	// AttachDue and ConnectDue: the backoff of attaching, or of connecting, has passed.
 	AttachDue, ConnectDue   bool
 	MayHaveWrites, CopyKept bool // as in the record

@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	hostFile    = "host.json"
-	actedFile   = "seen.rec"
-	volumesDir  = "volumes"
-	bootIDFile  = "/proc/sys/kernel/random/boot_id"
-	privateMode = 0o700
+	hostFile     = "host.json"
+	actedFile    = "seen.rec"
+	detachedFile = "detached.rec"
+	volumesDir   = "volumes"
+	bootIDFile   = "/proc/sys/kernel/random/boot_id"
+	privateMode  = 0o700
 )
 
 // Host is the host's identity (S17): a random id in its data directory, its boot, and the
