@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ type managersRun struct {
 	writers  []*writer // of the turns
 	givenUp  string    // the index of the last forced promotion that a turn followed
 	began    time.Time
+	late     sync.WaitGroup // calls that are under way for long
 }
 
 // stepTimeout is for one call of a manager: it is repeated in a later step.
@@ -120,7 +122,9 @@ func (m *manager) want(primary bool) {
 // callLate repeats one of the manager's calls after a while, as a message that was under way for long.
 func (g *managersRun) callLate(m *manager) {
 	delay, demote := time.Duration(g.rng.IntN(3000))*time.Millisecond, g.rng.IntN(2) == 0
+	g.late.Add(1)
 	time.AfterFunc(delay, func() {
+		defer g.late.Done()
 		ctx, cancel := context.WithTimeout(g.t.Context(), stepTimeout)
 		defer cancel()
 		if demote {
@@ -250,13 +254,17 @@ func (g *managersRun) requireOneSite() {
 	}
 }
 
-// converge ends all faults: in the end site A is primary, site B has everything, and the workload at A goes on.
+// converge ends all faults: in the end site A is primary, site B has everything, and the workload at A goes on. The managers are
+// restarted once no call is under way: one that has seen its promotion asks for it no more, and a late call may have demoted it.
 func (g *managersRun) converge() {
 	require.NoError(g.t, g.w.restore(g.t.Context()))
+	g.late.Wait()
 	a, b := g.managers[0], g.managers[1]
 	a.want(true)
 	b.want(false)
-	a.stale, b.stale = 0, 0
+	for _, m := range g.managers {
+		m.primary, m.stale = false, 0
+	}
 	eventually(g.t, resyncTimeout, "both sites are what is wanted", func(ctx context.Context) error {
 		for _, m := range g.managers {
 			m.reconcile()
