@@ -56,6 +56,9 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 		updated.notePeerDiskFailure(l)
 		updated.notePeerBehind(l)
 	}
+	if observed.Primary && !observed.Suspended && s.PrimaryHost(v) == n.Host && n.canBeAsked() {
+		s.endForcedElsewhere(updated.Replication, n.Host) // it goes on, whatever somebody attested of it
+	}
 	s.updateReplicaStates(&updated)
 	return updated, true
 }
