@@ -161,7 +161,7 @@ func (v *Volume) withFencedHost(w *Sweep) (Volume, bool) {
 	updated = updated.withoutLimits(p.Host)
 	if v.Replicated() {
 		updated = updated.withReplication()
-		updated.Replication.endGrant(w.Epoch.Index)
+		updated.endGrant(w.Epoch.Index)
 		updated.Replication.Generation = w.Epoch.Index
 	}
 	updated = updated.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})

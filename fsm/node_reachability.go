@@ -116,6 +116,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 		s.putNode(updated)
 		s.beginSweep(SweepLost, n, reason)
 		s.leaveGroupsAfterLoss()
+		s.endAheadAfterLoss()
 		s.wakeWaiters(n.ID) // callers that wait for one of its volumes are woken now, not batch by batch
 		s.runSweeps()
 		return &fsmpb.Outcome{}, nil

@@ -15,7 +15,7 @@ import (
 // becomes of them; every invariant holds, and a member that starts from a dump holds the same state.
 func TestRandomRelationHistoriesKeepEveryInvariant(t *testing.T) {
 	roles := map[string]int{}
-	for seed := range seeds(16) {
+	for seed := range seeds(32) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newTwoSites(t, 3)
 			w.readyAt("A", 4, create(4))
@@ -26,6 +26,9 @@ func TestRandomRelationHistoriesKeepEveryInvariant(t *testing.T) {
 		})
 	}
 	t.Log(roles)
+	if raceEnabled {
+		return // so few lives do not meet everything
+	}
 	for _, want := range []string{"primary A", "primary B", "moving", "nobody", "apart", "reverting", "converting", "cut", "unconverted", "status healthy", "status degraded", "status error", "status unknown"} {
 		require.NotZero(t, roles[want], want)
 	}

@@ -71,6 +71,15 @@ func (s *State) endAheadOf(g *VolumeGroup) {
 	}
 }
 
+// endAheadAfterLoss is endAheadOf where a host was lost: what was lost with it is waited for no more.
+func (s *State) endAheadAfterLoss() {
+	for g := range s.VolumeGroups("") {
+		if g.Relation != nil {
+			s.endAheadOf(g)
+		}
+	}
+}
+
 // copyOfTheCut is what the host kept of a volume that is ahead of others of its group; nil: it is not, or nothing was kept.
 func (s *State) copyOfTheCut(v *Volume, host HostID) *Snapshot {
 	if v.RelationMember == nil || !v.RelationMember.Ahead {
@@ -134,5 +143,5 @@ func (p *sitePromotion) isNewer(v *Volume, plans map[VolumeID]forcedReplica, cut
 	case forced && p.cutOf(v) != 0, v.RelationMember.Ahead:
 		return true
 	}
-	return v.Replication.Primary != nil || v.Replication.LastGrantIndex > cut
+	return v.Replication.Primary != nil || max(v.Replication.LastGrantIndex, v.RelationMember.UseEnded) > cut
 }

@@ -93,7 +93,7 @@ func TestS44_AGroupGoesBackToOneCut(t *testing.T) {
 	w := newOneAhead(t)
 	node := w.node(1, "B")
 	w.ok("node/"+w.node(1, "A"), w.outdate(1, w.node(1, "A"), disconnectedPrimary(8)))
-	w.severed(2, "B")
+	w.reportCurrent(2, w.node(2, "B"), ReplicaObservation{Disk: inconsistent, Connection: standAlone, UUID: 6})
 	w.reportCurrent(1, node, ReplicaObservation{Disk: consistent, Connection: standAlone, UUID: 8})
 	w.alone(1, "A")
 	w.alone(2, "A")

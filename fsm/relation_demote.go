@@ -26,7 +26,7 @@ func applyDemoteReplication(s *State, m Meta, c *fsmpb.DemoteReplication) (*fsmp
 	e := x.edit()
 	e.relation.Promoted, e.relation.Role, e.relation.Cut = false, m.Index, 0
 	for i, v := range e.members {
-		if updated, withdrawn := s.withForceWithdrawn(v, m.site, m.Index); withdrawn {
+		if updated, withdrawn := s.withForceWithdrawn(v, m.site, m.Index); withdrawn && x.isForceUnused() {
 			*e.volume(i) = updated
 		}
 	}

@@ -74,6 +74,8 @@ func (s *State) checkDisable(v *Volume, site Site, primary bool) *Rejection {
 	switch m := v.RelationMember; {
 	case m != nil && m.Apart:
 		return Reject(Precondition, "disable replication of volume %s: site %s has data that were given up by force: resynchronise it there with force first", v.ID, m.ApartAt)
+	case m != nil && v.isKeepDue(m.ApartHost) && !m.DiscardUnkept:
+		return Reject(Busy, "disable replication of volume %s: what its replica on host %s has was given up by force, and is being kept before it is removed", v.ID, m.ApartHost)
 	case v.isReverting():
 		return Reject(Busy, "disable replication of volume %s: its replica is being reverted to a kept copy", v.ID)
 	case local == nil || !local.UpToDate && s.whyNotComplete(v, local, true) != nil:
@@ -86,6 +88,12 @@ func (s *State) checkDisable(v *Volume, site Site, primary bool) *Rejection {
 		return Reject(Busy, "disable replication of volume %s: %s is being made from its replica at site %s", v.ID, s.copyMadeFrom(v.ID, s.replicaAt(v, m.AddedAt).Node), m.AddedAt)
 	}
 	return nil
+}
+
+// isKeepDue tells whether what the host's replica has is yet to be kept.
+func (v *Volume) isKeepDue(host HostID) bool {
+	l := v.ActiveReplica(host)
+	return l != nil && l.KeepDue
 }
 
 // withoutRelation is the volume outside of any relation. The replica that was made for the relation is removed; one

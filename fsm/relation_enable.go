@@ -108,7 +108,7 @@ func (s *State) enableMember(m Meta, e *relationEdit, i int, c *fsmpb.EnableRepl
 		return Reject(Precondition, "enable replication of volume %s: it is published to node %s at site %s, which is not to be primary", v.ID, held.Node, peer)
 	}
 	updated := e.volume(i)
-	member := &RelationMember{}
+	member := &RelationMember{UseEnded: m.Index} // it may have been used until it joins
 	switch {
 	case v.Replication == nil:
 		if rej := s.beginConversion(m, updated, peer, c); rej != nil {

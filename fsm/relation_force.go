@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/plantedbug"
 )
@@ -88,7 +90,7 @@ func (s *State) newestKeptCopy(v *Volume, host HostID) (newest *Snapshot) {
 	for _, n := range s.liveKeptCopiesOn(v.ID, host) {
 		current := n.KeptCopy.Superseded.IsZero() || n.KeptCopy.BeforeSync && v.RelationMember.Ahead
 		whole := !n.KeptCopy.Partial && current && n.Created.Index > s.RelationOf(v).Enabled // before that nothing was noted of it
-		if n.Phase == SnapshotReady && whole && (newest == nil || n.TakenAt.After(newest.TakenAt)) {
+		if n.Phase == SnapshotReady && whole && (newest == nil || n.Created.Index > newest.Created.Index) {
 			newest = n
 		}
 	}
@@ -162,7 +164,18 @@ func (s *State) withForceWithdrawn(v *Volume, site Site, index uint64) (Volume, 
 	}
 	member.Apart, member.ApartAt, member.ApartHost, member.OutdatedByForce, member.DiscardUnkept, member.GivenUp = false, "", "", false, false, nil
 	updated.Replication.Forced, updated.Replication.Generation, updated.RelationMember = nil, index, member
+	if l := updated.ActiveReplica(own.Host); l.Outdated && l.Synced && !l.Partial && l.DiskFailed == 0 && !s.RelationOf(v).DiscardUnkept {
+		l.KeepDue = true // it was to be kept, or would have been
+	}
 	return updated, true
+}
+
+// isForceUnused tells whether nothing was used since the site got its role, so that the force can be withdrawn of all members. Of
+// a part of them it is not: the group would be of what counts at one site and of what counts at the other (S44).
+func (x *replicationSource) isForceUnused() bool {
+	return !slices.ContainsFunc(x.members, func(v *Volume) bool {
+		return v.Replication != nil && (v.Replication.LastGrantIndex > x.relation.Role || v.Replication.Revert != nil)
+	})
 }
 
 // replicaReverted: the replica's device has the content of the kept copy.

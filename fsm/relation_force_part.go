@@ -14,14 +14,15 @@ func (s *State) isForcedInPart(v *Volume, site Site) bool {
 }
 
 // goBackWhereInPart is a repeated promotion by force: members of which a part was overwritten before go back to what was kept,
-// unless the other site, which has everything, can be asked again (S44).
+// unless the other site, which has everything, can be asked again, and nothing was used here, so that a demotion withdraws the
+// force (S44).
 func (p *sitePromotion) goBackWhereInPart() (*fsmpb.Outcome, *Rejection) {
 	e := p.edit()
 	for i, v := range e.members {
 		if !p.s.isForcedInPart(v, p.m.site) {
 			continue
 		}
-		if p.s.siteCanBeAsked(p.members, p.other) {
+		if p.s.siteCanBeAsked(p.members, p.other) && p.isForceUnused() {
 			return nil, Reject(Busy, "promote volume %s: a part of its replica at site %s had been overwritten, and site %s can be asked again: demote it here, and its data are coming", v.ID, p.m.site, p.other)
 		}
 		plan, rej := p.s.forcedReplica(v, p.s.replicaAt(v, p.m.site))

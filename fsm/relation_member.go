@@ -25,6 +25,9 @@ type RelationMember struct {
 	// Ahead: both its replicas were brought up to date since its group was cut, and those of another member were not yet:
 	// of the members' contents where they are copied to, its is of a later instant (S44, S52).
 	Ahead bool
+	// CutWith is the cut of its group in which it was disconnected together with the others (S52). UseEnded is the index up to which a
+	// host might write to it last: what both its replicas have is of no earlier instant than that, or than its last grant.
+	CutWith, UseEnded uint64
 	// DiscardUnkept: that replica's content may be discarded although it cannot be kept.
 	DiscardUnkept bool
 	// GivenUp is what the last forced promotion gave up; nil: there was none.
@@ -151,14 +154,18 @@ func (s *State) noteOutdated(v *Volume, l *Replica, was ReplicaSync) {
 		m.InSyncAt = s.cluster.Time
 		v.RelationMember = m
 	}
-	if !was.Outdated { // else it was kept when it was outdated first, and may have a part of what it was sent since
+	if was.getsWrites() { // else it was kept when it was outdated first, and may have a part of what it was sent since
 		l.CutIndex, l.Copied = s.cluster.Index, false
-		if relation.Cut != 0 {
+		if relation.Cut != 0 && v.RelationMember.CutWith == relation.Cut {
 			l.CutIndex = relation.Cut
 		}
 		l.KeepDue = l.Synced && !l.Partial && l.DiskFailed == 0 && !relation.DiscardUnkept && !plantedbug.Is(plantedbug.NotKeptBeforeSync)
 	}
 }
+
+// getsWrites: what it has is of the instant of the last write that reached it. Before the log knows of the end of a copy the replica
+// is outdated still.
+func (l *ReplicaSync) getsWrites() bool { return !l.Outdated || l.Copied && !l.Partial }
 
 // noteWhole remembers whether the replica has a whole content, as its host observed last: the kernel calls one
 // that has a part of it Inconsistent. One that went back to a kept copy is called so too.
@@ -188,6 +195,16 @@ func (v *Volume) noteEqual() {
 	updated := *m
 	updated.ApartHost, updated.OutdatedByForce, updated.DiscardUnkept = "", false, false
 	v.RelationMember = &updated
+}
+
+// noteUseEnded: until this index a host might write to the volume.
+func (v *Volume) noteUseEnded(index uint64) {
+	if v.RelationMember == nil {
+		return
+	}
+	m := v.RelationMember.clone()
+	m.UseEnded = index
+	v.RelationMember = m
 }
 
 // withoutDecisions ends what was decided of a host's replica that is no more.

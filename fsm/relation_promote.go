@@ -107,16 +107,33 @@ func (p *sitePromotion) decide() (*fsmpb.Outcome, *Rejection) {
 	switch {
 	case unknown != nil:
 		return nil, unknown
-	case len(behind) == 0 && !p.relation.Promoted:
-		return p.takeFreeRole()
 	case len(behind) == 0:
-		return p.beginMove()
+		return p.promoteComplete()
 	case p.s.siteCanBeAsked(p.members, p.other) && !plantedbug.Is(plantedbug.ForceOfferedTooEarly):
 		return nil, p.waitsForOther(behind, why)
 	case !p.force:
 		return nil, Reject(NeedsForce, "promote %s at site %s: %s; no host of site %s can be asked: force gives up what the replica here did not get", p.name(), p.m.site, why.Message, p.other)
 	}
 	return p.promoteByForce(behind)
+}
+
+// promoteComplete: every member's replica here has every write, or was chosen as it is. What was chosen of one member is no word on
+// those that are of a later instant (S44).
+func (p *sitePromotion) promoteComplete() (*fsmpb.Outcome, *Rejection) {
+	var chosen []*Volume
+	plans := map[VolumeID]forcedReplica{}
+	for _, v := range p.members {
+		if l := p.s.replicaAt(v, p.m.site); l != nil && l.Outdated {
+			chosen, plans[v.ID] = append(chosen, v), forcedReplica{host: l.Host}
+		}
+	}
+	if rej := p.checkOneInstant(chosen, plans); rej != nil {
+		return nil, rej
+	}
+	if p.relation.Promoted {
+		return p.beginMove()
+	}
+	return p.takeFreeRole()
 }
 
 // waitsForOther: the other site's data are coming, unless a member needs an operator's decision first.

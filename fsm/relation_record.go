@@ -26,6 +26,8 @@ const (
 	fieldPartialCopy    = 112
 	fieldRestored       = 113
 	fieldCutIndex       = 114
+	fieldCutWith        = 115
+	fieldUseEnded       = 116
 )
 
 func hashRelation(e *encoder, r *Relation) {
@@ -128,6 +130,14 @@ func (m *RelationMember) hash(e *encoder) {
 	e.i64(nanosOf(m.LastSync.Ended))
 	e.i64(m.LastSync.Bytes)
 	e.i64(int64(m.LastSync.Duration))
+	if m.CutWith != 0 {
+		e.u64(fieldCutWith)
+		e.u64(m.CutWith)
+	}
+	if m.UseEnded != 0 {
+		e.u64(fieldUseEnded)
+		e.u64(m.UseEnded)
+	}
 }
 
 func (m *RelationMember) record() *fsmpb.RelationMemberRecord {
@@ -138,6 +148,7 @@ func (m *RelationMember) record() *fsmpb.RelationMemberRecord {
 		Added: m.Added, AddedAt: string(m.AddedAt), Apart: m.Apart, ApartAt: string(m.ApartAt), ApartHost: string(m.ApartHost), OutdatedByForce: m.OutdatedByForce, Ahead: m.Ahead, DiscardUnkept: m.DiscardUnkept,
 		InSyncAt: nanosOf(m.InSyncAt), SyncBegan: nanosOf(m.Sync.Began), SyncBytes: m.Sync.Bytes,
 		LastSyncAt: nanosOf(m.LastSync.Ended), LastSyncBytes: m.LastSync.Bytes, LastSyncNanos: int64(m.LastSync.Duration),
+		CutWith: m.CutWith, UseEnded: m.UseEnded,
 	}
 	if g := m.GivenUp; g != nil {
 		p.GivenUpIndex, p.GivenUpGeneration, p.GivenUpSince, p.GivenUpTo = g.Index, g.Generation, nanosOf(g.Since), string(g.RevertedTo)
@@ -153,6 +164,7 @@ func relationMemberFrom(p *fsmpb.RelationMemberRecord) *RelationMember {
 		Added: p.GetAdded(), AddedAt: Site(p.GetAddedAt()), Apart: p.GetApart(), ApartAt: Site(p.GetApartAt()), ApartHost: HostID(p.GetApartHost()), OutdatedByForce: p.GetOutdatedByForce(), Ahead: p.GetAhead(), DiscardUnkept: p.GetDiscardUnkept(),
 		InSyncAt: TimeOf(p.GetInSyncAt()), Sync: SyncProgress{Began: TimeOf(p.GetSyncBegan()), Bytes: p.GetSyncBytes()},
 		LastSync: SyncResult{Ended: TimeOf(p.GetLastSyncAt()), Bytes: p.GetLastSyncBytes(), Duration: time.Duration(p.GetLastSyncNanos())},
+		CutWith:  p.GetCutWith(), UseEnded: p.GetUseEnded(),
 	}
 	if p.GetGivenUpIndex() != 0 {
 		m.GivenUp = &GivenUp{Index: p.GetGivenUpIndex(), Generation: p.GetGivenUpGeneration(), Since: TimeOf(p.GetGivenUpSince()), RevertedTo: SnapshotID(p.GetGivenUpTo())}

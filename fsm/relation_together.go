@@ -11,8 +11,9 @@ import (
 // is held back until no other one that is in use is connected to its peer (S52). The question that comes first has
 // all of them disconnect.
 
-// verdictTogether holds a verdict back, or lets it pass.
-func (s *State) verdictTogether(m Meta, v *Volume, verdict fsmpb.Verdict) fsmpb.Verdict {
+// verdictTogether holds a verdict back, or lets it pass. One that is being promoted has not begun to write, and its grant
+// may have outdated its peer already.
+func (s *State) verdictTogether(m Meta, v *Volume, verdict fsmpb.Verdict, promoting bool) fsmpb.Verdict {
 	if verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED || v.Relation != nil || v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A {
 		return verdict
 	}
@@ -21,7 +22,7 @@ func (s *State) verdictTogether(m Meta, v *Volume, verdict fsmpb.Verdict) fsmpb.
 		return verdict
 	}
 	x := s.sourceOf(string(s.GroupOf(v.ID)))
-	if x == nil || !s.replicatesWrites(v) || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
+	if x == nil || !s.replicatesWrites(v) && !promoting || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
 		return verdict
 	}
 	if relation.Cut == 0 && x.othersReplicate(v.ID) {
@@ -40,14 +41,34 @@ func (x *replicationSource) beginCut(m Meta, asker VolumeID) {
 	e := x.edit()
 	e.relation.Cut = m.Index
 	for i, v := range e.members {
-		if v.ID == asker || !x.s.replicatesWrites(v) {
-			continue
+		switch {
+		case v.ID == asker:
+			*e.volume(i) = x.s.cutAsAsker(v, m.Index)
+		case x.s.replicatesWrites(v):
+			updated := v.withReplication()
+			updated.Replication.Generation = m.Index
+			updated.noteCutWith(m.Index)
+			*e.volume(i) = updated
 		}
-		updated := v.withReplication()
-		updated.Replication.Generation = m.Index
-		*e.volume(i) = updated
 	}
 	e.put()
+}
+
+// cutAsAsker: its primary writes nothing before it has its answer. Where it is being promoted, its grant may have outdated the peer
+// already.
+func (s *State) cutAsAsker(v *Volume, cut uint64) Volume {
+	updated := v.withReplication()
+	updated.noteCutWith(cut)
+	if o := updated.PeerReplica(s.PrimaryHost(v)); o != nil && o.Outdated && o.CutIndex == v.Replication.LastGrantIndex {
+		o.CutIndex = cut
+	}
+	return updated
+}
+
+func (v *Volume) noteCutWith(cut uint64) {
+	m := v.RelationMember.clone()
+	m.CutWith = cut
+	v.RelationMember = m
 }
 
 // othersReplicate tells whether another member's writes may reach its peer.
@@ -71,7 +92,7 @@ func (s *State) replicatingWriters(v *Volume) (writers []*Replica) {
 	for _, l := range v.ActiveReplicas() {
 		peer := v.PeerReplica(l.Host)
 		switch former := v.Teardown(l.Host) != nil; {
-		case l.Host != primary && !former, l.Outdated, peer == nil, peer.Outdated:
+		case l.Host != primary && !former, l.Outdated, peer == nil, !peer.getsWrites():
 		case l.Host == primary && l.readsThroughPeer():
 		default:
 			writers = append(writers, l)

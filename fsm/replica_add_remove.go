@@ -152,6 +152,9 @@ func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
 	if relation := s.RelationOf(v); relation != nil && (!relation.Promoted || s.siteOf(r.Node) == relation.Primary) {
 		return Reject(Precondition, "remove a replica of volume %s: the one on node %s is the only one at site %s, which is primary or may become it: promote the other site first", v.ID, r.Node, s.siteOf(r.Node))
 	}
+	if m := v.RelationMember; m != nil && m.Apart && m.ApartHost == r.Host {
+		return Reject(Precondition, "remove a replica of volume %s: what the one on node %s has was given up by force: resynchronise it at site %s with force first", v.ID, r.Node, m.ApartAt)
+	}
 	switch {
 	case v.Publication(r.Node) != nil || s.mayBePrimary(v, r.Host) && !sync.Outdated:
 		return Reject(InUse, "remove a replica of volume %s: node %s uses it", v.ID, r.Node)
@@ -192,6 +195,7 @@ func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
 	r.Generation = index
 	if r.Primary != nil && r.Primary.Host == host {
 		r.Primary = nil
+		updated.noteUseEnded(index)
 	}
 	if r.Forced != nil && r.Forced.Host == host {
 		r.Forced = nil

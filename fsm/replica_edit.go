@@ -184,12 +184,17 @@ func (s *State) replicaReachable(r *Replica) bool {
 }
 
 // endGrant revokes the grant, and begins a new generation: earlier observations count for no
-// recorded UUID (S5).
-func (r *Replication) endGrant(index uint64) {
-	if r.Primary != nil && r.Primary.Boot != "" {
+// recorded UUID (S5). The volume's Replication is a copy already.
+func (v *Volume) endGrant(index uint64) {
+	r := v.Replication
+	if r.Primary == nil {
+		return
+	}
+	if r.Primary.Boot != "" {
 		r.Generation = index
 	}
 	r.Primary = nil
+	v.noteUseEnded(index)
 }
 
 // relinquishPrimary ends the grant as its host reported that it is secondary, under a

@@ -128,6 +128,7 @@ func (v *Volume) withRestoreReset(index uint64) (Volume, bool) {
 	updated, changed := v.withReplicationReset(index)
 	if changed {
 		updated.Replication.LastGrantIndex = 0
+		updated.noteUseEnded(index) // the log that was lost may have granted it
 	}
 	updated, converted := updated.withConversionRestored()
 	if v.Relation != nil {

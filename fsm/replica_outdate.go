@@ -24,7 +24,7 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	}
 	observed := ReplicaObservationFrom(c.GetSeen())
 	out := &fsmpb.Outcome{VolumeId: string(v.ID), Verdict: s.verdict(v, n, c.GetGeneration(), observed), Generation: v.Replication.Generation}
-	out.Verdict = s.verdictTogether(m, v, out.Verdict)
+	out.Verdict = s.verdictTogether(m, v, out.Verdict, !observed.Primary)
 	if out.Verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED {
 		return out, nil
 	}

@@ -200,7 +200,7 @@ func (x reportContext) withReclaimEnded(v *Volume, p *Publication) Volume {
 	updated := v.withoutPublication(p.Node)
 	if v.Replicated() {
 		updated = updated.withReplication()
-		updated.Replication.endGrant(s.cluster.Index)
+		updated.endGrant(s.cluster.Index)
 	}
 	return updated
 }

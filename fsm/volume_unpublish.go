@@ -95,7 +95,7 @@ func (s *State) withRevoked(m Meta, v *Volume, p *Publication) Volume {
 	needsTeardown := !s.HostReachable(p.Node, p.Host) || s.mayBePrimary(v, p.Host) || s.level2() && p.Staging != nil
 	if v.Replicated() {
 		updated = updated.withReplication()
-		updated.Replication.endGrant(m.Index)
+		updated.endGrant(m.Index)
 	}
 	if !needsTeardown {
 		return updated

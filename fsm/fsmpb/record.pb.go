@@ -3783,6 +3783,8 @@ type RelationMemberRecord struct {
 	ApartHost         string                 `protobuf:"bytes,16,opt,name=apart_host,json=apartHost,proto3" json:"apart_host,omitempty"`
 	OutdatedByForce   bool                   `protobuf:"varint,17,opt,name=outdated_by_force,json=outdatedByForce,proto3" json:"outdated_by_force,omitempty"`
 	Ahead             bool                   `protobuf:"varint,18,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	CutWith           uint64                 `protobuf:"varint,19,opt,name=cut_with,json=cutWith,proto3" json:"cut_with,omitempty"`
+	UseEnded          uint64                 `protobuf:"varint,20,opt,name=use_ended,json=useEnded,proto3" json:"use_ended,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -3941,6 +3943,20 @@ func (x *RelationMemberRecord) GetAhead() bool {
 		return x.Ahead
 	}
 	return false
+}
+
+func (x *RelationMemberRecord) GetCutWith() uint64 {
+	if x != nil {
+		return x.CutWith
+	}
+	return 0
+}
+
+func (x *RelationMemberRecord) GetUseEnded() uint64 {
+	if x != nil {
+		return x.UseEnded
+	}
+	return 0
 }
 
 type ConversionRecord struct {
@@ -4530,7 +4546,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\fOustedRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
-	"\x06forced\x18\x03 \x01(\bR\x06forced\"\xea\x04\n" +
+	"\x06forced\x18\x03 \x01(\bR\x06forced\"\xa2\x05\n" +
 	"\x14RelationMemberRecord\x12\x14\n" +
 	"\x05added\x18\x01 \x01(\bR\x05added\x12\x19\n" +
 	"\badded_at\x18\x02 \x01(\tR\aaddedAt\x12\x14\n" +
@@ -4555,7 +4571,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\n" +
 	"apart_host\x18\x10 \x01(\tR\tapartHost\x12*\n" +
 	"\x11outdated_by_force\x18\x11 \x01(\bR\x0foutdatedByForce\x12\x14\n" +
-	"\x05ahead\x18\x12 \x01(\bR\x05ahead\"\x9a\x01\n" +
+	"\x05ahead\x18\x12 \x01(\bR\x05ahead\x12\x19\n" +
+	"\bcut_with\x18\x13 \x01(\x04R\acutWith\x12\x1b\n" +
+	"\tuse_ended\x18\x14 \x01(\x04R\buseEnded\"\x9a\x01\n" +
 	"\x10ConversionRecord\x12\x14\n" +
 	"\x05began\x18\x01 \x01(\x04R\x05began\x12\"\n" +
 	"\rbegun_on_seed\x18\x02 \x01(\bR\vbegunOnSeed\x12\x18\n" +
