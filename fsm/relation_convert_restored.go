@@ -11,6 +11,10 @@ func (v *Volume) withConversionRestored() (Volume, bool) {
 	case v.Replication != nil:
 		updated = v.withReplication()
 		updated.Replication.Revert = nil
+		if ready { // what is leaving may have been added again since, and have the newest content: it is an orphan
+			updated.Replicas = slices.DeleteFunc(updated.Replicas, func(r Replica) bool { return r.State == ReplicaLeaving })
+			updated.Replication.Leaving = nil
+		}
 		if c := updated.Replication.Conversion; c != nil {
 			restored := *c
 			restored.Restored = true

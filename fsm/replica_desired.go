@@ -108,7 +108,7 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	// For a reclaim the host becomes primary by itself when it begins, and not again when that was interrupted.
 	if p := v.Publication(n.ID); p != nil && p.Host == n.Host && n.Incarnation == s.cluster.Incarnation && !p.Reclaim {
 		d.Primary = !own.Outdated || d.Force
-		d.PromotionDone = r.Primary != nil && r.Primary.Host == n.Host && r.Primary.Epoch == p.Epoch && r.Primary.Done
+		d.PromotionDone = p.Staging != nil || r.Primary != nil && r.Primary.Host == n.Host && r.Primary.Epoch == p.Epoch && r.Primary.Done
 	}
 	return d
 }

@@ -36,7 +36,12 @@ func (s *State) isolatedBy(v *Volume, survivor *Replica) bool {
 // publication that it has now.
 func (s *State) PromotionDone(v *Volume, node NodeID) bool {
 	p := v.Publication(node)
-	if p == nil || v.Replication == nil || v.Replication.Primary == nil {
+	switch {
+	case p == nil || v.Replication == nil:
+		return false
+	case p.Staging != nil:
+		return true // from then on only staging asks for another promotion
+	case v.Replication.Primary == nil:
 		return false
 	}
 	g := v.Replication.Primary
