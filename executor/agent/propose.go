@@ -58,7 +58,8 @@ func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant,
 		Cloned:     format.Cloned,
 
 		// A restored log may have forgotten that the filesystem was finished and used.
-		FormatBegunBefore: format.Epoch.Incarnation == epoch.Incarnation && format.Epoch.Index < epoch.Index,
+		FormatBegunBefore:    format.Epoch.Incarnation == epoch.Incarnation && format.Epoch.Index < epoch.Index,
+		FormatBegunInLostLog: format.Epoch.Incarnation < p.session.at.Incarnation,
 
 		FS: executor.Filesystem{Type: format.FSType, UUID: format.FSUUID},
 	}, fsm.Epoch{Incarnation: p.session.at.Incarnation, Index: outcome.GetIndex()}, nil

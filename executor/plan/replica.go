@@ -21,7 +21,7 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 	}
 	switch {
 	case want.Unconvert, want.ConversionRestored && want.Seed && h.isPlain():
-		return nextUnconvert(h)
+		return nextUnconvert(want, h)
 	case want.Apart:
 		return nextApart(want, h)
 	case h.Backing.Absent || !h.Backing.Exists || want.Goal == fsm.GoalKeep && !want.InitialSyncDone && !want.Converting:

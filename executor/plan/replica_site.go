@@ -41,8 +41,9 @@ func (h *ObservedReplica) isPlain() bool {
 }
 
 // nextUnconvert makes the image what it was before its conversion: what was added behind the content is cut off, and
-// with it all of DRBD's metadata. The record says how large the image was, and goes last.
-func nextUnconvert(h *ObservedReplica) Step {
+// with it all of DRBD's metadata. The record says how large the image was, and goes last. One that does not say it is of a
+// conversion that a restored log does not know of (S1).
+func nextUnconvert(want *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
 	case h.Mounted || h.Primary:
 	case h.InKernel && h.Connection > connStandAlone:
@@ -54,6 +55,8 @@ func nextUnconvert(h *ObservedReplica) Step {
 	case h.Backing.Active():
 		return Step{Kind: StepDeactivateBacking}
 	case h.Backing.Absent:
+	case h.MetadataMade && h.PlainBytes == 0 && want.Peer != nil:
+		return refuse(fsm.Precondition, "the replica was made before the conversion that is undone, which the log does not know of: its peer may have more")
 	case h.Backing.Exists && h.PlainBytes > 0 && h.Backing.Size != h.PlainBytes:
 		return Step{Kind: StepShrinkBacking}
 	case h.Recorded:

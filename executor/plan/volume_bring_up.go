@@ -91,9 +91,9 @@ func nextBringUpRaw(want *VolumeSpec, have *ObservedVolume) Step {
 func nextFormat(want *VolumeSpec, have *ObservedVolume) Step {
 	ours := have.Content.Found == want.Grant.FS
 	switch {
-	case have.Formatted || plantedbug.Is(plantedbug.FormattedBeforeMade):
+	case have.Formatted || ours && want.Grant.FormatBegunInLostLog || plantedbug.Is(plantedbug.FormattedBeforeMade):
 		return Step{Kind: StepReportFormatted}
-	case !have.Content.Empty && !ours && !have.formatBegun && !want.mayHavePiecesOfPeer(have):
+	case !have.Content.Empty && !ours && (!have.formatBegun || want.Grant.FormatBegunInLostLog) && !want.mayHavePiecesOfPeer(have):
 		return refuse(fsm.Precondition, "%s of volume %s holds %s: no filesystem is made over it", have.Path, want.Volume, describeContent(have.Content))
 	case !have.recorded || !have.formatBegun:
 		return Step{Kind: StepWriteRecord}

@@ -18,6 +18,8 @@ type Grant struct {
 	Formatting bool // the state is `formatting`: mkfs is to be run, and may be repeated (S15)
 	// FormatBegunBefore: mkfs was begun under an earlier publication of the same incarnation, perhaps on another host.
 	FormatBegunBefore bool
+	// FormatBegunInLostLog: mkfs was begun in an earlier incarnation: it may have ended, and the filesystem been used since (S1).
+	FormatBegunInLostLog bool
 	// Cloned: the filesystem was copied from a source. FS.UUID is to become its UUID, and that
 	// is committed before the first mount.
 	Cloned bool
