@@ -126,3 +126,25 @@ func TestS48_WhatIsApartIsRemoved(t *testing.T) {
 	out := w.apply(controller, removeReplica(a))
 	require.Error(t, Err(out))
 }
+
+// S8, S52: the role was taken from a dead site, and one member is published at the other. It does not wait for what the former
+// primary of another one may still do.
+func TestS52_ATakeoverIsNotHeldBackForADeadSite(t *testing.T) {
+	w := newRelatedGroup(t)
+	w.used(1, "A")
+	w.used(2, "A")
+	w.siteUnreachable("A", true)
+	w.okAt("B", promote(groupSource(1)))
+	for range 2 {
+		for n := 1; n <= 2; n++ {
+			w.severed(n, "B")
+		}
+	}
+	w.isPrimary(1, "B")
+	node := w.node(1, "B")
+	alone := disconnectedObservation(7, standAlone)
+	w.at("B", func(actor string) { w.ok(actor, publish(1, node)) })
+	w.ok("node/"+node, w.setPrimary(1, node, alone))
+	require.NotEmpty(t, w.volume(2).Teardowns)
+	require.Equal(t, peerOutdated, w.ok("node/"+node, w.outdate(1, node, alone)).GetVerdict())
+}

@@ -22,7 +22,8 @@ func (s *State) verdictTogether(m Meta, v *Volume, verdict fsmpb.Verdict, promot
 		return verdict
 	}
 	x := s.sourceOf(string(s.GroupOf(v.ID)))
-	if x == nil || !s.replicatesWrites(v) && !promoting || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
+	goesOn := s.replicatesWrites(v) || promoting && x != nil && x.othersInUseReplicate(v.ID)
+	if x == nil || !goesOn || plantedbug.Is(plantedbug.MemberGoesOnAlone) {
 		return verdict
 	}
 	if relation.Cut == 0 && x.othersReplicate(v.ID) {
@@ -74,6 +75,14 @@ func (v *Volume) noteCutWith(cut uint64) {
 // othersReplicate tells whether another member's writes may reach its peer.
 func (x *replicationSource) othersReplicate(asker VolumeID) bool {
 	return slices.ContainsFunc(x.members, func(v *Volume) bool { return v.ID != asker && x.s.replicatesWrites(v) })
+}
+
+// othersInUseReplicate is othersReplicate without those of which only a former primary may write: where the role was taken from
+// a site that cannot be asked, what goes on is not held back for what that site may still do.
+func (x *replicationSource) othersInUseReplicate(asker VolumeID) bool {
+	return slices.ContainsFunc(x.members, func(v *Volume) bool {
+		return v.ID != asker && x.s.PrimaryHost(v) != "" && x.s.replicatesWrites(v)
+	})
 }
 
 // othersCut tells whether every other member that a host may write to is known not to reach its peer.
