@@ -252,7 +252,9 @@ func (m *member) startProcess(faults *stopAtPoint) {
 	}
 	e, err := agent.New(cfg)
 	require.NoError(m.t, err)
-	m.faults = faults
+	m.mu.Lock()
+	m.faults = faults // a handler of the former process may look
+	m.mu.Unlock()
 	m.t.Cleanup(func() {
 		if faults != nil && faults.isStopped() {
 			return
