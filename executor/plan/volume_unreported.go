@@ -141,7 +141,7 @@ func (s *VolumeView) unreportedReplicaFact() Fact {
 	d, h, r := s.Desired.Replication, s.Have.Replica, s.Record.Replica
 	switch {
 	case d == nil || h == nil || !s.Actionable:
-	case (d.Unconvert && !d.ConversionRestored || d.ConversionRestored && d.Seed && h.Backing.Exists) && r == nil && !h.Backing.Absent && !h.Backing.Active() && !h.InKernel && !h.HasConfig:
+	case (d.Unconvert || d.ConversionRestored && d.Seed && h.Backing.Exists) && r == nil && !h.Backing.Absent && !h.Backing.Active() && !h.InKernel && !h.HasConfig:
 		return Fact{Name: factUnconverted}
 	case d.RevertTo != "" && r != nil && r.RevertedTo == d.RevertTo:
 		return Fact{Name: factReverted, Path: string(d.RevertTo)}
