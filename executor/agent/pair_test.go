@@ -289,6 +289,11 @@ func (m *member) connect() {
 	out := m.apply("node/"+string(m.node), &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: m.e.Register()}})
 	require.NoError(m.t, fsm.Err(out))
 	m.setReachable(true)
+	m.sendAll()
+}
+
+// sendAll sends all that is desired, as a session begins, and once more when its host was adopted. The caller holds mu.
+func (m *member) sendAll() {
 	u := m.update()
 	u.Full = true
 	for d := range m.state.DesiredVolumes(m.node) {

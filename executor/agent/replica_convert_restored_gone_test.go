@@ -60,7 +60,6 @@ func TestS71_RestoredConversionWhoseSeedsImageIsGone(t *testing.T) {
 	for time.Now().Before(deadline) {
 		// what policy.Monitor does with each conversion that is late, or cannot go on
 		if v := p.volume(id); v.Replication != nil && v.Replication.Conversion != nil && !v.Replication.Conversion.Undoing && !v.ConversionInDoubt() {
-			t.Logf("the leader may undo it: %+v, second %+v", v.Replication.Conversion, v.PeerReplica(v.Replication.Seed))
 			p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CancelConversion{CancelConversion: &fsmpb.CancelConversion{VolumeId: string(id), Began: v.Replication.Conversion.Began}}})
 		}
 		if b.pool.Images() == 0 {
@@ -68,7 +67,6 @@ func TestS71_RestoredConversionWhoseSeedsImageIsGone(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Logf("the volume: %+v", p.volume(id))
 	require.Equal(t, 1, b.pool.Images(), "the only copy, at B, was removed")
 	require.True(t, has(b.replicator.DiskContent(id), "at B only"))
 	require.False(t, p.volume(id).PeerReplica(p.hosts[0].host()).Outdated, "the only copy is to be discarded")
@@ -106,7 +104,6 @@ func TestS71_RestoredUndoingConversionWhoseSeedsImageIsGone(t *testing.T) {
 	for time.Now().Before(deadline) && b.pool.Images() > 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Logf("the volume: %+v", p.volume(id))
 	require.Equal(t, 1, b.pool.Images(), "the only copy, at B, was removed")
 	require.True(t, has(b.replicator.DiskContent(id), "at B only"))
 }

@@ -73,7 +73,6 @@ func TestS71_ALeavingReplicaAfterARestoreIsTheNewest(t *testing.T) {
 	for time.Now().Before(deadline) && b.pool.Images() > 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Logf("A: %v", a.replicator.DiskContent(id))
 	require.Equal(t, 1, b.pool.Images(), "the only copy of what B acknowledged was removed after the restore")
 }
 

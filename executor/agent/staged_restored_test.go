@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// stagedInTheBackup is a replicated volume that was staged when the backup was made, and was unstaged later.
-func stagedInTheBackup(t *testing.T) (*pair, fsm.VolumeID) {
+// stagedInTheBackup is a replicated volume that was staged when the backup was made, and was unstaged later; then something
+// happened to its host.
+func stagedInTheBackup(t *testing.T, later func(m *member)) (*pair, fsm.VolumeID) {
 	p := newPair(t)
 	a := p.hosts[0]
 	id := p.create(protocolC)
@@ -24,6 +25,7 @@ func stagedInTheBackup(t *testing.T) (*pair, fsm.VolumeID) {
 	a.write(id, "acknowledged")
 	a.unstage(id)
 	a.unpublish(id)
+	later(a)
 	p.waitUpToDate(id)
 	p.restore(n)
 	return p, id
@@ -33,7 +35,7 @@ func stagedInTheBackup(t *testing.T) (*pair, fsm.VolumeID) {
 // ever, with an entry of the log for each time.
 func TestS1_AVolumeThatWasUnstagedAfterTheBackup(t *testing.T) {
 	t.Parallel()
-	p, _ := stagedInTheBackup(t)
+	p, _ := stagedInTheBackup(t, func(*member) {})
 	p.hosts[0].hearAll()
 	p.requireQuiet()
 }
@@ -49,7 +51,7 @@ func (p *pair) requireQuiet() {
 // And it can be published and staged there again.
 func TestS1_AVolumeThatWasUnstagedAfterTheBackupIsPublishedAgain(t *testing.T) {
 	t.Parallel()
-	p, id := stagedInTheBackup(t)
+	p, id := stagedInTheBackup(t, func(*member) {})
 	a := p.hosts[0]
 	a.hearAll()
 	epoch := a.publish(id)
@@ -59,7 +61,7 @@ func TestS1_AVolumeThatWasUnstagedAfterTheBackupIsPublishedAgain(t *testing.T) {
 // And without publishing it again, as its VolumeAttachment is there.
 func TestS1_AVolumeThatWasUnstagedAfterTheBackupIsStagedAgain(t *testing.T) {
 	t.Parallel()
-	p, id := stagedInTheBackup(t)
+	p, id := stagedInTheBackup(t, func(*member) {})
 	a := p.hosts[0]
 	a.stage(id, a.publication(id).Epoch)
 	p.waitUpToDate(id)
@@ -85,19 +87,11 @@ func TestS1_APrimaryHasLostItsPeerBeforeARestore(t *testing.T) {
 	require.Zero(t, p.link.SplitBrains())
 }
 
-// hearAll is what a session sends when its host was adopted (controller_feed.go): all that is desired, without another registration.
+// hearAll is what a session sends when its host was adopted (controller_feed.go): no other registration.
 func (m *member) hearAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := m.update()
-	u.Full = true
-	for d := range m.state.DesiredVolumes(m.node) {
-		u.Volumes = append(u.Volumes, d)
-	}
-	for d := range m.state.DesiredSnapshots(m.node) {
-		u.Snapshots = append(u.Snapshots, d)
-	}
-	m.e.Update(u)
+	m.sendAll()
 }
 
 // S1: the same, and the host's process, or the host, was started again since it unstaged the volume.
@@ -109,21 +103,8 @@ func TestS1_AVolumeThatWasUnstagedByAnotherProcessAfterTheBackup(t *testing.T) {
 	} {
 		for use, published := range map[string]bool{"": false, " and published": true} {
 			t.Run(name+use, func(t *testing.T) {
-				p := newPair(t)
+				p, id := stagedInTheBackup(t, again)
 				a := p.hosts[0]
-				id := p.create(protocolC)
-				a.stage(id, a.publish(id))
-				p.eventually("the log has it staged", func() bool {
-					s := a.publication(id).Staging
-					return s != nil && s.Done
-				})
-				n := p.logLength()
-				a.write(id, "acknowledged")
-				a.unstage(id)
-				a.unpublish(id)
-				again(a)
-				p.waitUpToDate(id)
-				p.restore(n)
 				a.hearAll()
 				p.waitUpToDate(id)
 				p.requireQuiet()

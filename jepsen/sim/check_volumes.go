@@ -33,7 +33,7 @@ func (c *volumes) committed(v *fsm.Volume) {
 func (c *volumes) complete(v *fsm.Volume, r *fsm.Replica) {
 	c.s.counts["replicas that were up to date"]++
 	if !c.s.world.Host(r.Node).DiskAttached(v.ID) {
-		c.s.counts["late words of an attached disk"]++
+		c.s.counts["late words of a detached disk"]++
 		return
 	}
 	if err := c.s.world.Ledger().CheckKept(v.ID, c.s.world.Host(r.Node).DiskStamps(v.ID)); err != nil {
