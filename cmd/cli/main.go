@@ -105,8 +105,28 @@ func Root() *cobra.Command {
 		return exit.Usagef("%w; see `%s --help`", err, cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(controller.Command(), node.Command(), devCommand(), caCommand(), versionCommand(),
-		statusCommand(), volumesCommand(), volumeGroupsCommand(), snapshotsCommand(), thawCommand(), endFilesystemCommand(), fencePeerCommand(), nodesCommand(), membersCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand(), upgradeCommand(), logCommand())
+	root.AddCommand(
+		controller.Command(),
+		node.Command(),
+		devCommand(),
+		caCommand(),
+		versionCommand(),
+		statusCommand(),
+		volumesCommand(),
+		volumeGroupsCommand(),
+		snapshotsCommand(),
+		thawCommand(),
+		endFilesystemCommand(),
+		fencePeerCommand(),
+		nodesCommand(),
+		membersCommand(),
+		operationsCommand(),
+		historyCommand(),
+		auditCommand(),
+		stateCommand(),
+		upgradeCommand(),
+		logCommand(),
+	)
 	return root
 }
 
