@@ -17,7 +17,7 @@ import (
 func TestS32_FinishUpgradeWarnsOfSites(t *testing.T) {
 	at := func(sites ...string) (all []Member) {
 		for i, site := range sites {
-			all = append(all, Member{Name: "c" + string(rune('1'+i)), Level: 2, Site: site})
+			all = append(all, Member{Name: "c" + string(rune('1'+i)), Level: fsm.MaxFeatureLevel, Site: site})
 		}
 		return all
 	}
@@ -43,7 +43,7 @@ func TestS32_FinishUpgradeWarnsOfSites(t *testing.T) {
 			w := newEnvAtLevel(t, fsm.Level1, nil)
 			for n, site := range tc.nodes {
 				w.mustApply(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-					NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: 2, Site: site}}})
+					NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel, Site: site}}})
 			}
 			if tc.lost != "" {
 				w.mustApply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: tc.lost, HostId: "host-" + tc.lost}}})

@@ -30,7 +30,7 @@ func newEnvAtLevel(t *testing.T, level uint32, nodes map[string]uint32) *env {
 // S72: the level rises when all members and nodes support it, and the answer names those that do not;
 // repeated, it changes nothing.
 func TestS72_FinishUpgrade(t *testing.T) {
-	ok := []Member{{Name: "c2", Level: 2}, {Name: "c1", Level: 2}}
+	ok := []Member{{Name: "c2", Level: fsm.MaxFeatureLevel}, {Name: "c1", Level: fsm.MaxFeatureLevel}}
 	for name, tc := range map[string]struct {
 		members []Member
 		nodes   map[string]uint32
@@ -40,12 +40,12 @@ func TestS72_FinishUpgrade(t *testing.T) {
 		missing map[string]string
 		done    bool
 	}{
-		"all understand it":                {members: ok, nodes: map[string]uint32{"n1": 2}, at: 1, done: true},
-		"it is there already":              {members: ok, nodes: map[string]uint32{"n1": 2}, at: 2, done: true},
-		"an old member":                    {members: []Member{{Name: "c1", Level: 2}, {Name: "c2", Level: 1}}, at: 1, missing: map[string]string{"c2": "upgrade it"}},
-		"a silent member":                  {members: []Member{{Name: "c1", Level: 2}, {Address: "192.0.2.1:9", Err: errors.New("refused")}}, at: 1, missing: map[string]string{"192.0.2.1:9": "it does not answer: start it, or remove it (refused)"}},
-		"an old node":                      {members: ok, nodes: map[string]uint32{"n1": 2, "n2": 1}, at: 1, missing: map[string]string{"n2": "upgrade it, or record it as lost when it is gone for good"}},
-		"an old node that is lost":         {members: ok, nodes: map[string]uint32{"n1": 2, "n2": 1}, lost: "n2", at: 1, done: true},
+		"all understand it":                {members: ok, nodes: map[string]uint32{"n1": fsm.MaxFeatureLevel}, at: 1, done: true},
+		"it is there already":              {members: ok, nodes: map[string]uint32{"n1": fsm.MaxFeatureLevel}, at: fsm.MaxFeatureLevel, done: true},
+		"an old member":                    {members: []Member{{Name: "c1", Level: fsm.MaxFeatureLevel}, {Name: "c2", Level: 1}}, at: 1, missing: map[string]string{"c2": "upgrade it"}},
+		"a silent member":                  {members: []Member{{Name: "c1", Level: fsm.MaxFeatureLevel}, {Address: "192.0.2.1:9", Err: errors.New("refused")}}, at: 1, missing: map[string]string{"192.0.2.1:9": "it does not answer: start it, or remove it (refused)"}},
+		"an old node":                      {members: ok, nodes: map[string]uint32{"n1": fsm.MaxFeatureLevel, "n2": 1}, at: 1, missing: map[string]string{"n2": "upgrade it, or record it as lost when it is gone for good"}},
+		"an old node that is lost":         {members: ok, nodes: map[string]uint32{"n1": fsm.MaxFeatureLevel, "n2": 1}, lost: "n2", at: 1, done: true},
 		"a level that nobody has heard of": {members: ok, at: 1, asked: 9, missing: map[string]string{"c1": "upgrade it", "c2": "upgrade it"}},
 	} {
 		t.Run(name, func(t *testing.T) {

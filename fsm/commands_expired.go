@@ -53,9 +53,7 @@ func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection)
 	case *fsmpb.Command_ModifyVolumeGroup:
 		return s.modifiedVolumeGroup(at, c.ModifyVolumeGroup)
 	case *fsmpb.Command_DeleteVolumeGroup:
-		if g, ok := s.VolumeGroup(VolumeGroupID(c.DeleteVolumeGroup.GetVolumeGroupId())); !ok || s.wasReplicatedTo(g, at) {
-			return &fsmpb.Outcome{}, nil
-		}
+		return s.deletedVolumeGroup(at, c.DeleteVolumeGroup)
 	case *fsmpb.Command_FenceNetwork:
 		return s.fencedNetwork(cmd.GetActor(), cmd.GetSite(), c.FenceNetwork)
 	case *fsmpb.Command_UnfenceNetwork:

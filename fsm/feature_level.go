@@ -17,8 +17,10 @@ const (
 	Level1 uint32 = 1
 	// Level2 is the first gated level: code that differs from level 1 asks atLevel(Level2).
 	Level2 uint32 = 2
+	// Level3 has the commands of operators: adoption after a restore, revocation, maintenance.
+	Level3 uint32 = 3
 	// MaxFeatureLevel is the highest feature level that this build understands.
-	MaxFeatureLevel = Level2
+	MaxFeatureLevel = Level3
 )
 
 // ErrNewer: a dump is of a feature level that this build does not understand. It is

@@ -139,13 +139,10 @@ func (g *VolumeGroup) checkNotLate(m Meta, action string) *Rejection {
 // applyDeleteVolumeGroup deletes a group with its members, or changes nothing: one that is in use or has
 // snapshots keeps all of them. An unknown group is deleted already.
 func applyDeleteVolumeGroup(s *State, m Meta, c *fsmpb.DeleteVolumeGroup) (*fsmpb.Outcome, *Rejection) {
-	if g, ok := s.VolumeGroup(VolumeGroupID(c.GetVolumeGroupId())); !ok || s.wasReplicatedTo(g, m.endpoint) {
-		return &fsmpb.Outcome{}, nil
+	if outcome, rej := s.deletedVolumeGroup(m.endpoint, c); outcome != nil || rej != nil {
+		return outcome, rej
 	}
-	g, rej := s.ownVolumeGroup(m.endpoint, "delete", c.GetVolumeGroupId())
-	if rej != nil {
-		return nil, rej
-	}
+	g, _ := s.VolumeGroup(VolumeGroupID(c.GetVolumeGroupId()))
 	if s.secondaryOf(g, m.endpoint) {
 		return s.deleteFromSecondary(m, g)
 	}
@@ -173,6 +170,18 @@ func applyDeleteVolumeGroup(s *State, m Meta, c *fsmpb.DeleteVolumeGroup) (*fsmp
 		s.beginDelete(m, v, v.removalInGroup(m))
 	}
 	return &fsmpb.Outcome{VolumeGroupId: string(g.ID)}, nil
+}
+
+// deletedVolumeGroup is the outcome for a group that is not there, or whose use the endpoint's site has ended.
+func (s *State) deletedVolumeGroup(at endpoint, c *fsmpb.DeleteVolumeGroup) (*fsmpb.Outcome, *Rejection) {
+	if g, ok := s.VolumeGroup(VolumeGroupID(c.GetVolumeGroupId())); !ok || s.wasReplicatedTo(g, at) {
+		return &fsmpb.Outcome{}, nil
+	}
+	g, rej := s.ownVolumeGroup(at, "delete", c.GetVolumeGroupId())
+	if rej == nil && s.secondaryOf(g, at) && !g.isUsedBy(at.site) {
+		return g.outcome(), nil
+	}
+	return nil, rej
 }
 
 // checkMemberDelete checks what a member's deletion needs, and is its kept copies, which go with it.

@@ -164,10 +164,6 @@ func (s *State) modifyFromSecondary(m Meta, g *VolumeGroup, members []VolumeID) 
 
 // deleteFromSecondary ends the site's claim and its name; the group, its volumes and their data stay.
 func (s *State) deleteFromSecondary(m Meta, g *VolumeGroup) (*fsmpb.Outcome, *Rejection) {
-	_, _, named := g.nameAt(m.site)
-	if !named && !slices.Contains(g.Relation.Claims, m.site) {
-		return g.outcome(), nil
-	}
 	if rej := s.endGroupClaim(m, g, "delete"); rej != nil {
 		return nil, rej
 	}
@@ -178,6 +174,12 @@ func (s *State) deleteFromSecondary(m Meta, g *VolumeGroup) (*fsmpb.Outcome, *Re
 	}
 	s.putVolumeGroup(updated)
 	return g.outcome(), nil
+}
+
+// isUsedBy tells whether a site has a name for the group, or a claim on its replication.
+func (g *VolumeGroup) isUsedBy(site Site) bool {
+	_, _, named := g.nameAt(site)
+	return named || slices.Contains(g.Relation.Claims, site)
 }
 
 // changeReplicatedMembers enables what joins a replicated group, and disables what leaves it, with the entry that

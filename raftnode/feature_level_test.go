@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestS72_AMemberOfALowerLevelIsNotAdmitted(t *testing.T) {
 	for range 2 {
 		for _, level := range []uint32{0, fsm.Level1} {
 			err := n.membership.addMember(t.Context(), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: level})
-			require.ErrorContains(t, err, "runs at feature level 2, the member understands 1: upgrade it")
+			require.ErrorContains(t, err, fmt.Sprintf("runs at feature level %d, the member understands 1: upgrade it", fsm.MaxFeatureLevel))
 		}
 	}
 	require.Len(t, n.servers(), 1)

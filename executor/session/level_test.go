@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func TestS57_S72_ARegistrationForALowerLevelIsNotRecorded(t *testing.T) {
 		starting.setLag(false)
 		err = session.endError()
 		require.Equal(t, codes.Unavailable, status.Code(err), err)
-		require.ErrorContains(t, err, "feature level 2")
+		require.ErrorContains(t, err, fmt.Sprint("feature level ", fsm.MaxFeatureLevel))
 	}
 	require.Empty(t, starting.requests(), "nothing was proposed")
 	l.openSession(starting, node, &sessionpb.Hello{Register: register("n1")}).nextVolumes()

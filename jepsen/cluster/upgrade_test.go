@@ -18,26 +18,29 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/traffic"
 )
 
-// level1 is the last commit of the repository whose build understands feature level 1
-// only. It is built from the history, so that it is what was released.
-const level1 = "b895048"
+// previous is the last commit of the repository whose build understands one feature level less than this one. It is
+// built from the history, so that it is what was released.
+const previous = "0b17459"
+
+// The feature levels of the two builds.
+const previousLevel, currentLevel = 2, 3
 
 // builds are the two builds that a cluster is made of, and the path that its processes
 // are started from: what is installed there is what a process that starts next is.
-type builds struct{ level1, current, installed string }
+type builds struct{ previous, current, installed string }
 
 // prepareBuilds builds the previous build, or skips the test where its source is not there.
 func prepareBuilds(t *testing.T) builds {
 	t.Helper()
 	this := testBinary(t)
 	dir, begin := t.TempDir(), time.Now()
-	previous, err := harness.BuildCommit(t.Context(), level1, dir)
+	built, err := harness.BuildCommit(t.Context(), previous, dir)
 	if errors.Is(err, harness.ErrNoHistory) {
 		t.Skipf("skipped: %v; fetch the whole history, or name a binary of that commit with %s", err, harness.PreviousVariable)
 	}
 	require.NoError(t, err)
-	t.Logf("built %s in %s", level1, time.Since(begin).Round(time.Second))
-	return builds{level1: previous, current: this, installed: filepath.Join(dir, "holdfast")}
+	t.Logf("built %s in %s", previous, time.Since(begin).Round(time.Second))
+	return builds{previous: built, current: this, installed: filepath.Join(dir, "holdfast")}
 }
 
 // mixedCluster is a cluster whose processes are of two builds.
@@ -48,11 +51,11 @@ type mixedCluster struct {
 	lifecycles map[string]*atomic.Int64 // of volumes, by node, that were lived to their end
 }
 
-// startLevel1 starts a cluster of the previous build that compares its members' states
+// startPrevious starts a cluster of the previous build that compares its members' states
 // often, and whose members often read each other's dumps.
-func startLevel1(t *testing.T, b builds) *mixedCluster {
+func startPrevious(t *testing.T, b builds) *mixedCluster {
 	t.Helper()
-	require.NoError(t, harness.Install(b.level1, b.installed))
+	require.NoError(t, harness.Install(b.previous, b.installed))
 	c, err := harness.Start(t.Context(), harness.Options{Binary: b.installed, Nodes: 2, Flags: []string{
 		"--controller-arg=--checkpoint-every=16", "--controller-arg=--snapshot-threshold=128", "--controller-arg=--snapshot-interval=1s"}})
 	require.NoError(t, err)
@@ -210,11 +213,11 @@ func (m *mixedCluster) lifecycle(ctx context.Context, co *harness.CO, spec harne
 // load, and forward again; then the level is raised. After every step its members have equal states, and volumes can
 // be used on every node; what the level brings is used too.
 func TestTwoBuildsHoldOneState(t *testing.T) {
-	m := startLevel1(t, prepareBuilds(t))
+	m := startPrevious(t, prepareBuilds(t))
 	stop := m.startLoad()
 	children := []string{"c1", "n1", "c2", "n2", "c3"}
 	m.rollTo(m.current, children...)
-	m.rollTo(m.level1, children...)
+	m.rollTo(m.previous, children...)
 	m.rollTo(m.current, "c1", "n1", "c2", "n2")
 	m.cannotFinish("c3")
 	m.rollTo(m.current, "c3")
@@ -237,7 +240,7 @@ func (m *mixedCluster) cannotFinish(missing string) {
 		require.Equal(m.t, 1, res.Code, "%s %s", res.Stdout, res.Stderr)
 		require.Regexp(m.t, missing+" .*upgrade it", res.Stdout)
 	}
-	require.EqualValues(m.t, 1, m.level())
+	require.EqualValues(m.t, previousLevel, m.level())
 }
 
 // finishUpgrade raises the level; without --yes, and the second time, nothing changes.
@@ -246,7 +249,7 @@ func (m *mixedCluster) finishUpgrade() {
 	for _, step := range []struct {
 		args  []string
 		level uint32
-	}{{nil, 1}, {[]string{"--yes"}, 2}, {[]string{"--yes"}, 2}} {
+	}{{nil, previousLevel}, {[]string{"--yes"}, currentLevel}, {[]string{"--yes"}, currentLevel}} {
 		res := m.Run(m.t.Context(), append([]string{"upgrade", "finish", "--dir", m.Dir}, step.args...)...)
 		require.Zero(m.t, res.Code, "%s %s", res.Stdout, res.Stderr)
 		require.Equal(m.t, step.level, m.level())
@@ -273,7 +276,7 @@ func (m *mixedCluster) refusesOldController(id string) {
 	m.t.Helper()
 	before, others := len(m.ChildLog(id)), m.otherLogs(id)
 	m.stop(id)
-	require.NoError(m.t, harness.Install(m.level1, m.installed))
+	require.NoError(m.t, harness.Install(m.previous, m.installed))
 	require.Zero(m.t, m.Run(m.t.Context(), "dev", "start", "--dir", m.Dir, id).Code)
 	var dead bool
 	require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, id+" to be refused", func() (bool, error) {
@@ -284,7 +287,7 @@ func (m *mixedCluster) refusesOldController(id string) {
 	if dead {
 		childLog := m.ChildLog(id)[before:]
 		m.t.Logf("%s: %s", id, lastLine(childLog))
-		require.Regexp(m.t, "schema version 2 of .* is above this build's 1|its feature level is 2, this build understands 1 at most", childLog)
+		require.Regexp(m.t, "needs feature level 3, this build understands 2|schema version 3 of .* is above this build's 2|its feature level is 3, this build understands 2 at most", childLog)
 	} else {
 		m.stop(id)
 	}
@@ -308,9 +311,9 @@ func (m *mixedCluster) otherLogs(id string) string {
 func (m *mixedCluster) refusesOldNode(id string) {
 	m.t.Helper()
 	before := len(m.ChildLog(id))
-	m.restartAs(id, m.level1)
+	m.restartAs(id, m.previous)
 	require.NoError(m.t, harness.Poll(m.t.Context(), harness.Patience, id+" to be refused", func() (bool, error) {
-		return strings.Contains(m.ChildLog(id)[before:], "the cluster runs at 2: upgrade it"), nil
+		return strings.Contains(m.ChildLog(id)[before:], fmt.Sprintf("the cluster runs at %d: upgrade it", currentLevel)), nil
 	}))
 	m.restartAs(id, m.current)
 }
