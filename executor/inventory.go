@@ -22,6 +22,8 @@ const (
 	KindMapping = "mapping"
 	// KindHeaderBackup is a file with a copy of a volume's LUKS header.
 	KindHeaderBackup = "header_backup"
+	// KindHeld is what the host has of a volume for an operator who adopts it after the log was lost; see Held.
+	KindHeld = "held"
 )
 
 // Inventory is what was found on a host.
@@ -46,6 +48,8 @@ type InventoryItem struct {
 	// WrongDevice is, of a mapping, the device below it that is not the volume's; empty: it is, or
 	// that is not known.
 	WrongDevice string
+	// Held is an fsmpb.HeldVolume as it is sent, of kind KindHeld.
+	Held string
 }
 
 // PoolFacts is what was measured of a pool.

@@ -74,6 +74,7 @@ var commands = table(
 	on(applyDemoteReplication, byController),
 	on(applyResyncReplication, byController),
 	on(applyCancelConversion, byController),
+	on(applyAdoptVolume, byAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.

@@ -30,6 +30,9 @@ var ErrNewer = errors.New("it is of a newer build")
 // atLevel tells whether the cluster runs at this level or above.
 func (s *State) atLevel(level uint32) bool { return s.cluster.FeatureLevel >= level }
 
+// level3 tells whether the cluster runs at level 3 or above.
+func (s *State) level3() bool { return s.atLevel(Level3) }
+
 // level2 tells whether the cluster runs at level 2 or above.
 func (s *State) level2() bool { return s.atLevel(Level2) }
 

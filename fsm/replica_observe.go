@@ -158,6 +158,7 @@ func (s *State) updateReplicaStates(v *Volume) {
 	primary := s.PrimaryHost(v)
 	s.clearDiskFailures(v, primary) // before a new generation begins
 	s.markUpToDate(v, primary, index)
+	s.grantAsSeen(v)
 	if l := v.ActiveReplica(primary); l != nil && l.Observed.Primary {
 		v.recordPromotion(l, index)
 	}

@@ -40,6 +40,9 @@ type DesiredVolume struct {
 	KeyGeneration uint64
 	// Replication is set for a replicated volume.
 	Replication *DesiredReplica
+	// Manifest is a VolumeManifest, which the host keeps as it is beside the device; empty below feature level 3,
+	// where the volume is not Ready, and for a host in adoption mode, which keeps what the lost log said.
+	Manifest string
 }
 
 // Goal is the one thing a host may do to a device, by the volume's phase (S14).
@@ -104,6 +107,7 @@ func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 	}
 	d.Operation, d.Attempt = v.operationFor(n.Host).ref()
 	d.ModifyOperation, d.ModifyAttempt = v.OperationOf(OpModify).ref()
+	d.Manifest = s.manifest(n, v, r)
 	return d, true
 }
 

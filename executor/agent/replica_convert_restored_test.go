@@ -12,6 +12,17 @@ import (
 // restore goes back to the log's first n entries, as an operator restores a backup, and adopts the hosts that run.
 func (p *pair) restore(n int) {
 	p.t.Helper()
+	p.restoreLog(n)
+	for _, m := range p.hosts {
+		if m.e != nil {
+			m.adopt()
+		}
+	}
+}
+
+// restoreLog is restore without an operator: the hosts that run are in adoption mode.
+func (p *pair) restoreLog(n int) {
+	p.t.Helper()
 	for _, m := range p.hosts {
 		m.disconnect()
 	}
@@ -28,7 +39,6 @@ func (p *pair) restore(n int) {
 	for _, m := range p.hosts {
 		if m.e != nil {
 			m.connect()
-			m.adopt()
 		}
 	}
 }

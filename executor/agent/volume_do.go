@@ -26,7 +26,11 @@ func (j *job) perform(ctx context.Context, s plan.Step) error {
 	case plan.StepCreate:
 		return backend.Create(ctx, j.v.id, j.want.Size)
 	case plan.StepRemove:
-		return backend.Remove(ctx, j.v.id)
+		if err := backend.Remove(ctx, j.v.id); err != nil {
+			return err
+		}
+		j.noteRemoved(j.v, j.at)
+		return nil
 	case plan.StepCreateFrom:
 		return j.createFromSource(ctx)
 	case plan.StepExpand:

@@ -69,6 +69,7 @@ func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 		w.logger(v).Warn("a copy of the header that an older key opens is still there", "error", err)
 		defer w.volumeQueue.addAfter(v.id, retryDelay(v.failures))
 	}
+	w.keepManifest(v)
 	for range maxConvergeRounds {
 		replicaErr := w.replicaWorker.driveReplica(ctx, v) // its error must not keep the rest from being reported
 		view, at, err := w.observer.view(ctx, v)

@@ -47,8 +47,10 @@ type hostRecord struct {
 // OpenHost reads the host's identity, and makes a new one in a directory that has none. A
 // missing directory is made; one that other users can read is refused.
 func OpenHost(dir string) (*Host, error) {
-	if err := os.MkdirAll(filepath.Join(dir, volumesDir), privateMode); err != nil {
-		return nil, fmt.Errorf("make the data folder %s: %w", dir, err)
+	for _, folder := range []string{volumesDir, manifestsDir} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), privateMode); err != nil {
+			return nil, fmt.Errorf("make the data folder %s: %w", dir, err)
+		}
 	}
 	info, err := os.Stat(dir)
 	if err != nil {

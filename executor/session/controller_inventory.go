@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
@@ -20,8 +21,19 @@ var errNoSessionHere = errors.New("the member has no session with the host")
 // Inventory queries a host for the objects of its pools, through whichever member has its session.
 // It works on every member. The error says why the host could not be queried.
 func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) (executor.Inventory, error) {
+	return m.inventory(ctx, node, false)
+}
+
+// Held queries a host for what it has of each volume, for an operator who adopts it after the log was lost. A host of
+// an older build answers nothing.
+func (m *Members) Held(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
+	found, err := m.inventory(ctx, node, true)
+	return slices.DeleteFunc(found.Items, func(i executor.InventoryItem) bool { return i.Kind != executor.KindHeld }), err
+}
+
+func (m *Members) inventory(ctx context.Context, node fsm.NodeID, held bool) (executor.Inventory, error) {
 	if ls := m.server.liveSession(node); ls != nil {
-		r, err := ls.askInventory(ctx)
+		r, err := ls.askInventory(ctx, held)
 		return r.inventory(), err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -32,7 +44,7 @@ func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) (executor.Inve
 	}
 	answers := make(chan inventoryReply, len(members))
 	for _, peer := range members {
-		go func() { answers <- askPeerForInventory(ctx, peer, node) }()
+		go func() { answers <- askPeerForInventory(ctx, peer, node, held) }()
 	}
 	failures := fmt.Errorf("ask %s what it holds: %w", node, ErrNoSession)
 	for range members {
@@ -57,14 +69,14 @@ func (r inventoryReply) inventory() executor.Inventory {
 	return executor.Inventory{Items: inventoryItemsFromProto(r.items), Encryption: r.encryption}
 }
 
-func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r inventoryReply) {
+func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID, held bool) (r inventoryReply) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	if peer.Conn == nil {
 		r.err = fmt.Errorf("member %s cannot be reached", peer.ID)
 		return r
 	}
-	stream, err := sessionpb.NewPeersClient(peer.Conn).Inventory(ctx, &sessionpb.InventoryRequest{NodeId: string(node)})
+	stream, err := sessionpb.NewPeersClient(peer.Conn).Inventory(ctx, &sessionpb.InventoryRequest{NodeId: string(node), Held: held})
 	found := false
 	for err == nil {
 		var part *sessionpb.InventoryResponse

@@ -96,12 +96,12 @@ func (ls *liveSession) facts() *sessionpb.SessionFacts {
 	}
 }
 
-// askInventory queries the host for the objects of all its pools.
-func (ls *liveSession) askInventory(ctx context.Context) (inventoryReply, error) {
+// askInventory queries the host for the objects of all its pools, or for what it has of each volume.
+func (ls *liveSession) askInventory(ctx context.Context, held bool) (inventoryReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	q, err := ls.ask(ctx, "what it holds", func(id uint64) *sessionpb.ToNode {
-		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id}}}
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id, Held: held}}}
 	})
 	if err != nil {
 		return inventoryReply{}, err

@@ -50,7 +50,7 @@ func (p *peerService) Inventory(req *sessionpb.InventoryRequest, stream grpc.Ser
 	if ls == nil {
 		return stream.Send(&sessionpb.InventoryResponse{})
 	}
-	found, err := ls.askInventory(stream.Context())
+	found, err := ls.askInventory(stream.Context(), req.GetHeld())
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (h *hostSession) sendHello(register *fsmpb.RegisterNode, acted fsm.Epoch) e
 // handleMessage handles one message of the controller.
 func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m *sessionpb.ToNode) error {
 	if q := m.GetInventory(); q != nil {
-		go h.answerInventory(ctx, q.GetQuestion())
+		go h.answerInventory(ctx, q)
 		return nil
 	}
 	if q := m.GetMap(); q != nil {
@@ -188,16 +188,20 @@ func (h *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
 }
 
 // answerInventory sends the inventory in parts.
-func (h *hostSession) answerInventory(ctx context.Context, query uint64) {
+func (h *hostSession) answerInventory(ctx context.Context, q *sessionpb.InventoryQuestion) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
-	found, err := h.Inventory(ctx)
+	list := h.Inventory
+	if q.GetHeld() {
+		list = h.Held
+	}
+	found, err := list(ctx)
 	parts := slices.Collect(slices.Chunk(found.Items, maxPerMessage))
 	if err != nil || len(parts) == 0 {
 		parts = [][]executor.InventoryItem{nil}
 	}
 	for i, part := range parts {
-		answer := &sessionpb.InventoryAnswer{Question: query, More: i < len(parts)-1, Encryption: found.Encryption}
+		answer := &sessionpb.InventoryAnswer{Question: q.GetQuestion(), More: i < len(parts)-1, Encryption: found.Encryption}
 		if err != nil {
 			answer.Error = err.Error()
 		}

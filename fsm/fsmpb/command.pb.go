@@ -458,6 +458,7 @@ type Command struct {
 	//	*Command_DemoteReplication
 	//	*Command_ResyncReplication
 	//	*Command_CancelConversion
+	//	*Command_AdoptVolume
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -974,6 +975,15 @@ func (x *Command) GetCancelConversion() *CancelConversion {
 	return nil
 }
 
+func (x *Command) GetAdoptVolume() *AdoptVolume {
+	if x != nil {
+		if x, ok := x.Body.(*Command_AdoptVolume); ok {
+			return x.AdoptVolume
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -1170,6 +1180,10 @@ type Command_CancelConversion struct {
 	CancelConversion *CancelConversion `protobuf:"bytes,105,opt,name=cancel_conversion,json=cancelConversion,proto3,oneof"`
 }
 
+type Command_AdoptVolume struct {
+	AdoptVolume *AdoptVolume `protobuf:"bytes,110,opt,name=adopt_volume,json=adoptVolume,proto3,oneof"`
+}
+
 func (*Command_Bootstrap) isCommand_Body() {}
 
 func (*Command_RegisterNode) isCommand_Body() {}
@@ -1265,6 +1279,8 @@ func (*Command_DemoteReplication) isCommand_Body() {}
 func (*Command_ResyncReplication) isCommand_Body() {}
 
 func (*Command_CancelConversion) isCommand_Body() {}
+
+func (*Command_AdoptVolume) isCommand_Body() {}
 
 // Epoch orders grants, desired states and generations across restores (S1).
 type Epoch struct {
@@ -2115,6 +2131,769 @@ func (x *AdoptNode) GetIncarnation() uint64 {
 	return 0
 }
 
+// VolumeManifest is what the log says of a volume, as a host that holds it keeps it: from that an operator adopts the
+// volume when the log was lost and a backup that was restored does not know it, or knows less.
+type VolumeManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Capabilities  []*Capability          `protobuf:"bytes,5,rep,name=capabilities,proto3" json:"capabilities,omitempty"` // with the text of their flags' fingerprints
+	Requisite     []*Topology            `protobuf:"bytes,6,rep,name=requisite,proto3" json:"requisite,omitempty"`
+	Source        *Source                `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
+	Limits        *Limits                `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	InitialLimits *Limits                `protobuf:"bytes,9,opt,name=initial_limits,json=initialLimits,proto3" json:"initial_limits,omitempty"`
+	Claim         *Claim                 `protobuf:"bytes,10,opt,name=claim,proto3" json:"claim,omitempty"`
+	Crypt         *Crypt                 `protobuf:"bytes,11,opt,name=crypt,proto3" json:"crypt,omitempty"`
+	Format        *Format                `protobuf:"bytes,12,opt,name=format,proto3" json:"format,omitempty"`
+	Origin        string                 `protobuf:"bytes,13,opt,name=origin,proto3" json:"origin,omitempty"`
+	Home          string                 `protobuf:"bytes,14,opt,name=home,proto3" json:"home,omitempty"`
+	Sites         []string               `protobuf:"bytes,15,rep,name=sites,proto3" json:"sites,omitempty"`
+	PoolId        string                 `protobuf:"bytes,16,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"` // of the host's replica
+	Replication   *ReplicationManifest   `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`     // unset: it has one replica
+	Publication   *PublicationManifest   `protobuf:"bytes,18,opt,name=publication,proto3" json:"publication,omitempty"`     // to this host
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeManifest) Reset() {
+	*x = VolumeManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeManifest) ProtoMessage() {}
+
+func (x *VolumeManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeManifest.ProtoReflect.Descriptor instead.
+func (*VolumeManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *VolumeManifest) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *VolumeManifest) GetCapabilities() []*Capability {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetRequisite() []*Topology {
+	if x != nil {
+		return x.Requisite
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetInitialLimits() *Limits {
+	if x != nil {
+		return x.InitialLimits
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetClaim() *Claim {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetCrypt() *Crypt {
+	if x != nil {
+		return x.Crypt
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetFormat() *Format {
+	if x != nil {
+		return x.Format
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetReplication() *ReplicationManifest {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetPublication() *PublicationManifest {
+	if x != nil {
+		return x.Publication
+	}
+	return nil
+}
+
+// ReplicationManifest is what a manifest says of the replicas.
+type ReplicationManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      Protocol               `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
+	Replicas      uint32                 `protobuf:"varint,2,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Minor         uint32                 `protobuf:"varint,3,opt,name=minor,proto3" json:"minor,omitempty"`
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	Seed          string                 `protobuf:"bytes,5,opt,name=seed,proto3" json:"seed,omitempty"`
+	Outdated      bool                   `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"` // this host's replica is: its peer went on without it
+	Hosts         []*ReplicaHost         `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`        // that have a replica, this one among them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicationManifest) Reset() {
+	*x = ReplicationManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicationManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicationManifest) ProtoMessage() {}
+
+func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicationManifest.ProtoReflect.Descriptor instead.
+func (*ReplicationManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReplicationManifest) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNKNOWN
+}
+
+func (x *ReplicationManifest) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *ReplicationManifest) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
+}
+
+func (x *ReplicationManifest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ReplicationManifest) GetSeed() string {
+	if x != nil {
+		return x.Seed
+	}
+	return ""
+}
+
+func (x *ReplicationManifest) GetOutdated() bool {
+	if x != nil {
+		return x.Outdated
+	}
+	return false
+}
+
+func (x *ReplicationManifest) GetHosts() []*ReplicaHost {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+type ReplicaHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaHost) Reset() {
+	*x = ReplicaHost{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaHost) ProtoMessage() {}
+
+func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaHost.ProtoReflect.Descriptor instead.
+func (*ReplicaHost) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReplicaHost) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ReplicaHost) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+// PublicationManifest is the publication to the host that keeps the manifest.
+type PublicationManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Capability    *Capability            `protobuf:"bytes,2,opt,name=capability,proto3" json:"capability,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Ending        bool                   `protobuf:"varint,4,opt,name=ending,proto3" json:"ending,omitempty"`
+	Staging       *StagingManifest       `protobuf:"bytes,5,opt,name=staging,proto3" json:"staging,omitempty"`
+	Targets       []*TargetManifest      `protobuf:"bytes,6,rep,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublicationManifest) Reset() {
+	*x = PublicationManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublicationManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublicationManifest) ProtoMessage() {}
+
+func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublicationManifest.ProtoReflect.Descriptor instead.
+func (*PublicationManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PublicationManifest) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *PublicationManifest) GetCapability() *Capability {
+	if x != nil {
+		return x.Capability
+	}
+	return nil
+}
+
+func (x *PublicationManifest) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *PublicationManifest) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
+}
+
+func (x *PublicationManifest) GetStaging() *StagingManifest {
+	if x != nil {
+		return x.Staging
+	}
+	return nil
+}
+
+func (x *PublicationManifest) GetTargets() []*TargetManifest {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+type StagingManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	BootId        string                 `protobuf:"bytes,2,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Capability    *Capability            `protobuf:"bytes,3,opt,name=capability,proto3" json:"capability,omitempty"`
+	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StagingManifest) Reset() {
+	*x = StagingManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StagingManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StagingManifest) ProtoMessage() {}
+
+func (x *StagingManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StagingManifest.ProtoReflect.Descriptor instead.
+func (*StagingManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *StagingManifest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *StagingManifest) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *StagingManifest) GetCapability() *Capability {
+	if x != nil {
+		return x.Capability
+	}
+	return nil
+}
+
+func (x *StagingManifest) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type TargetManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Capability    *Capability            `protobuf:"bytes,3,opt,name=capability,proto3" json:"capability,omitempty"`
+	Fingerprint   string                 `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Done          bool                   `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetManifest) Reset() {
+	*x = TargetManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetManifest) ProtoMessage() {}
+
+func (x *TargetManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetManifest.ProtoReflect.Descriptor instead.
+func (*TargetManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TargetManifest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TargetManifest) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *TargetManifest) GetCapability() *Capability {
+	if x != nil {
+		return x.Capability
+	}
+	return nil
+}
+
+func (x *TargetManifest) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *TargetManifest) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+// HeldVolume is what a host has of a volume: what the log said last, and what is there.
+type HeldVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Manifest      *VolumeManifest        `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	At            *Epoch                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`                                   // of the state that said so
+	Removed       bool                   `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`                        // the host removed its device because that state said so
+	SizeBytes     int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`   // of the device; 0: there is none
+	Staged        *Epoch                 `protobuf:"bytes,5,opt,name=staged,proto3" json:"staged,omitempty"`                           // the publication under which it is staged; unset: it is not staged
+	Attachment    uint64                 `protobuf:"varint,6,opt,name=attachment,proto3" json:"attachment,omitempty"`                  // of a replica's disk, the last that was proposed
+	AttachedIn    string                 `protobuf:"bytes,7,opt,name=attached_in,json=attachedIn,proto3" json:"attached_in,omitempty"` // the boot of that
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldVolume) Reset() {
+	*x = HeldVolume{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldVolume) ProtoMessage() {}
+
+func (x *HeldVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldVolume.ProtoReflect.Descriptor instead.
+func (*HeldVolume) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *HeldVolume) GetManifest() *VolumeManifest {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *HeldVolume) GetAt() *Epoch {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *HeldVolume) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *HeldVolume) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *HeldVolume) GetStaged() *Epoch {
+	if x != nil {
+		return x.Staged
+	}
+	return nil
+}
+
+func (x *HeldVolume) GetAttachment() uint64 {
+	if x != nil {
+		return x.Attachment
+	}
+	return 0
+}
+
+func (x *HeldVolume) GetAttachedIn() string {
+	if x != nil {
+		return x.AttachedIn
+	}
+	return ""
+}
+
+// AdoptVolume takes in a volume that the restored log does not know, as the hosts that hold it say, or what they know
+// of one that it knows less of (S1). It removes nothing.
+type AdoptVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	Replicas      []*AdoptedReplica      `protobuf:"bytes,2,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptVolume) Reset() {
+	*x = AdoptVolume{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptVolume) ProtoMessage() {}
+
+func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptVolume.ProtoReflect.Descriptor instead.
+func (*AdoptVolume) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *AdoptVolume) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *AdoptVolume) GetReplicas() []*AdoptedReplica {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+type AdoptedReplica struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Held          *HeldVolume            `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptedReplica) Reset() {
+	*x = AdoptedReplica{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptedReplica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptedReplica) ProtoMessage() {}
+
+func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptedReplica.ProtoReflect.Descriptor instead.
+func (*AdoptedReplica) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *AdoptedReplica) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *AdoptedReplica) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *AdoptedReplica) GetHeld() *HeldVolume {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 // Capability is a CSI volume capability without its mount flags, which may be
 // sensitive: their fingerprint is compared instead.
 type Capability struct {
@@ -2129,7 +2908,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2920,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2933,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -2195,7 +2974,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2986,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2999,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -2242,7 +3021,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +3033,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +3046,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -2318,7 +3097,7 @@ type CreateVolume struct {
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +3109,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +3122,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -2491,7 +3270,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +3282,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +3295,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Claim) GetName() string {
@@ -2569,7 +3348,7 @@ type ReplicaSeen struct {
 
 func (x *ReplicaSeen) Reset() {
 	*x = ReplicaSeen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +3360,7 @@ func (x *ReplicaSeen) String() string {
 func (*ReplicaSeen) ProtoMessage() {}
 
 func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +3373,7 @@ func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
 func (*ReplicaSeen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReplicaSeen) GetBootId() string {
@@ -2719,7 +3498,7 @@ type AttachReplica struct {
 
 func (x *AttachReplica) Reset() {
 	*x = AttachReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +3510,7 @@ func (x *AttachReplica) String() string {
 func (*AttachReplica) ProtoMessage() {}
 
 func (x *AttachReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +3523,7 @@ func (x *AttachReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
 func (*AttachReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AttachReplica) GetVolumeId() string {
@@ -2805,7 +3584,7 @@ type SetPrimary struct {
 
 func (x *SetPrimary) Reset() {
 	*x = SetPrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +3596,7 @@ func (x *SetPrimary) String() string {
 func (*SetPrimary) ProtoMessage() {}
 
 func (x *SetPrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +3609,7 @@ func (x *SetPrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
 func (*SetPrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetPrimary) GetVolumeId() string {
@@ -2891,7 +3670,7 @@ type Outdate struct {
 
 func (x *Outdate) Reset() {
 	*x = Outdate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3682,7 @@ func (x *Outdate) String() string {
 func (*Outdate) ProtoMessage() {}
 
 func (x *Outdate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3695,7 @@ func (x *Outdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
 func (*Outdate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Outdate) GetVolumeId() string {
@@ -2981,7 +3760,7 @@ type KeepReplica struct {
 
 func (x *KeepReplica) Reset() {
 	*x = KeepReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3772,7 @@ func (x *KeepReplica) String() string {
 func (*KeepReplica) ProtoMessage() {}
 
 func (x *KeepReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3785,7 @@ func (x *KeepReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepReplica.ProtoReflect.Descriptor instead.
 func (*KeepReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeepReplica) GetVolumeId() string {
@@ -3088,7 +3867,7 @@ type ForcePrimary struct {
 
 func (x *ForcePrimary) Reset() {
 	*x = ForcePrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3879,7 @@ func (x *ForcePrimary) String() string {
 func (*ForcePrimary) ProtoMessage() {}
 
 func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3892,7 @@ func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
 func (*ForcePrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ForcePrimary) GetVolumeId() string {
@@ -3157,7 +3936,7 @@ type AddReplica struct {
 
 func (x *AddReplica) Reset() {
 	*x = AddReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3948,7 @@ func (x *AddReplica) String() string {
 func (*AddReplica) ProtoMessage() {}
 
 func (x *AddReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3961,7 @@ func (x *AddReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
 func (*AddReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AddReplica) GetVolumeId() string {
@@ -3226,7 +4005,7 @@ type RemoveReplica struct {
 
 func (x *RemoveReplica) Reset() {
 	*x = RemoveReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3238,7 +4017,7 @@ func (x *RemoveReplica) String() string {
 func (*RemoveReplica) ProtoMessage() {}
 
 func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3251,7 +4030,7 @@ func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
 func (*RemoveReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoveReplica) GetVolumeId() string {
@@ -3294,7 +4073,7 @@ type ScheduleNode struct {
 
 func (x *ScheduleNode) Reset() {
 	*x = ScheduleNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +4085,7 @@ func (x *ScheduleNode) String() string {
 func (*ScheduleNode) ProtoMessage() {}
 
 func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +4098,7 @@ func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
 func (*ScheduleNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScheduleNode) GetNodeId() string {
@@ -3354,7 +4133,7 @@ type ContinueSweep struct {
 
 func (x *ContinueSweep) Reset() {
 	*x = ContinueSweep{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +4145,7 @@ func (x *ContinueSweep) String() string {
 func (*ContinueSweep) ProtoMessage() {}
 
 func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +4158,7 @@ func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueSweep.ProtoReflect.Descriptor instead.
 func (*ContinueSweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ContinueSweep) GetIndex() uint64 {
@@ -3401,7 +4180,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +4192,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +4205,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -3456,7 +4235,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +4247,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +4260,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -3527,7 +4306,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +4318,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +4331,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -3605,7 +4384,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +4396,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +4409,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -3674,7 +4453,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +4465,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +4478,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -3741,7 +4520,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +4532,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +4545,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -3798,7 +4577,7 @@ type CreateGroupSnapshot struct {
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +4589,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +4602,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -3875,7 +4654,7 @@ type CreateVolumeGroup struct {
 
 func (x *CreateVolumeGroup) Reset() {
 	*x = CreateVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4666,7 @@ func (x *CreateVolumeGroup) String() string {
 func (*CreateVolumeGroup) ProtoMessage() {}
 
 func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4679,7 @@ func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolumeGroup.ProtoReflect.Descriptor instead.
 func (*CreateVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateVolumeGroup) GetVolumeGroupId() string {
@@ -3950,7 +4729,7 @@ type ModifyVolumeGroup struct {
 
 func (x *ModifyVolumeGroup) Reset() {
 	*x = ModifyVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4741,7 @@ func (x *ModifyVolumeGroup) String() string {
 func (*ModifyVolumeGroup) ProtoMessage() {}
 
 func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4754,7 @@ func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolumeGroup.ProtoReflect.Descriptor instead.
 func (*ModifyVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ModifyVolumeGroup) GetVolumeGroupId() string {
@@ -4010,7 +4789,7 @@ type DeleteVolumeGroup struct {
 
 func (x *DeleteVolumeGroup) Reset() {
 	*x = DeleteVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4801,7 @@ func (x *DeleteVolumeGroup) String() string {
 func (*DeleteVolumeGroup) ProtoMessage() {}
 
 func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4814,7 @@ func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolumeGroup.ProtoReflect.Descriptor instead.
 func (*DeleteVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteVolumeGroup) GetVolumeGroupId() string {
@@ -4062,7 +4841,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4853,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4866,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -4113,7 +4892,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4125,7 +4904,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4138,7 +4917,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -4157,7 +4936,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4948,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4961,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -4204,7 +4983,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4995,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +5008,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -4271,7 +5050,7 @@ type BeginReclaim struct {
 
 func (x *BeginReclaim) Reset() {
 	*x = BeginReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4283,7 +5062,7 @@ func (x *BeginReclaim) String() string {
 func (*BeginReclaim) ProtoMessage() {}
 
 func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4296,7 +5075,7 @@ func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginReclaim.ProtoReflect.Descriptor instead.
 func (*BeginReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BeginReclaim) GetVolumeId() string {
@@ -4316,7 +5095,7 @@ type EndReclaim struct {
 
 func (x *EndReclaim) Reset() {
 	*x = EndReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +5107,7 @@ func (x *EndReclaim) String() string {
 func (*EndReclaim) ProtoMessage() {}
 
 func (x *EndReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +5120,7 @@ func (x *EndReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReclaim.ProtoReflect.Descriptor instead.
 func (*EndReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EndReclaim) GetVolumeId() string {
@@ -4365,7 +5144,7 @@ type Reclaimed struct {
 
 func (x *Reclaimed) Reset() {
 	*x = Reclaimed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +5156,7 @@ func (x *Reclaimed) String() string {
 func (*Reclaimed) ProtoMessage() {}
 
 func (x *Reclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +5169,7 @@ func (x *Reclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaimed.ProtoReflect.Descriptor instead.
 func (*Reclaimed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Reclaimed) GetKnown() bool {
@@ -4440,7 +5219,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +5231,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4465,7 +5244,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -4510,7 +5289,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +5301,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +5314,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -4628,7 +5407,7 @@ type BeginKeyRotation struct {
 
 func (x *BeginKeyRotation) Reset() {
 	*x = BeginKeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +5419,7 @@ func (x *BeginKeyRotation) String() string {
 func (*BeginKeyRotation) ProtoMessage() {}
 
 func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +5432,7 @@ func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginKeyRotation.ProtoReflect.Descriptor instead.
 func (*BeginKeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BeginKeyRotation) GetVolumeId() string {
@@ -4738,7 +5517,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +5529,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +5542,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -4849,7 +5628,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4861,7 +5640,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4874,7 +5653,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Report) GetNodeId() string {
@@ -4954,7 +5733,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5745,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5758,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -5462,7 +6241,7 @@ type StagingInUse struct {
 
 func (x *StagingInUse) Reset() {
 	*x = StagingInUse{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5474,7 +6253,7 @@ func (x *StagingInUse) String() string {
 func (*StagingInUse) ProtoMessage() {}
 
 func (x *StagingInUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5487,7 +6266,7 @@ func (x *StagingInUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingInUse.ProtoReflect.Descriptor instead.
 func (*StagingInUse) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StagingInUse) GetDetail() string {
@@ -5506,7 +6285,7 @@ type HeaderMade struct {
 
 func (x *HeaderMade) Reset() {
 	*x = HeaderMade{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +6297,7 @@ func (x *HeaderMade) String() string {
 func (*HeaderMade) ProtoMessage() {}
 
 func (x *HeaderMade) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +6310,7 @@ func (x *HeaderMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderMade.ProtoReflect.Descriptor instead.
 func (*HeaderMade) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HeaderMade) GetLuksUuid() string {
@@ -5550,7 +6329,7 @@ type KeyAdded struct {
 
 func (x *KeyAdded) Reset() {
 	*x = KeyAdded{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +6341,7 @@ func (x *KeyAdded) String() string {
 func (*KeyAdded) ProtoMessage() {}
 
 func (x *KeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +6354,7 @@ func (x *KeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
 func (*KeyAdded) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KeyAdded) GetSlot() uint32 {
@@ -5594,7 +6373,7 @@ type KeyDropped struct {
 
 func (x *KeyDropped) Reset() {
 	*x = KeyDropped{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5606,7 +6385,7 @@ func (x *KeyDropped) String() string {
 func (*KeyDropped) ProtoMessage() {}
 
 func (x *KeyDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5619,7 +6398,7 @@ func (x *KeyDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDropped.ProtoReflect.Descriptor instead.
 func (*KeyDropped) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *KeyDropped) GetSlot() uint32 {
@@ -5641,7 +6420,7 @@ type SnapshotKept struct {
 
 func (x *SnapshotKept) Reset() {
 	*x = SnapshotKept{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5653,7 +6432,7 @@ func (x *SnapshotKept) String() string {
 func (*SnapshotKept) ProtoMessage() {}
 
 func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5666,7 +6445,7 @@ func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotKept.ProtoReflect.Descriptor instead.
 func (*SnapshotKept) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SnapshotKept) GetAttach() uint64 {
@@ -5699,7 +6478,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5711,7 +6490,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5724,7 +6503,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -5743,7 +6522,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5755,7 +6534,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5768,7 +6547,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -5790,7 +6569,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +6581,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +6594,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -5851,7 +6630,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5863,7 +6642,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5876,7 +6655,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -5895,7 +6674,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6686,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6699,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -5940,7 +6719,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5952,7 +6731,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5965,7 +6744,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -5991,7 +6770,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6003,7 +6782,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6016,7 +6795,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -6036,7 +6815,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6048,7 +6827,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6061,7 +6840,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -6087,7 +6866,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6878,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6891,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -6131,7 +6910,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6143,7 +6922,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6156,7 +6935,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
 }
 
 type DeviceMissing struct {
@@ -6168,7 +6947,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6959,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6972,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -6212,7 +6991,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +7003,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +7016,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -6257,7 +7036,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6269,7 +7048,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6282,7 +7061,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -6309,7 +7088,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6321,7 +7100,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6334,7 +7113,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -6353,7 +7132,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6365,7 +7144,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6378,7 +7157,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
 }
 
 type TargetBound struct {
@@ -6390,7 +7169,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6402,7 +7181,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +7194,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -6434,7 +7213,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6446,7 +7225,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6459,7 +7238,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -6487,7 +7266,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +7278,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +7291,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -6574,7 +7353,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6586,7 +7365,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6599,7 +7378,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -6625,7 +7404,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6637,7 +7416,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6650,7 +7429,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -6669,7 +7448,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6681,7 +7460,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6694,7 +7473,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -6713,7 +7492,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6725,7 +7504,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6738,7 +7517,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -6759,7 +7538,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +7550,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +7563,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -6812,7 +7591,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6824,7 +7603,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6837,7 +7616,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -6882,7 +7661,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6894,7 +7673,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6907,7 +7686,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -7036,7 +7815,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7048,7 +7827,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7061,7 +7840,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *KeyRotated) GetVolumeId() string {
@@ -7110,7 +7889,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7122,7 +7901,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7135,7 +7914,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -7166,7 +7945,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7178,7 +7957,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7191,7 +7970,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -7247,7 +8026,7 @@ type Crypt struct {
 
 func (x *Crypt) Reset() {
 	*x = Crypt{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7259,7 +8038,7 @@ func (x *Crypt) String() string {
 func (*Crypt) ProtoMessage() {}
 
 func (x *Crypt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7272,7 +8051,7 @@ func (x *Crypt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crypt.ProtoReflect.Descriptor instead.
 func (*Crypt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Crypt) GetPhase() FormatPhase {
@@ -7336,7 +8115,7 @@ type KeyRotation struct {
 
 func (x *KeyRotation) Reset() {
 	*x = KeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7348,7 +8127,7 @@ func (x *KeyRotation) String() string {
 func (*KeyRotation) ProtoMessage() {}
 
 func (x *KeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7361,7 +8140,7 @@ func (x *KeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
 func (*KeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *KeyRotation) GetSlot() uint32 {
@@ -7400,7 +8179,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7412,7 +8191,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7425,7 +8204,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -7478,7 +8257,7 @@ type RestoreHeader struct {
 
 func (x *RestoreHeader) Reset() {
 	*x = RestoreHeader{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7490,7 +8269,7 @@ func (x *RestoreHeader) String() string {
 func (*RestoreHeader) ProtoMessage() {}
 
 func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7503,7 +8282,7 @@ func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreHeader.ProtoReflect.Descriptor instead.
 func (*RestoreHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RestoreHeader) GetVolumeId() string {
@@ -7552,7 +8331,7 @@ type ReplicationSource struct {
 
 func (x *ReplicationSource) Reset() {
 	*x = ReplicationSource{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7564,7 +8343,7 @@ func (x *ReplicationSource) String() string {
 func (*ReplicationSource) ProtoMessage() {}
 
 func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7577,7 +8356,7 @@ func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationSource.ProtoReflect.Descriptor instead.
 func (*ReplicationSource) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ReplicationSource) GetVolumeId() string {
@@ -7613,7 +8392,7 @@ type EnableReplication struct {
 
 func (x *EnableReplication) Reset() {
 	*x = EnableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7625,7 +8404,7 @@ func (x *EnableReplication) String() string {
 func (*EnableReplication) ProtoMessage() {}
 
 func (x *EnableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7638,7 +8417,7 @@ func (x *EnableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReplication.ProtoReflect.Descriptor instead.
 func (*EnableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EnableReplication) GetSource() *ReplicationSource {
@@ -7716,7 +8495,7 @@ type DisableReplication struct {
 
 func (x *DisableReplication) Reset() {
 	*x = DisableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +8507,7 @@ func (x *DisableReplication) String() string {
 func (*DisableReplication) ProtoMessage() {}
 
 func (x *DisableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +8520,7 @@ func (x *DisableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReplication.ProtoReflect.Descriptor instead.
 func (*DisableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DisableReplication) GetSource() *ReplicationSource {
@@ -7780,7 +8559,7 @@ type PromoteReplication struct {
 
 func (x *PromoteReplication) Reset() {
 	*x = PromoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7792,7 +8571,7 @@ func (x *PromoteReplication) String() string {
 func (*PromoteReplication) ProtoMessage() {}
 
 func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7805,7 +8584,7 @@ func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteReplication.ProtoReflect.Descriptor instead.
 func (*PromoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PromoteReplication) GetSource() *ReplicationSource {
@@ -7863,7 +8642,7 @@ type DemoteReplication struct {
 
 func (x *DemoteReplication) Reset() {
 	*x = DemoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7875,7 +8654,7 @@ func (x *DemoteReplication) String() string {
 func (*DemoteReplication) ProtoMessage() {}
 
 func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7888,7 +8667,7 @@ func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteReplication.ProtoReflect.Descriptor instead.
 func (*DemoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *DemoteReplication) GetSource() *ReplicationSource {
@@ -7927,7 +8706,7 @@ type ResyncReplication struct {
 
 func (x *ResyncReplication) Reset() {
 	*x = ResyncReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7939,7 +8718,7 @@ func (x *ResyncReplication) String() string {
 func (*ResyncReplication) ProtoMessage() {}
 
 func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7952,7 +8731,7 @@ func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncReplication.ProtoReflect.Descriptor instead.
 func (*ResyncReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResyncReplication) GetSource() *ReplicationSource {
@@ -8001,7 +8780,7 @@ type CancelConversion struct {
 
 func (x *CancelConversion) Reset() {
 	*x = CancelConversion{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8013,7 +8792,7 @@ func (x *CancelConversion) String() string {
 func (*CancelConversion) ProtoMessage() {}
 
 func (x *CancelConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8026,7 +8805,7 @@ func (x *CancelConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelConversion.ProtoReflect.Descriptor instead.
 func (*CancelConversion) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CancelConversion) GetVolumeId() string {
@@ -8056,7 +8835,7 @@ type GivenUp struct {
 
 func (x *GivenUp) Reset() {
 	*x = GivenUp{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8068,7 +8847,7 @@ func (x *GivenUp) String() string {
 func (*GivenUp) ProtoMessage() {}
 
 func (x *GivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8081,7 +8860,7 @@ func (x *GivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
 func (*GivenUp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *GivenUp) GetVolumeId() string {
@@ -8125,7 +8904,7 @@ type RoleMoved struct {
 
 func (x *RoleMoved) Reset() {
 	*x = RoleMoved{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8137,7 +8916,7 @@ func (x *RoleMoved) String() string {
 func (*RoleMoved) ProtoMessage() {}
 
 func (x *RoleMoved) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8150,7 +8929,7 @@ func (x *RoleMoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleMoved.ProtoReflect.Descriptor instead.
 func (*RoleMoved) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RoleMoved) GetVolumeId() string {
@@ -8189,7 +8968,7 @@ type ConversionUndone struct {
 
 func (x *ConversionUndone) Reset() {
 	*x = ConversionUndone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8201,7 +8980,7 @@ func (x *ConversionUndone) String() string {
 func (*ConversionUndone) ProtoMessage() {}
 
 func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8214,7 +8993,7 @@ func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionUndone.ProtoReflect.Descriptor instead.
 func (*ConversionUndone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
 }
 
 type ReplicaReverted struct {
@@ -8226,7 +9005,7 @@ type ReplicaReverted struct {
 
 func (x *ReplicaReverted) Reset() {
 	*x = ReplicaReverted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8238,7 +9017,7 @@ func (x *ReplicaReverted) String() string {
 func (*ReplicaReverted) ProtoMessage() {}
 
 func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8251,7 +9030,7 @@ func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaReverted.ProtoReflect.Descriptor instead.
 func (*ReplicaReverted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ReplicaReverted) GetSnapshotId() string {
@@ -8282,7 +9061,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xab\x1e\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xf4\x1e\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -8346,7 +9125,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x13promote_replication\x18f \x01(\v2#.holdfast.fsm.v1.PromoteReplicationB\x04\x88\xb5\x18\x02H\x00R\x12promoteReplication\x12Y\n" +
 	"\x12demote_replication\x18g \x01(\v2\".holdfast.fsm.v1.DemoteReplicationB\x04\x88\xb5\x18\x02H\x00R\x11demoteReplication\x12Y\n" +
 	"\x12resync_replication\x18h \x01(\v2\".holdfast.fsm.v1.ResyncReplicationB\x04\x88\xb5\x18\x02H\x00R\x11resyncReplication\x12V\n" +
-	"\x11cancel_conversion\x18i \x01(\v2!.holdfast.fsm.v1.CancelConversionB\x04\x88\xb5\x18\x02H\x00R\x10cancelConversionB\x06\n" +
+	"\x11cancel_conversion\x18i \x01(\v2!.holdfast.fsm.v1.CancelConversionB\x04\x88\xb5\x18\x02H\x00R\x10cancelConversion\x12G\n" +
+	"\fadopt_volume\x18n \x01(\v2\x1c.holdfast.fsm.v1.AdoptVolumeB\x04\x88\xb5\x18\x03H\x00R\vadoptVolumeB\x06\n" +
 	"\x04body\"?\n" +
 	"\x05Epoch\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x14\n" +
@@ -8410,7 +9190,83 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tAdoptNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\x99\x01\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\x96\x06\n" +
+	"\x0eVolumeManifest\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12?\n" +
+	"\fcapabilities\x18\x05 \x03(\v2\x1b.holdfast.fsm.v1.CapabilityR\fcapabilities\x127\n" +
+	"\trequisite\x18\x06 \x03(\v2\x19.holdfast.fsm.v1.TopologyR\trequisite\x12/\n" +
+	"\x06source\x18\a \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12/\n" +
+	"\x06limits\x18\b \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12>\n" +
+	"\x0einitial_limits\x18\t \x01(\v2\x17.holdfast.fsm.v1.LimitsR\rinitialLimits\x12,\n" +
+	"\x05claim\x18\n" +
+	" \x01(\v2\x16.holdfast.fsm.v1.ClaimR\x05claim\x12,\n" +
+	"\x05crypt\x18\v \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\x12/\n" +
+	"\x06format\x18\f \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\x12\x16\n" +
+	"\x06origin\x18\r \x01(\tR\x06origin\x12\x12\n" +
+	"\x04home\x18\x0e \x01(\tR\x04home\x12\x14\n" +
+	"\x05sites\x18\x0f \x03(\tR\x05sites\x12\x17\n" +
+	"\apool_id\x18\x10 \x01(\tR\x06poolId\x12F\n" +
+	"\vreplication\x18\x11 \x01(\v2$.holdfast.fsm.v1.ReplicationManifestR\vreplication\x12F\n" +
+	"\vpublication\x18\x12 \x01(\v2$.holdfast.fsm.v1.PublicationManifestR\vpublication\"\xf6\x01\n" +
+	"\x13ReplicationManifest\x125\n" +
+	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x1a\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
+	"\x05minor\x18\x03 \x01(\rR\x05minor\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\x12\x12\n" +
+	"\x04seed\x18\x05 \x01(\tR\x04seed\x12\x1a\n" +
+	"\boutdated\x18\x06 \x01(\bR\boutdated\x122\n" +
+	"\x05hosts\x18\a \x03(\v2\x1c.holdfast.fsm.v1.ReplicaHostR\x05hosts\"?\n" +
+	"\vReplicaHost\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xac\x02\n" +
+	"\x13PublicationManifest\x12,\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
+	"\n" +
+	"capability\x18\x02 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
+	"capability\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x16\n" +
+	"\x06ending\x18\x04 \x01(\bR\x06ending\x12:\n" +
+	"\astaging\x18\x05 \x01(\v2 .holdfast.fsm.v1.StagingManifestR\astaging\x129\n" +
+	"\atargets\x18\x06 \x03(\v2\x1f.holdfast.fsm.v1.TargetManifestR\atargets\"\x8f\x01\n" +
+	"\x0fStagingManifest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
+	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12;\n" +
+	"\n" +
+	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
+	"capability\x12\x12\n" +
+	"\x04done\x18\x04 \x01(\bR\x04done\"\xb4\x01\n" +
+	"\x0eTargetManifest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1b\n" +
+	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12;\n" +
+	"\n" +
+	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
+	"capability\x12 \n" +
+	"\vfingerprint\x18\x04 \x01(\tR\vfingerprint\x12\x12\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\x9b\x02\n" +
+	"\n" +
+	"HeldVolume\x12;\n" +
+	"\bmanifest\x18\x01 \x01(\v2\x1f.holdfast.fsm.v1.VolumeManifestR\bmanifest\x12&\n" +
+	"\x02at\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x18\n" +
+	"\aremoved\x18\x03 \x01(\bR\aremoved\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12.\n" +
+	"\x06staged\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x06staged\x12\x1e\n" +
+	"\n" +
+	"attachment\x18\x06 \x01(\x04R\n" +
+	"attachment\x12\x1f\n" +
+	"\vattached_in\x18\a \x01(\tR\n" +
+	"attachedIn\"g\n" +
+	"\vAdoptVolume\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12;\n" +
+	"\breplicas\x18\x02 \x03(\v2\x1f.holdfast.fsm.v1.AdoptedReplicaR\breplicas\"s\n" +
+	"\x0eAdoptedReplica\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12/\n" +
+	"\x04held\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.HeldVolumeR\x04held\"\x99\x01\n" +
 	"\n" +
 	"Capability\x12/\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.holdfast.fsm.v1.AccessModeR\x04mode\x12\x14\n" +
@@ -8975,7 +9831,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -8997,93 +9853,102 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*SetNodeReachable)(nil),          // 17: holdfast.fsm.v1.SetNodeReachable
 	(*LoseNode)(nil),                  // 18: holdfast.fsm.v1.LoseNode
 	(*AdoptNode)(nil),                 // 19: holdfast.fsm.v1.AdoptNode
-	(*Capability)(nil),                // 20: holdfast.fsm.v1.Capability
-	(*Topology)(nil),                  // 21: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),                  // 22: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),              // 23: holdfast.fsm.v1.CreateVolume
-	(*Claim)(nil),                     // 24: holdfast.fsm.v1.Claim
-	(*ReplicaSeen)(nil),               // 25: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),             // 26: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),                // 27: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),                   // 28: holdfast.fsm.v1.Outdate
-	(*KeepReplica)(nil),               // 29: holdfast.fsm.v1.KeepReplica
-	(*ForcePrimary)(nil),              // 30: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),                // 31: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),             // 32: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),              // 33: holdfast.fsm.v1.ScheduleNode
-	(*ContinueSweep)(nil),             // 34: holdfast.fsm.v1.ContinueSweep
-	(*Source)(nil),                    // 35: holdfast.fsm.v1.Source
-	(*Limits)(nil),                    // 36: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),              // 37: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),              // 38: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),            // 39: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),            // 40: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil),       // 41: holdfast.fsm.v1.CreateGroupSnapshot
-	(*CreateVolumeGroup)(nil),         // 42: holdfast.fsm.v1.CreateVolumeGroup
-	(*ModifyVolumeGroup)(nil),         // 43: holdfast.fsm.v1.ModifyVolumeGroup
-	(*DeleteVolumeGroup)(nil),         // 44: holdfast.fsm.v1.DeleteVolumeGroup
-	(*GroupMember)(nil),               // 45: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil),       // 46: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),              // 47: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),             // 48: holdfast.fsm.v1.PublishVolume
-	(*BeginReclaim)(nil),              // 49: holdfast.fsm.v1.BeginReclaim
-	(*EndReclaim)(nil),                // 50: holdfast.fsm.v1.EndReclaim
-	(*Reclaimed)(nil),                 // 51: holdfast.fsm.v1.Reclaimed
-	(*UnpublishVolume)(nil),           // 52: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),               // 53: holdfast.fsm.v1.StageVolume
-	(*BeginKeyRotation)(nil),          // 54: holdfast.fsm.v1.BeginKeyRotation
-	(*PublishTarget)(nil),             // 55: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),                    // 56: holdfast.fsm.v1.Report
-	(*Observation)(nil),               // 57: holdfast.fsm.v1.Observation
-	(*StagingInUse)(nil),              // 58: holdfast.fsm.v1.StagingInUse
-	(*HeaderMade)(nil),                // 59: holdfast.fsm.v1.HeaderMade
-	(*KeyAdded)(nil),                  // 60: holdfast.fsm.v1.KeyAdded
-	(*KeyDropped)(nil),                // 61: holdfast.fsm.v1.KeyDropped
-	(*SnapshotKept)(nil),              // 62: holdfast.fsm.v1.SnapshotKept
-	(*DeviceGrown)(nil),               // 63: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),             // 64: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),               // 65: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),              // 66: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),           // 67: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),                    // 68: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),                    // 69: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),                  // 70: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),             // 71: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),                // 72: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),             // 73: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),             // 74: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),                 // 75: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),                    // 76: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),                  // 77: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),               // 78: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),                // 79: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),                // 80: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),                 // 81: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),           // 82: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),            // 83: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),           // 84: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),                // 85: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),        // 86: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),                   // 87: holdfast.fsm.v1.Outcome
-	(*KeyRotated)(nil),                // 88: holdfast.fsm.v1.KeyRotated
-	(*Rejection)(nil),                 // 89: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                     // 90: holdfast.fsm.v1.Grant
-	(*Crypt)(nil),                     // 91: holdfast.fsm.v1.Crypt
-	(*KeyRotation)(nil),               // 92: holdfast.fsm.v1.KeyRotation
-	(*Format)(nil),                    // 93: holdfast.fsm.v1.Format
-	(*RestoreHeader)(nil),             // 94: holdfast.fsm.v1.RestoreHeader
-	(*ReplicationSource)(nil),         // 95: holdfast.fsm.v1.ReplicationSource
-	(*EnableReplication)(nil),         // 96: holdfast.fsm.v1.EnableReplication
-	(*DisableReplication)(nil),        // 97: holdfast.fsm.v1.DisableReplication
-	(*PromoteReplication)(nil),        // 98: holdfast.fsm.v1.PromoteReplication
-	(*DemoteReplication)(nil),         // 99: holdfast.fsm.v1.DemoteReplication
-	(*ResyncReplication)(nil),         // 100: holdfast.fsm.v1.ResyncReplication
-	(*CancelConversion)(nil),          // 101: holdfast.fsm.v1.CancelConversion
-	(*GivenUp)(nil),                   // 102: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),                 // 103: holdfast.fsm.v1.RoleMoved
-	(*ConversionUndone)(nil),          // 104: holdfast.fsm.v1.ConversionUndone
-	(*ReplicaReverted)(nil),           // 105: holdfast.fsm.v1.ReplicaReverted
-	(*descriptorpb.FieldOptions)(nil), // 106: google.protobuf.FieldOptions
+	(*VolumeManifest)(nil),            // 20: holdfast.fsm.v1.VolumeManifest
+	(*ReplicationManifest)(nil),       // 21: holdfast.fsm.v1.ReplicationManifest
+	(*ReplicaHost)(nil),               // 22: holdfast.fsm.v1.ReplicaHost
+	(*PublicationManifest)(nil),       // 23: holdfast.fsm.v1.PublicationManifest
+	(*StagingManifest)(nil),           // 24: holdfast.fsm.v1.StagingManifest
+	(*TargetManifest)(nil),            // 25: holdfast.fsm.v1.TargetManifest
+	(*HeldVolume)(nil),                // 26: holdfast.fsm.v1.HeldVolume
+	(*AdoptVolume)(nil),               // 27: holdfast.fsm.v1.AdoptVolume
+	(*AdoptedReplica)(nil),            // 28: holdfast.fsm.v1.AdoptedReplica
+	(*Capability)(nil),                // 29: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 30: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 31: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 32: holdfast.fsm.v1.CreateVolume
+	(*Claim)(nil),                     // 33: holdfast.fsm.v1.Claim
+	(*ReplicaSeen)(nil),               // 34: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 35: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 36: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 37: holdfast.fsm.v1.Outdate
+	(*KeepReplica)(nil),               // 38: holdfast.fsm.v1.KeepReplica
+	(*ForcePrimary)(nil),              // 39: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 40: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 41: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 42: holdfast.fsm.v1.ScheduleNode
+	(*ContinueSweep)(nil),             // 43: holdfast.fsm.v1.ContinueSweep
+	(*Source)(nil),                    // 44: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 45: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 46: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 47: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 48: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 49: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 50: holdfast.fsm.v1.CreateGroupSnapshot
+	(*CreateVolumeGroup)(nil),         // 51: holdfast.fsm.v1.CreateVolumeGroup
+	(*ModifyVolumeGroup)(nil),         // 52: holdfast.fsm.v1.ModifyVolumeGroup
+	(*DeleteVolumeGroup)(nil),         // 53: holdfast.fsm.v1.DeleteVolumeGroup
+	(*GroupMember)(nil),               // 54: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 55: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 56: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 57: holdfast.fsm.v1.PublishVolume
+	(*BeginReclaim)(nil),              // 58: holdfast.fsm.v1.BeginReclaim
+	(*EndReclaim)(nil),                // 59: holdfast.fsm.v1.EndReclaim
+	(*Reclaimed)(nil),                 // 60: holdfast.fsm.v1.Reclaimed
+	(*UnpublishVolume)(nil),           // 61: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 62: holdfast.fsm.v1.StageVolume
+	(*BeginKeyRotation)(nil),          // 63: holdfast.fsm.v1.BeginKeyRotation
+	(*PublishTarget)(nil),             // 64: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 65: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 66: holdfast.fsm.v1.Observation
+	(*StagingInUse)(nil),              // 67: holdfast.fsm.v1.StagingInUse
+	(*HeaderMade)(nil),                // 68: holdfast.fsm.v1.HeaderMade
+	(*KeyAdded)(nil),                  // 69: holdfast.fsm.v1.KeyAdded
+	(*KeyDropped)(nil),                // 70: holdfast.fsm.v1.KeyDropped
+	(*SnapshotKept)(nil),              // 71: holdfast.fsm.v1.SnapshotKept
+	(*DeviceGrown)(nil),               // 72: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 73: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 74: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 75: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 76: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 77: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 78: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 79: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 80: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 81: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 82: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 83: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 84: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 85: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 86: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 87: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 88: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 89: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 90: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 91: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 92: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 93: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 94: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 95: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 96: holdfast.fsm.v1.Outcome
+	(*KeyRotated)(nil),                // 97: holdfast.fsm.v1.KeyRotated
+	(*Rejection)(nil),                 // 98: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 99: holdfast.fsm.v1.Grant
+	(*Crypt)(nil),                     // 100: holdfast.fsm.v1.Crypt
+	(*KeyRotation)(nil),               // 101: holdfast.fsm.v1.KeyRotation
+	(*Format)(nil),                    // 102: holdfast.fsm.v1.Format
+	(*RestoreHeader)(nil),             // 103: holdfast.fsm.v1.RestoreHeader
+	(*ReplicationSource)(nil),         // 104: holdfast.fsm.v1.ReplicationSource
+	(*EnableReplication)(nil),         // 105: holdfast.fsm.v1.EnableReplication
+	(*DisableReplication)(nil),        // 106: holdfast.fsm.v1.DisableReplication
+	(*PromoteReplication)(nil),        // 107: holdfast.fsm.v1.PromoteReplication
+	(*DemoteReplication)(nil),         // 108: holdfast.fsm.v1.DemoteReplication
+	(*ResyncReplication)(nil),         // 109: holdfast.fsm.v1.ResyncReplication
+	(*CancelConversion)(nil),          // 110: holdfast.fsm.v1.CancelConversion
+	(*GivenUp)(nil),                   // 111: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),                 // 112: holdfast.fsm.v1.RoleMoved
+	(*ConversionUndone)(nil),          // 113: holdfast.fsm.v1.ConversionUndone
+	(*ReplicaReverted)(nil),           // 114: holdfast.fsm.v1.ReplicaReverted
+	(*descriptorpb.FieldOptions)(nil), // 115: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	8,   // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
@@ -9091,143 +9956,167 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	17,  // 2: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
 	18,  // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
 	19,  // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	23,  // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	47,  // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	37,  // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	38,  // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	39,  // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	40,  // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	41,  // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	46,  // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	48,  // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	52,  // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	53,  // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	55,  // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	56,  // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	82,  // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	83,  // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	84,  // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	85,  // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	86,  // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	26,  // 23: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
-	27,  // 24: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
-	28,  // 25: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
-	30,  // 26: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
-	31,  // 27: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
-	32,  // 28: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
-	33,  // 29: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
-	29,  // 30: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
-	34,  // 31: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
+	32,  // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	56,  // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	46,  // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	47,  // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	48,  // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	49,  // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	50,  // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	55,  // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	57,  // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	61,  // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	62,  // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	64,  // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	65,  // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	91,  // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	92,  // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	93,  // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	94,  // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	95,  // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	35,  // 23: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	36,  // 24: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	37,  // 25: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	39,  // 26: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	40,  // 27: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	41,  // 28: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	42,  // 29: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	38,  // 30: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
+	43,  // 31: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
 	13,  // 32: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
-	42,  // 33: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
-	43,  // 34: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
-	44,  // 35: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
+	51,  // 33: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
+	52,  // 34: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
+	53,  // 35: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
 	14,  // 36: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
 	16,  // 37: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
-	49,  // 38: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
-	50,  // 39: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
-	54,  // 40: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
-	94,  // 41: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
-	96,  // 42: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
-	97,  // 43: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
-	98,  // 44: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
-	99,  // 45: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
-	100, // 46: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
-	101, // 47: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
-	10,  // 48: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	9,   // 49: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	12,  // 50: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
-	15,  // 51: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	0,   // 52: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	9,   // 53: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	20,  // 54: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	21,  // 55: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	21,  // 56: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	22,  // 57: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	35,  // 58: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	36,  // 59: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 60: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	24,  // 61: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 62: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 63: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 64: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	7,   // 65: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	25,  // 66: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	25,  // 67: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	22,  // 68: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	22,  // 69: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	20,  // 70: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	22,  // 71: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	36,  // 72: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	24,  // 73: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	45,  // 74: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	20,  // 75: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,   // 76: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 77: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	20,  // 78: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,   // 79: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 80: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	20,  // 81: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	57,  // 82: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	7,   // 83: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	71,  // 84: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	72,  // 85: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	73,  // 86: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	74,  // 87: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	75,  // 88: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	76,  // 89: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	77,  // 90: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	78,  // 91: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	79,  // 92: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	80,  // 93: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	81,  // 94: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	63,  // 95: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	64,  // 96: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	65,  // 97: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	66,  // 98: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	67,  // 99: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	68,  // 100: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	69,  // 101: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	70,  // 102: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	25,  // 103: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	58,  // 104: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	62,  // 105: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	51,  // 106: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	59,  // 107: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	60,  // 108: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	61,  // 109: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	104, // 110: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
-	105, // 111: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
-	36,  // 112: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	89,  // 113: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	7,   // 114: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	90,  // 115: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 116: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	88,  // 117: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	102, // 118: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	103, // 119: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	7,   // 120: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	93,  // 121: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	91,  // 122: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 123: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,   // 124: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	92,  // 125: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	7,   // 126: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 127: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,   // 128: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	95,  // 129: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	1,   // 130: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
-	22,  // 131: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
-	95,  // 132: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	95,  // 133: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	95,  // 134: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	95,  // 135: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	106, // 136: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	137, // [137:137] is the sub-list for method output_type
-	137, // [137:137] is the sub-list for method input_type
-	137, // [137:137] is the sub-list for extension type_name
-	136, // [136:137] is the sub-list for extension extendee
-	0,   // [0:136] is the sub-list for field type_name
+	58,  // 38: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
+	59,  // 39: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
+	63,  // 40: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
+	103, // 41: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
+	105, // 42: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
+	106, // 43: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
+	107, // 44: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
+	108, // 45: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
+	109, // 46: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
+	110, // 47: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
+	27,  // 48: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
+	10,  // 49: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	9,   // 50: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	12,  // 51: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	15,  // 52: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
+	29,  // 53: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	30,  // 54: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
+	44,  // 55: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
+	45,  // 56: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
+	45,  // 57: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
+	33,  // 58: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
+	100, // 59: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	102, // 60: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
+	21,  // 61: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
+	23,  // 62: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
+	1,   // 63: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
+	22,  // 64: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
+	7,   // 65: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
+	29,  // 66: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	24,  // 67: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
+	25,  // 68: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
+	29,  // 69: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	29,  // 70: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	20,  // 71: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
+	7,   // 72: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 73: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
+	28,  // 74: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
+	26,  // 75: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
+	0,   // 76: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	9,   // 77: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	29,  // 78: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	30,  // 79: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	30,  // 80: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	31,  // 81: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	44,  // 82: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	45,  // 83: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 84: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	33,  // 85: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 86: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 87: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 88: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	7,   // 89: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	34,  // 90: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	34,  // 91: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	31,  // 92: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	31,  // 93: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	29,  // 94: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	31,  // 95: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	45,  // 96: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	33,  // 97: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	54,  // 98: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	29,  // 99: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,   // 100: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 101: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	29,  // 102: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,   // 103: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,   // 104: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	29,  // 105: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	66,  // 106: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	7,   // 107: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	80,  // 108: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	81,  // 109: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	82,  // 110: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	83,  // 111: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	84,  // 112: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	85,  // 113: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	86,  // 114: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	87,  // 115: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	88,  // 116: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	89,  // 117: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	90,  // 118: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	72,  // 119: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	73,  // 120: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	74,  // 121: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	75,  // 122: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	76,  // 123: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	77,  // 124: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	78,  // 125: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	79,  // 126: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	34,  // 127: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	67,  // 128: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	71,  // 129: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	60,  // 130: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	68,  // 131: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	69,  // 132: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	70,  // 133: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	113, // 134: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	114, // 135: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	45,  // 136: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	98,  // 137: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	7,   // 138: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	99,  // 139: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 140: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	97,  // 141: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	111, // 142: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	112, // 143: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	7,   // 144: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	102, // 145: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	100, // 146: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 147: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,   // 148: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	101, // 149: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	7,   // 150: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 151: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,   // 152: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	104, // 153: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 154: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	31,  // 155: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	104, // 156: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	104, // 157: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	104, // 158: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	104, // 159: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	115, // 160: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	161, // [161:161] is the sub-list for method output_type
+	161, // [161:161] is the sub-list for method input_type
+	161, // [161:161] is the sub-list for extension type_name
+	160, // [160:161] is the sub-list for extension extendee
+	0,   // [0:160] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -9284,8 +10173,9 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_DemoteReplication)(nil),
 		(*Command_ResyncReplication)(nil),
 		(*Command_CancelConversion)(nil),
+		(*Command_AdoptVolume)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[51].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[60].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -9321,7 +10211,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   100,
+			NumMessages:   109,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

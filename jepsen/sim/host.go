@@ -135,6 +135,7 @@ func (p *process) openClient() (err error) {
 		Handle:     func(u executor.Update) { p.agent.Update(u) },
 		Telemetry:  func() []executor.PoolFacts { return p.agent.PoolFacts(p.life) },
 		Inventory:  func(ctx context.Context) (executor.Inventory, error) { return p.agent.Inventory(ctx) },
+		Held:       func(ctx context.Context) (executor.Inventory, error) { return p.agent.Held(ctx) },
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return p.agent.Map(ctx, base, target, from, limit)
 		},

@@ -711,6 +711,7 @@ type DesiredVolume struct {
 	Encrypted          bool                   `protobuf:"varint,90,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
 	EncryptionDiscards bool                   `protobuf:"varint,96,opt,name=encryption_discards,json=encryptionDiscards,proto3" json:"encryption_discards,omitempty"`
 	KeyGeneration      uint64                 `protobuf:"varint,92,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"`
+	Manifest           []byte                 `protobuf:"bytes,110,opt,name=manifest,proto3" json:"manifest,omitempty"` // an fsmpb.VolumeManifest, as the host keeps it
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -897,6 +898,13 @@ func (x *DesiredVolume) GetKeyGeneration() uint64 {
 		return x.KeyGeneration
 	}
 	return 0
+}
+
+func (x *DesiredVolume) GetManifest() []byte {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
 }
 
 // DesiredReplica is fsm.DesiredReplica, field by field.
@@ -1675,6 +1683,7 @@ func (x *DesiredSnapshot) GetEncrypted() bool {
 type InventoryQuestion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Held          bool                   `protobuf:"varint,110,opt,name=held,proto3" json:"held,omitempty"` // what the host has of each volume, of kind "held", and nothing else; an older host lists the rest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1714,6 +1723,13 @@ func (x *InventoryQuestion) GetQuestion() uint64 {
 		return x.Question
 	}
 	return 0
+}
+
+func (x *InventoryQuestion) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type InventoryAnswer struct {
@@ -1795,12 +1811,13 @@ func (x *InventoryAnswer) GetEncryption() bool {
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup", "held"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's or the snapshot's id, as far as the name tells
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	HeaderRead    bool                   `protobuf:"varint,90,opt,name=header_read,json=headerRead,proto3" json:"header_read,omitempty"` // header_uuid is known; empty: there is no LUKS header
 	HeaderUuid    string                 `protobuf:"bytes,91,opt,name=header_uuid,json=headerUuid,proto3" json:"header_uuid,omitempty"`
 	WrongDevice   string                 `protobuf:"bytes,92,opt,name=wrong_device,json=wrongDevice,proto3" json:"wrong_device,omitempty"` // below a mapping, and not the volume's
+	Held          []byte                 `protobuf:"bytes,110,opt,name=held,proto3" json:"held,omitempty"`                                 // an fsmpb.HeldVolume, of kind "held"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1875,6 +1892,13 @@ func (x *InventoryItem) GetWrongDevice() string {
 		return x.WrongDevice
 	}
 	return ""
+}
+
+func (x *InventoryItem) GetHeld() []byte {
+	if x != nil {
+		return x.Held
+	}
+	return nil
 }
 
 type ProposeRequest struct {
@@ -2141,6 +2165,7 @@ func (x *SessionFacts) GetQuietNanos() int64 {
 type InventoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Held          bool                   `protobuf:"varint,110,opt,name=held,proto3" json:"held,omitempty"` // as in the question
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2180,6 +2205,13 @@ func (x *InventoryRequest) GetNodeId() string {
 		return x.NodeId
 	}
 	return ""
+}
+
+func (x *InventoryRequest) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type InventoryResponse struct {
@@ -3087,7 +3119,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
-	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xec\x06\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\x88\a\n" +
 	"\rDesiredVolume\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
@@ -3112,7 +3144,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\x12\x1c\n" +
 	"\tencrypted\x18Z \x01(\bR\tencrypted\x12/\n" +
 	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\x12%\n" +
-	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\"\xfb\a\n" +
+	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\x12\x1a\n" +
+	"\bmanifest\x18n \x01(\fR\bmanifest\"\xfb\a\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -3208,9 +3241,10 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\toperation\x18\n" +
 	" \x01(\x04R\toperation\x12\x14\n" +
 	"\x05retry\x18\v \x01(\rR\x05retry\x12\x1c\n" +
-	"\tencrypted\x18Z \x01(\bR\tencrypted\"/\n" +
+	"\tencrypted\x18Z \x01(\bR\tencrypted\"C\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
-	"\bquestion\x18\x01 \x01(\x04R\bquestion\"\xb1\x01\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x12\n" +
+	"\x04held\x18n \x01(\bR\x04held\"\xb1\x01\n" +
 	"\x0fInventoryAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x14\n" +
@@ -3218,7 +3252,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12\x1e\n" +
 	"\n" +
 	"encryption\x18Z \x01(\bR\n" +
-	"encryption\"\xac\x01\n" +
+	"encryption\"\xc0\x01\n" +
 	"\rInventoryItem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3227,7 +3261,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"headerRead\x12\x1f\n" +
 	"\vheader_uuid\x18[ \x01(\tR\n" +
 	"headerUuid\x12!\n" +
-	"\fwrong_device\x18\\ \x01(\tR\vwrongDevice\"D\n" +
+	"\fwrong_device\x18\\ \x01(\tR\vwrongDevice\x12\x12\n" +
+	"\x04held\x18n \x01(\fR\x04held\"D\n" +
 	"\x0eProposeRequest\x122\n" +
 	"\acommand\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\"E\n" +
 	"\x0fProposeResponse\x122\n" +
@@ -3243,9 +3278,10 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12<\n" +
 	"\ttelemetry\x18\x04 \x01(\v2\x1e.holdfast.session.v1.TelemetryR\ttelemetry\x12\x1f\n" +
 	"\vquiet_nanos\x18\x05 \x01(\x03R\n" +
-	"quietNanos\"+\n" +
+	"quietNanos\"?\n" +
 	"\x10InventoryRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"\x81\x01\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
+	"\x04held\x18n \x01(\bR\x04held\"\x81\x01\n" +
 	"\x11InventoryResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x128\n" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x1e\n" +

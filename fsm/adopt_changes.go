@@ -1,0 +1,134 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// adoptChanges takes in what the lost part of the log said of a volume that is known: that it was made, grew, was
+// formatted, published elsewhere or not any more.
+func (s *State) adoptChanges(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *Rejection) {
+	switch v.Phase.(type) {
+	case Deleting, Failed:
+		return nil, Reject(Precondition, "adopt volume %s: it is being deleted, or could not be made, and its hosts have it: delete it again, or copy what it has", v.ID)
+	case Creating, Ready:
+	}
+	if rej := a.checkSamePlace(v); rej != nil {
+		return nil, rej
+	}
+	updated, changed := v.withReadiness(m, a)
+	changed = updated.takeContent(a.newest.GetManifest()) || changed
+	changed = updated.takePublication(s, a) || changed
+	if changed {
+		s.putVolume(updated)
+		s.bumpAdopted(&updated)
+	}
+	return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+}
+
+// checkSamePlace: the volume is where this log has it. Where the lost log had moved a replica, hosts hold more than it
+// knows, or less, which no entry can mend without a look at the contents.
+func (a *adoption) checkSamePlace(v *Volume) *Rejection {
+	says := a.newest.GetManifest().GetReplication()
+	for i := range a.held {
+		h := &a.held[i]
+		switch r := v.Replica(h.node.Host); {
+		case r == nil || r.State == ReplicaGone || r.State == ReplicaLeaving:
+			return Reject(Precondition, "adopt volume %s: node %s has a replica of it that this log does not know: it was moved there after the backup", v.ID, h.node.ID)
+		case (says == nil) != (v.Replication == nil):
+			return Reject(Precondition, "adopt volume %s: it was converted after the backup, and node %s has it as it is now", v.ID, h.node.ID)
+		case says != nil && (says.GetMinor() != v.Replication.Minor || says.GetPort() != v.Replication.Port):
+			return Reject(Precondition, "adopt volume %s: it has the minor %d and port %d, and on node %s %d and %d", v.ID, v.Replication.Minor, v.Replication.Port, h.node.ID, says.GetMinor(), says.GetPort())
+		}
+	}
+	return nil
+}
+
+// withReadiness ends the creation of a volume whose manifest exists: hosts keep one of a Ready volume only.
+func (v *Volume) withReadiness(m Meta, a *adoption) (updated Volume, changed bool) {
+	updated = *v
+	if !v.isCreating() {
+		return updated, false
+	}
+	if updated.Replication != nil {
+		updated = updated.withReplication()
+		updated.Replication.InitialSyncIndex, updated.Replication.Generation = m.Index, m.Index
+	}
+	updated.Phase, updated.Operation = unpublished, nil
+	for i := range a.held {
+		r := *updated.Replica(a.held[i].node.Host)
+		r.State, r.Size = ReplicaPresent, v.Size
+		updated = updated.withReplica(r)
+	}
+	return updated, true
+}
+
+// takeContent takes what only grows: the size, and what is known of the filesystem and the LUKS header.
+func (v *Volume) takeContent(says *fsmpb.VolumeManifest) (changed bool) {
+	if says.GetSizeBytes() > v.Size && says.GetSizeBytes()%VolumeSizeUnit == 0 {
+		*v, changed = v.withAdoptedSize(says.GetSizeBytes()), true
+	}
+	if f := FormatFrom(says.GetFormat()); formatProgress(f.Phase) > formatProgress(v.Format.Phase) {
+		v.Format, changed = f, true
+	}
+	if c := CryptFrom(says.GetCrypt()); c != nil && v.Crypt != nil &&
+		(formatProgress(c.Phase) > formatProgress(v.Crypt.Phase) || c.KeyGeneration > v.Crypt.KeyGeneration) {
+		v.Crypt, changed = c, true
+	}
+	return changed
+}
+
+// withAdoptedSize is the volume with the size that its hosts gave it already.
+func (v *Volume) withAdoptedSize(size int64) Volume {
+	updated := *v
+	updated.Size = size
+	updated.Replicas = append([]Replica(nil), v.Replicas...)
+	for i := range updated.Replicas {
+		if updated.Replicas[i].State == ReplicaPresent {
+			updated.Replicas[i].Size = size
+		}
+	}
+	updated.endOperation(OpExpand)
+	return updated
+}
+
+// formatProgress orders the phases of a format: a later one is never taken back (S15).
+func formatProgress(p fsmpb.FormatPhase) int {
+	switch p {
+	case fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING:
+		return 1
+	case fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, fsmpb.FormatPhase_FORMAT_PHASE_RAW:
+		return 2
+	case fsmpb.FormatPhase_FORMAT_PHASE_UNKNOWN, fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED:
+	}
+	return 0
+}
+
+// takePublication takes the newest publication that a host was told of, and ends the one that its host was told the
+// end of.
+func (v *Volume) takePublication(s *State, a *adoption) (changed bool) {
+	said := a.publication(s)
+	for _, p := range v.Publications() {
+		if a.ended(&p) {
+			*v, changed = v.withoutPublication(p.Node), true
+		} else if said != nil && p.Epoch.Compare(said.Epoch) >= 0 {
+			return changed // it is that one, or a newer one
+		}
+	}
+	if said == nil {
+		return changed
+	}
+	for _, p := range v.Publications() {
+		*v = v.withoutPublication(p.Node)
+	}
+	*v = v.withPublication(*said)
+	return true
+}
+
+// ended tells whether the publication's host was told, later than of the publication, that it has none, or another.
+func (a *adoption) ended(p *Publication) bool {
+	for i := range a.held {
+		h := &a.held[i]
+		if h.node.Host == p.Host && h.at.Compare(p.Epoch) > 0 && EpochFrom(h.GetManifest().GetPublication().GetEpoch()) != p.Epoch {
+			return EpochFrom(h.GetStaged()) != p.Epoch
+		}
+	}
+	return false
+}

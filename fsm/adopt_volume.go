@@ -1,0 +1,224 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// adoption is what the hosts that hold a volume say of it, read from an AdoptVolume.
+type adoption struct {
+	id   VolumeID
+	held []heldReplica
+	// newest is the one whose manifest is of the highest epoch: what the lost log said last, as far as anybody knows.
+	newest *heldReplica
+}
+
+type heldReplica struct {
+	node *Node
+	at   Epoch
+	*fsmpb.HeldVolume
+}
+
+// applyAdoptVolume takes in a volume that was made in the part of the log that was lost, or what that part said of a
+// volume that is known (S1). What it takes in is what the lost log said, which the hosts kept; the device is never
+// written to. Repeated, it changes nothing.
+func applyAdoptVolume(s *State, m Meta, c *fsmpb.AdoptVolume) (*fsmpb.Outcome, *Rejection) {
+	a, rej := s.readAdoption(c)
+	if rej != nil {
+		return nil, rej
+	}
+	if existing, known := s.Volume(a.id); known {
+		return s.adoptChanges(m, existing, a)
+	}
+	v, rej := s.adoptedVolume(m, a)
+	if rej != nil {
+		return nil, rej
+	}
+	s.intern.volume(&v)
+	s.putVolume(v)
+	s.bumpAdopted(&v)
+	return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+}
+
+// bumpAdopted wakes the hosts that have the volume: it is desired of them now.
+func (s *State) bumpAdopted(v *Volume) {
+	for i := range v.Replicas {
+		s.changes = append(s.changes, Change{Node: v.Replicas[i].Node})
+	}
+}
+
+func (s *State) readAdoption(c *fsmpb.AdoptVolume) (*adoption, *Rejection) {
+	a := &adoption{id: VolumeID(c.GetVolumeId())}
+	if !a.id.Valid() {
+		return nil, Reject(Invalid, "adopt a volume: %q is not a volume id", clip(c.GetVolumeId()))
+	}
+	for _, r := range c.GetReplicas() {
+		h, rej := s.readHeldReplica(a, r)
+		if rej != nil {
+			return nil, rej
+		}
+		a.held = append(a.held, h)
+	}
+	if len(a.held) == 0 || len(a.held) > MaxReplicas {
+		return nil, Reject(Invalid, "adopt volume %s: %d hosts are named, not 1 or %d", a.id, len(a.held), MaxReplicas)
+	}
+	for i := range a.held {
+		if a.newest == nil || a.newest.at.Compare(a.held[i].at) < 0 {
+			a.newest = &a.held[i]
+		}
+	}
+	return a, nil
+}
+
+func (s *State) readHeldReplica(a *adoption, r *fsmpb.AdoptedReplica) (h heldReplica, rej *Rejection) {
+	n, rej := s.nodeOfHost(r.GetNodeId(), r.GetHostId())
+	if rej != nil {
+		return h, rej
+	}
+	h = heldReplica{node: n, at: EpochFrom(r.GetHeld().GetAt()), HeldVolume: r.GetHeld()}
+	manifest := h.GetManifest()
+	pool := PoolID(manifest.GetPoolId())
+	switch {
+	case manifest.GetVolumeId() != string(a.id) || h.GetRemoved():
+		return h, Reject(Invalid, "adopt volume %s: node %s has no manifest of it", a.id, n.ID)
+	case h.GetSizeBytes() <= 0:
+		return h, Reject(Precondition, "adopt volume %s: node %s has no device of it", a.id, n.ID)
+	case slices.ContainsFunc(a.held, func(o heldReplica) bool { return o.node.Host == n.Host }):
+		return h, Reject(Invalid, "adopt volume %s: node %s is named twice", a.id, n.ID)
+	case n.pool(pool) == nil:
+		return h, Reject(Precondition, "adopt volume %s: its pool %s is not on node %s", a.id, pool, n.ID)
+	case h.at.Incarnation == 0 || h.at.Incarnation >= s.cluster.Incarnation:
+		return h, Reject(Precondition, "adopt volume %s: what node %s says is of incarnation %d, and this log is of %d: nothing was lost since", a.id, n.ID, h.at.Incarnation, s.cluster.Incarnation)
+	}
+	return h, nil
+}
+
+// adoptedVolume is the volume as the newest manifest has it, with the replicas of the hosts that hold it.
+func (s *State) adoptedVolume(m Meta, a *adoption) (Volume, *Rejection) {
+	v, rej := s.volumeFromManifest(a.newest.GetManifest())
+	if rej != nil {
+		return v, Reject(rej.Reason, "adopt volume %s: %s", a.id, rej.Message)
+	}
+	if other, taken := s.VolumeByName(v.Origin, v.Name); taken && !other.isFailed() {
+		return v, Reject(Incompatible, "adopt volume %s: volume %s has its name %q: remove that first, if no host has it any more", a.id, other.ID, v.Name)
+	}
+	v.Created = m.Epoch
+	if rej := s.addAdoptedReplicas(m, &v, a); rej != nil {
+		return v, rej
+	}
+	publications := []Publication{}
+	if p := a.publication(s); p != nil {
+		publications = append(publications, *p)
+	}
+	if v.Phase = unpublished; len(publications) > 0 {
+		v.Phase = Ready{Publications: publications}
+	}
+	return v, nil
+}
+
+func (s *State) volumeFromManifest(p *fsmpb.VolumeManifest) (v Volume, rej *Rejection) {
+	v = Volume{
+		ID: VolumeID(p.GetVolumeId()), Name: p.GetName(), Fingerprint: p.GetFingerprint(), Size: p.GetSizeBytes(), Source: SourceFrom(p.GetSource()),
+		Limits: LimitsFrom(p.GetLimits()), InitialLimits: initialLimitsFrom(p.GetInitialLimits()), Claim: ClaimFrom(p.GetClaim()),
+		Crypt: CryptFrom(p.GetCrypt()), Format: FormatFrom(p.GetFormat()), Origin: Site(p.GetOrigin()), Home: Site(p.GetHome()), Sites: sitesFrom(p.GetSites()),
+	}
+	switch {
+	case len(v.Name) == 0 || len(v.Name) > maxNameBytes || len(v.Fingerprint) > maxFingerprintBytes:
+		return v, Reject(Invalid, "its manifest has a name of %d bytes", len(v.Name))
+	case v.Size <= 0 || v.Size%VolumeSizeUnit != 0:
+		return v, Reject(Invalid, "its manifest says %d bytes", v.Size)
+	case v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_UNKNOWN:
+		return v, Reject(Invalid, "its manifest does not say whether it has a filesystem")
+	}
+	for _, c := range p.GetCapabilities() {
+		capability := CapabilityFromText(c)
+		if rej := capability.check(); rej != nil {
+			return v, rej
+		}
+		v.Capabilities = append(v.Capabilities, capability)
+	}
+	slices.SortFunc(v.Capabilities, Capability.compare)
+	v.Requisite, rej = s.intern.requisite(p.GetRequisite())
+	return v, rej
+}
+
+// addAdoptedReplicas gives the volume the replicas that hosts hold. Nothing is known of their contents but what their
+// hosts will observe, as after every restore; one that was outdated stays so.
+func (s *State) addAdoptedReplicas(m Meta, v *Volume, a *adoption) *Rejection {
+	says := a.newest.GetManifest().GetReplication()
+	if says == nil && len(a.held) > 1 {
+		return Reject(Precondition, "adopt volume %s: nodes %s and %s both have it, and it has one replica: remove one of the two by hand", v.ID, a.held[0].node.ID, a.held[1].node.ID)
+	}
+	for i := range a.held {
+		h := &a.held[i]
+		r := Replica{Node: h.node.ID, Host: h.node.Host, Pool: PoolID(h.GetManifest().GetPoolId()), State: ReplicaPresent, Size: v.Size}
+		if says != nil {
+			r.ReplicaSync = h.sync()
+		}
+		v.Replicas = append(v.Replicas, r)
+	}
+	if says == nil {
+		return nil
+	}
+	if rej := s.checkAdoptedPlace(v, says); rej != nil {
+		return rej
+	}
+	v.Replication = &Replication{
+		Protocol: says.GetProtocol(), ReplicaCount: says.GetReplicas(), Minor: says.GetMinor(), Port: says.GetPort(), Seed: HostID(says.GetSeed()),
+		InitialSyncIndex: m.Index, Generation: m.Index,
+	}
+	return nil
+}
+
+func (h *heldReplica) sync() *ReplicaSync {
+	return &ReplicaSync{Outdated: h.GetManifest().GetReplication().GetOutdated(), Boot: h.GetAttachedIn(), Attachment: h.GetAttachment()}
+}
+
+// checkAdoptedPlace refuses a minor or a port that another volume has: its hosts use it in their kernels.
+func (s *State) checkAdoptedPlace(v *Volume, says *fsmpb.ReplicationManifest) *Rejection {
+	minor, port := says.GetMinor(), says.GetPort()
+	if minor < firstMinor || minor > lastMinor || port < firstPort || port > lastPort || says.GetReplicas() != MaxReplicas {
+		return Reject(Invalid, "adopt volume %s: its manifest says minor %d and port %d", v.ID, minor, port)
+	}
+	if owner, taken := s.index.minors.Get(minor); taken {
+		return Reject(Busy, "adopt volume %s: volume %s has its minor %d", v.ID, volumePrefix+owner.text(), minor)
+	}
+	for i := range v.Replicas {
+		if s.index.hasPort(hostPort{v.Replicas[i].Host, port}) {
+			return Reject(Busy, "adopt volume %s: another volume has its port %d on node %s", v.ID, port, v.Replicas[i].Node)
+		}
+	}
+	return nil
+}
+
+// publication is the newest that a host was told of. The lost log granted it after every other one had ended, or could
+// not be used any more. Its epoch stays: under it the host staged.
+func (a *adoption) publication(s *State) (newest *Publication) {
+	for i := range a.held {
+		h := &a.held[i]
+		said := h.GetManifest().GetPublication()
+		if said == nil || h.node.IsFenced() {
+			continue
+		}
+		p := publicationFromManifest(h.node, said)
+		if p.Epoch.IsZero() || p.Epoch.Incarnation >= s.cluster.Incarnation {
+			continue
+		}
+		if p.Staging != nil && EpochFrom(h.GetStaged()) != p.Epoch {
+			p.markUndone()
+		}
+		if newest == nil || newest.Epoch.Compare(p.Epoch) < 0 {
+			newest = p
+		}
+	}
+	return newest
+}
+
+// markUndone: its host has nothing of it up now, as after a boot (S16).
+func (p *Publication) markUndone() {
+	p.Staging.Done = false
+	for i := range p.Targets {
+		p.Targets[i].Done = false
+	}
+}
