@@ -25,6 +25,7 @@ type env struct {
 	members     []Member
 	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
+	held        map[fsm.NodeID][]*fsmpb.HeldVolume
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
 	olderBuild  bool   // the hosts do not list mappings
@@ -199,6 +200,10 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 		}
 	}
 	return w.log[0].Index, nil
+}
+
+func (w *env) Held(_ context.Context, node fsm.NodeID) ([]*fsmpb.HeldVolume, error) {
+	return w.held[node], w.unreachable[node]
 }
 
 func (w *env) Inventory(_ context.Context, node fsm.NodeID) (Inventory, error) {

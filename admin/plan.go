@@ -41,6 +41,8 @@ type planTarget struct {
 	req   *adminpb.PlanRequest
 	host  fsm.HostID // the node's host: the requested one, else the one registered now
 	role  uint64     // of a plan of replication: the requested role's index, else the one that the relation has now
+	// incarnation is the cluster's, of adopt-cluster.
+	incarnation uint64
 }
 
 // planner makes a plan by dry runs on a fork of the state. Each command of a step that is to do was
@@ -61,6 +63,7 @@ type planner struct {
 	unplaceable map[fsm.VolumeID]bool
 	attachFacts func(*fsmpb.Command)
 	backups     map[fsm.NodeID]headerBackup // of restore-header
+	holdings    map[fsm.NodeID]holdings     // of adopt-cluster
 }
 
 // verbs are the planners of the verbs.
@@ -68,6 +71,7 @@ var verbs = map[string]func(*planner) error{
 	"drain": (*planner).planDrain, "undrain": (*planner).planUndrain, "evict": (*planner).planEvict, "lost": (*planner).planLost,
 	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
 	"remove-kept": (*planner).planRemoveKept, "fence": (*planner).planFence, "unfence": (*planner).planUnfence,
+	adoptCluster:      (*planner).planAdoptCluster,
 	restoreHeader:     (*planner).planRestoreHeader,
 	enableReplication: (*planner).planReplication, disableReplication: (*planner).planReplication,
 	promoteSite: (*planner).planReplication, demoteSite: (*planner).planReplication, resyncSite: (*planner).planReplication,
@@ -96,11 +100,15 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err != nil {
 		return nil, s.Error(err)
 	}
+	held, err := s.askHoldings(ctx, req)
+	if err != nil {
+		return nil, s.Error(err)
+	}
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{holdings: held, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	if err := p.findHost(); err != nil {
 		return nil, s.Error(err)
 	}
@@ -118,7 +126,7 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 // findHost finds the host that the plan is about; one about CIDRs finds its hosts itself, and one of replication
 // is about none.
 func (p *planner) findHost() error {
-	if ofCIDRs(p.req.GetVerb()) || ofReplication(p.req.GetVerb()) {
+	if ofCIDRs(p.req.GetVerb()) || ofReplication(p.req.GetVerb()) || p.req.GetVerb() == adoptCluster {
 		return nil
 	}
 	n, ok := p.state.Node(fsm.NodeID(p.req.GetNode()))
@@ -139,13 +147,15 @@ func (t *planTarget) subject() string {
 		return strings.Join(t.req.GetCidrs(), " ")
 	case ofReplication(verb):
 		return atSite(t.req)
+	case verb == adoptCluster:
+		return "the cluster's hosts"
 	}
 	return t.req.GetNode()
 }
 
 // about is the subject with its kind.
 func (t *planTarget) about() string {
-	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) {
+	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) || verb == adoptCluster {
 		return t.subject()
 	}
 	return "node " + t.subject()
@@ -175,7 +185,9 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	switch {
 	case err != nil:
 		return nil, err
-	case req.GetHostId() == "" && !ofReplication(req.GetVerb()):
+	case req.GetVerb() == adoptCluster && req.GetIncarnation() == 0:
+		return nil, status.Errorf(codes.InvalidArgument, "carry out %s: name the incarnation that the plan shows, %d", req.GetVerb(), p.incarnation)
+	case req.GetHostId() == "" && !ofReplication(req.GetVerb()) && req.GetVerb() != adoptCluster:
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)
 	}
 	for i := range p.steps {

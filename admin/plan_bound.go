@@ -70,7 +70,7 @@ func (p *planner) reachedListLimit(state string) bool {
 func (p *planner) response() *adminpb.PlanResponse {
 	out := &adminpb.PlanResponse{
 		Index: p.index, Verb: p.req.GetVerb(), Node: p.req.GetNode(), HostId: string(p.host), Volume: p.req.GetVolume(),
-		Group: p.req.GetGroup(), Role: p.role,
+		Group: p.req.GetGroup(), Role: p.role, Incarnation: p.incarnation,
 	}
 	count := map[string]int{}
 	for state, n := range p.unlisted {
@@ -92,6 +92,9 @@ func (p *planner) response() *adminpb.PlanResponse {
 func (t *planTarget) boundTo() string {
 	if ofReplication(t.req.GetVerb()) {
 		return fmt.Sprintf("role %d", t.role)
+	}
+	if t.req.GetVerb() == adoptCluster {
+		return fmt.Sprintf("incarnation %d", t.incarnation)
 	}
 	return "host " + string(t.host)
 }

@@ -52,6 +52,9 @@ type Hosts interface {
 	// Inventory returns what a host found below its pools and in its kernel. The error says why
 	// there is no answer.
 	Inventory(ctx context.Context, node fsm.NodeID) (Inventory, error)
+	// Held returns what a host has of each volume, and what the log said last of it. The error says why there is no
+	// answer.
+	Held(ctx context.Context, node fsm.NodeID) ([]*fsmpb.HeldVolume, error)
 	// HeaderBackup returns what a host has a backup of, of a volume's LUKS header.
 	HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (HeaderBackup, error)
 }

@@ -4111,7 +4111,7 @@ func (x *AdoptNodeRequest) GetHostId() string {
 type PlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept, fence, unfence, restore-header,
-	// enable-replication, disable-replication, promote, demote, resync
+	// enable-replication, disable-replication, promote, demote, resync, adopt-cluster
 	Node            string   `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                   // of restore-header empty: one that has a backup
 	HostId          string   `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
 	Volume          string   `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary, restore-header and remove-kept: an id or a name; of remove-kept, also a kept copy's id
@@ -4130,8 +4130,12 @@ type PlanRequest struct {
 	Protocol       string `protobuf:"bytes,106,opt,name=protocol,proto3" json:"protocol,omitempty"`                                 // A, C; empty: C, or what the volume has
 	Separately     bool   `protobuf:"varint,107,opt,name=separately,proto3" json:"separately,omitempty"`
 	FreezeIsolated bool   `protobuf:"varint,108,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of adopt-cluster: which takes in what the hosts know and a restored log does not (S1).
+	Incarnation   uint64   `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                          // CarryOut: required, the one that the plan showed; Plan: 0 is the cluster's
+	ForgetMissing bool     `protobuf:"varint,111,opt,name=forget_missing,json=forgetMissing,proto3" json:"forget_missing,omitempty"` // delete volumes that no host has, also where no host says that they were deleted
+	Without       []string `protobuf:"bytes,112,rep,name=without,proto3" json:"without,omitempty"`                                   // nodes that are not waited for, as what they have is gone for good
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanRequest) Reset() {
@@ -4290,6 +4294,27 @@ func (x *PlanRequest) GetFreezeIsolated() bool {
 	return false
 }
 
+func (x *PlanRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *PlanRequest) GetForgetMissing() bool {
+	if x != nil {
+		return x.ForgetMissing
+	}
+	return false
+}
+
+func (x *PlanRequest) GetWithout() []string {
+	if x != nil {
+		return x.Without
+	}
+	return nil
+}
+
 type PlanResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
@@ -4307,8 +4332,9 @@ type PlanResponse struct {
 	Todo          uint64 `protobuf:"varint,10,opt,name=todo,proto3" json:"todo,omitempty"`
 	Waiting       uint64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Blocked       uint64 `protobuf:"varint,12,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	Group         string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"` // of replication
-	Role          uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`  // the role's index at which the plan was made; 0: it is not replicated
+	Group         string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`              // of replication
+	Role          uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`               // the role's index at which the plan was made; 0: it is not replicated
+	Incarnation   uint64 `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of adopt-cluster: the cluster's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4437,6 +4463,13 @@ func (x *PlanResponse) GetGroup() string {
 func (x *PlanResponse) GetRole() uint64 {
 	if x != nil {
 		return x.Role
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
 	}
 	return 0
 }
@@ -6347,7 +6380,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xf7\x03\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xda\x04\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -6368,7 +6401,10 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"separately\x18k \x01(\bR\n" +
 	"separately\x12'\n" +
-	"\x0ffreeze_isolated\x18l \x01(\bR\x0efreezeIsolated\"\xe4\x02\n" +
+	"\x0ffreeze_isolated\x18l \x01(\bR\x0efreezeIsolated\x12 \n" +
+	"\vincarnation\x18n \x01(\x04R\vincarnation\x12%\n" +
+	"\x0eforget_missing\x18o \x01(\bR\rforgetMissing\x12\x18\n" +
+	"\awithout\x18p \x03(\tR\awithout\"\x86\x03\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
@@ -6384,7 +6420,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\awaiting\x18\v \x01(\x04R\awaiting\x12\x18\n" +
 	"\ablocked\x18\f \x01(\x04R\ablocked\x12\x14\n" +
 	"\x05group\x18d \x01(\tR\x05group\x12\x12\n" +
-	"\x04role\x18e \x01(\x04R\x04role\"\x9d\x01\n" +
+	"\x04role\x18e \x01(\x04R\x04role\x12 \n" +
+	"\vincarnation\x18n \x01(\x04R\vincarnation\"\x9d\x01\n" +
 	"\bPlanStep\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +

@@ -123,6 +123,7 @@ func Root() *cobra.Command {
 		operationsCommand(),
 		historyCommand(),
 		auditCommand(),
+		adoptClusterCommand(),
 		stateCommand(),
 		upgradeCommand(),
 		logCommand(),

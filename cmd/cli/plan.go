@@ -26,6 +26,8 @@ type planVerb struct {
 	wait bool
 	// ofSites: the plan is about the replication between two sites, and bound to the role's index, not to a host.
 	ofSites bool
+	// ofCluster: the plan is about all hosts, and bound to the cluster's incarnation.
+	ofCluster bool
 }
 
 // planFlags adds the flags that all verbs with a plan have.
@@ -47,8 +49,8 @@ func (p *planVerb) waitFlag(cmd *cobra.Command) {
 
 // run shows the plan, or carries it out.
 func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
-	missingHostID := p.yes && p.req.GetHostId() == "" && !p.ofSites
-	p.yes = p.yes && !missingHostID
+	unbound := p.yes && !p.isBound()
+	p.yes = p.yes && !unbound
 	resp, err := p.call(ctx, client)
 	for err == nil && p.yes && p.wait && hasOpenSteps(resp) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", progressOf(resp))
@@ -62,8 +64,8 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
 	}
-	if missingHostID {
-		return exit.Usagef("nothing was changed: --yes needs the host that the plan is for: the same command with --host-id %s carries it out", resp.GetHostId())
+	if unbound {
+		return exit.Usagef("nothing was changed: --yes needs what the plan is for: the same command with %s carries it out", p.binding(resp))
 	}
 	return p.reportResult(cmd, resp)
 }
@@ -80,10 +82,18 @@ func progressOf(resp *adminpb.PlanResponse) string {
 
 // binding are the flags that bind a plan that is carried out to what was shown.
 func (p *planVerb) binding(resp *adminpb.PlanResponse) string {
-	if !p.ofSites {
-		return "--host-id " + resp.GetHostId()
+	switch {
+	case p.ofCluster:
+		return fmt.Sprintf("--incarnation %d", resp.GetIncarnation())
+	case p.ofSites:
+		return fmt.Sprintf("--role %d", resp.GetRole())
 	}
-	return fmt.Sprintf("--role %d", resp.GetRole())
+	return "--host-id " + resp.GetHostId()
+}
+
+// isBound tells whether the command names what the plan is for. A role need not be named.
+func (p *planVerb) isBound() bool {
+	return p.ofSites || p.ofCluster && p.req.GetIncarnation() != 0 || !p.ofCluster && p.req.GetHostId() != ""
 }
 
 // subject is the node that the verb is about, the volume or the group where no node was named, or the CIDRs.

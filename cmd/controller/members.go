@@ -6,9 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
@@ -107,6 +110,19 @@ func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (admin.HeaderBackup, error) {
 	facts, err := h.members.VolumeFacts(ctx, node, volume)
 	return admin.HeaderBackup{UUID: facts.HeaderBackup, Generation: facts.HeaderBackupGeneration}, err
+}
+
+// Held queries one host for what it has of each volume.
+func (h hostQueries) Held(ctx context.Context, node fsm.NodeID) (all []*fsmpb.HeldVolume, err error) {
+	items, err := h.members.Held(ctx, node)
+	for _, i := range items {
+		held := &fsmpb.HeldVolume{}
+		if err := proto.Unmarshal([]byte(i.Held), held); err != nil {
+			return nil, fmt.Errorf("read what node %s has of volume %s: %w", node, i.Volume, err)
+		}
+		all = append(all, held)
+	}
+	return all, err
 }
 
 // Inventory queries one host, through whichever member has its session.

@@ -1,0 +1,100 @@
+package admin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// forgetMissing deletes the volumes that this log knows and no host has any more: they were deleted after the backup.
+// Where no host says so, it is the operator who does.
+func (a *adoption) forgetMissing() {
+	for _, v := range slices.Collect(a.state.Volumes("")) {
+		if _, ready := v.Phase.(fsm.Ready); !ready || !a.isMissing(v) {
+			continue
+		}
+		if a.reachedTodoLimit() {
+			continue
+		}
+		t := step{action: "delete", volume: v, node: v.Replicas[0].Node, detail: "no host has it: it was deleted after the backup, as its host says"}
+		if !a.saidRemoved(v) {
+			t.detail = "no host has it, as --forget-missing takes for deleted"
+		}
+		if !a.saidRemoved(v) && !a.req.GetForgetMissing() {
+			t.state, t.detail = stepBlocked, "no host has it, and none says that it was deleted: it was deleted after the backup, or its disk is gone: --forget-missing deletes it"
+			a.add(t)
+			continue
+		}
+		a.deleteVolume(t, v)
+	}
+}
+
+func (a *adoption) deleteVolume(t step, v *fsm.Volume) {
+	for _, p := range v.Publications() {
+		end := step{action: "unpublish", volume: v, node: p.Node, detail: "no host has the volume"}
+		if !a.addCommand(end, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(v.ID), NodeId: string(p.Node)}}}) {
+			return
+		}
+	}
+	a.addCommand(t, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(v.ID)}}})
+}
+
+// isMissing: all of its hosts answered in adoption mode, and none has a device of it.
+func (a *adoption) isMissing(v *fsm.Volume) bool {
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		n, ok := a.state.Node(r.Node)
+		h, asked := a.holdings[r.Node]
+		if !ok || n.Host != r.Host || n.Incarnation == a.incarnation || !asked || h.err != nil || h.has(v.ID) {
+			return false
+		}
+	}
+	return len(v.Replicas) > 0
+}
+
+func (a *adoption) saidRemoved(v *fsm.Volume) bool {
+	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
+		h := a.holdings[r.Node]
+		return h.removed(v.ID)
+	})
+}
+
+// listOrphans lists the devices that stay as they are: nothing says what they are.
+func (a *adoption) listOrphans() {
+	for _, node := range slices.Sorted(maps.Keys(a.holdings)) {
+		h := a.holdings[node]
+		for _, id := range slices.Sorted(maps.Keys(h.images)) {
+			if _, known := a.state.Volume(id); !known && h.volumes[id].GetManifest() == nil {
+				a.add(step{action: "leave", state: stepFollows, node: node, volume: &fsm.Volume{ID: id},
+					detail: "nothing says what it is: it stays as it is, an orphan of `holdfast audit`"})
+			}
+		}
+	}
+}
+
+// adoptNodes lets the hosts act for this incarnation, when nothing of theirs waits.
+func (a *adoption) adoptNodes() {
+	for _, n := range slices.Collect(a.state.Nodes()) {
+		h, asked := a.holdings[n.ID]
+		t := step{action: "adopt-node", node: n.ID}
+		switch {
+		case n.State == fsm.NodeLost:
+		case n.Incarnation == a.incarnation:
+			t.state, t.detail = stepDone, fmt.Sprintf("it acts for incarnation %d", a.incarnation)
+			a.add(t)
+		case !asked || h.err != nil:
+			t.state, t.detail = stepWaiting, fmt.Sprintf("what it has is not known: start it, or record it as lost: %v", h.err)
+			a.add(t)
+		case a.open[n.ID] != "":
+			t.state, t.detail = stepWaiting, "after its volumes: "+a.open[n.ID]
+			a.add(t)
+		case a.reachedTodoLimit():
+		default:
+			t.detail = fmt.Sprintf("host %s met incarnation %d, and does what this log says from then on", n.Host, n.Incarnation)
+			a.addCommand(t, &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: a.incarnation}}})
+		}
+	}
+}
