@@ -32,6 +32,7 @@ var mayImport = importMap{
 	"raftnode/pki":             {},
 	"raftnode/store":           {"plantedbug"},
 	"raftnode/journal":         {},
+	"raftnode/backup":          {"fsm", "fsm/fsmpb", "raftnode/journal"},
 	"raftnode/store/storetest": {},
 	"raftnode/raftpb":          {"fsm/fsmpb"},
 	"raftnode":                 {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},

@@ -147,3 +147,11 @@ func (c *Client) stream(ctx context.Context, open func(context.Context, adminpb.
 	}
 	return err
 }
+
+// Backup calls fn with each part of a backup file. After the first no other controller is tried.
+func (c *Client) Backup(ctx context.Context, req *adminpb.BackupRequest, fn func(part []byte) error) error {
+	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
+		in, err := api.Backup(ctx, req)
+		return receive(in, func(m *adminpb.BackupResponse) error { return fn(m.GetPart()) }), err
+	})
+}

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -68,6 +70,7 @@ type Member struct {
 	Commit               uint64
 	Hash                 []byte
 	HashIndex            uint64
+	LastIndex, LastTerm  uint64 // of its log, committed or not; zero: a build that does not say
 	Version, LogStore    string
 	Level                uint32 // the highest feature level that it supports
 	Site                 string // that it acts for; empty: it does not say
@@ -125,6 +128,8 @@ type Options struct {
 	// proposal. A member that does not lead has none, and its plans use the state alone, as with
 	// nil: the leader may then reject a step of theirs.
 	AttachFacts func(*fsmpb.Command)
+	// TakeBackup writes a backup file. What it wrote is none unless the error is nil.
+	TakeBackup func(context.Context, BackupRequest, io.Writer) error
 	// Name is this controller's name.
 	Name string
 	// Actor returns the verified identity of a call's peer, in the form of a command's actor.
@@ -158,12 +163,16 @@ func NewServer(o Options) *Server {
 // Service is the prefix of the full names of the API's methods.
 const Service = "/" + "holdfast.admin.v1.Admin" + "/"
 
-// ReadMethods are the full names of the methods that change nothing, as admin.proto marks them.
+// adminReads change nothing and are for admins only, since they give everything away at once.
+var adminReads = []string{"Backup"}
+
+// ReadMethods are the full names of the methods that viewers may call: those that change nothing, as
+// admin.proto marks them, but for adminReads.
 func ReadMethods() (names []string) {
 	methods := adminpb.File_admin_adminpb_admin_proto.Services().ByName("Admin").Methods()
 	for i := range methods.Len() {
 		options, _ := methods.Get(i).Options().(*descriptorpb.MethodOptions)
-		if options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+		if options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS && !slices.Contains(adminReads, string(methods.Get(i).Name())) {
 			names = append(names, Service+string(methods.Get(i).Name()))
 		}
 	}

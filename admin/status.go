@@ -76,6 +76,7 @@ func memberView(m Member) *adminpb.Member {
 	}
 	out.Role, out.AppliedIndex = m.Role, m.Applied
 	out.StateHash, out.HashIndex = m.Hash, m.HashIndex
+	out.LastLogIndex, out.LastLogTerm = m.LastIndex, m.LastTerm
 	out.Reachable, out.Version, out.LogStore = true, m.Version, m.LogStore
 	return out
 }

@@ -37,6 +37,9 @@ func (m *Member) View(fn func(*fsm.State) error) error {
 // Fork is a copy of this member's applied state, for long work.
 func (m *Member) Fork() *fsm.State { return m.machine.fork() }
 
+// CopyState is Fork, with the term of the last command in it, for a backup.
+func (m *Member) CopyState() (*fsm.State, uint64) { return m.machine.forkAt() }
+
 // WaitIndex returns when this member has applied the index.
 func (m *Member) WaitIndex(ctx context.Context, index uint64) error {
 	return m.reader.waitIndex(ctx, index)

@@ -89,7 +89,7 @@ func (m *machine) loadDump(r io.ReadCloser) error {
 	if m.restoreLoop.detect(at, time.Now()) {
 		return fmt.Errorf("the Raft snapshot at index %d is installed again and again: restart this member, which repairs its log", at)
 	}
-	if err := m.replaceState(state); err != nil {
+	if err := m.replaceState(state, header.Term); err != nil {
 		return err
 	}
 	if content.configuration != nil {
@@ -134,14 +134,14 @@ func (d *verifiedDump) take(content *dumpReader) (*fsm.State, fsm.DumpHeader, er
 	return fsm.ReadDump(content)
 }
 
-func (m *machine) replaceState(state *fsm.State) error {
+func (m *machine) replaceState(state *fsm.State, term uint64) error {
 	index := state.Cluster().Index
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if index < m.state.Cluster().Index {
 		return nil
 	}
-	m.state = state
+	m.state, m.stateTerm = state, term
 	m.hashes.reset(index, state.Hash())
 	m.index.Store(index)
 	if err := m.journal.Restored(index); err != nil {

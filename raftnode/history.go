@@ -43,6 +43,14 @@ func (m *Member) History(from, to uint64, fn func(Entry) bool) (first uint64, er
 	return m.journal.First(), nil
 }
 
+// JournalEntries is History with the entries as they are journalled.
+func (m *Member) JournalEntries(from, to uint64, fn func(journal.Entry) bool) (first uint64, err error) {
+	if err := m.journal.Range(from, to, fn); err != nil {
+		return 0, fmt.Errorf("read the journal: %w", err)
+	}
+	return m.journal.First(), nil
+}
+
 func entryOf(j journal.Entry) (Entry, error) {
 	if j.Gap {
 		return Entry{Index: j.Index, GapTo: j.GapTo, Reason: j.Reason}, nil

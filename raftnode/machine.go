@@ -14,9 +14,10 @@ import (
 // machine is the raft.FSM around the state. Raft calls its raft methods from one
 // goroutine; readers come under the lock.
 type machine struct {
-	mu     sync.RWMutex
-	state  *fsm.State
-	hashes *hashRing
+	mu        sync.RWMutex
+	state     *fsm.State
+	stateTerm uint64 // of the last command in state
+	hashes    *hashRing
 
 	// Of the raft goroutine only.
 	term        uint64 // of the last entry delivered

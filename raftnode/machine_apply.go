@@ -75,6 +75,7 @@ func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, out
 		changes = append(changes, r.Changes...)
 		m.hashes.put(logs[i].Index, m.state.Hash())
 		m.index.Store(logs[i].Index)
+		m.stateTerm = logs[i].Term
 		m.handleMemberCommands(cmd, r.Outcome)
 		m.sweeping.Store(len(m.state.Cluster().Sweeps) > 0)
 		if m.halted.Load() {

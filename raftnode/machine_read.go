@@ -15,6 +15,13 @@ func (m *machine) fork() *fsm.State {
 	return m.state.Fork()
 }
 
+// forkAt is fork, with the term of the last command in it.
+func (m *machine) forkAt() (*fsm.State, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Fork(), m.stateTerm
+}
+
 func (m *machine) cluster() fsm.Cluster {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/hashicorp/raft"
 
@@ -30,6 +31,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr, Site: m.cfg.Site,
 		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.joiner.bootstrapper.bootstrapping.Load() && !m.inConfiguration(),
 	}
+	s.LastLogIndex, s.LastLogTerm = lastLogEntry(m.raft)
 	for _, server := range m.servers() {
 		s.MemberIds = append(s.MemberIds, string(server.ID))
 	}
@@ -37,6 +39,15 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		s.Trouble = err.Error()
 	}
 	return s, nil
+}
+
+// lastLogEntry is the last entry in the log, committed or not, or the Raft snapshot when that is later.
+func lastLogEntry(r *raft.Raft) (index, term uint64) {
+	stats := r.Stats()
+	for text, number := range map[string]*uint64{"last_log_index": &index, "last_log_term": &term} {
+		*number, _ = strconv.ParseUint(stats[text], 10, 64) // raft formats it so
+	}
+	return index, term
 }
 
 func roleOf(c *core) string {

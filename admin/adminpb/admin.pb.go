@@ -253,6 +253,8 @@ type Member struct {
 	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`   // why it is not reachable
 	Address       string                 `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"` // of its Raft listener
 	Voter         bool                   `protobuf:"varint,12,opt,name=voter,proto3" json:"voter,omitempty"`
+	LastLogTerm   uint64                 `protobuf:"varint,60,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`    // of the last entry in its log, committed or not
+	LastLogIndex  uint64                 `protobuf:"varint,61,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"` // 0: a build that does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -369,6 +371,20 @@ func (x *Member) GetVoter() bool {
 		return x.Voter
 	}
 	return false
+}
+
+func (x *Member) GetLastLogTerm() uint64 {
+	if x != nil {
+		return x.LastLogTerm
+	}
+	return 0
+}
+
+func (x *Member) GetLastLogIndex() uint64 {
+	if x != nil {
+		return x.LastLogIndex
+	}
+	return 0
 }
 
 type Checkpoint struct {
@@ -5756,6 +5772,111 @@ func (x *StateHeader) GetHash() []byte {
 	return nil
 }
 
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`         // of the member's own state, which needs no quorum
+	Increment     bool                   `protobuf:"varint,2,opt,name=increment,proto3" json:"increment,omitempty"` // the commands above since, instead of the state
+	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *BackupRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *BackupRequest) GetIncrement() bool {
+	if x != nil {
+		return x.Increment
+	}
+	return false
+}
+
+func (x *BackupRequest) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+// BackupResponse is the next part of the file (raftnode/backup).
+type BackupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          []byte                 `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *BackupResponse) GetPart() []byte {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
 type UpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"` // to raise to; 0: the highest that the controller understands
@@ -5765,7 +5886,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5777,7 +5898,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5790,7 +5911,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{65}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -5817,7 +5938,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5829,7 +5950,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5842,7 +5963,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{66}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -5921,7 +6042,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5933,7 +6054,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5946,7 +6067,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Understanding) GetId() string {
@@ -6003,7 +6124,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"checkpoint\x18\n" +
 	" \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x1c\n" +
-	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xc9\x02\n" +
+	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\x93\x03\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
@@ -6019,7 +6140,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06detail\x18\n" +
 	" \x01(\tR\x06detail\x12\x18\n" +
 	"\aaddress\x18\v \x01(\tR\aaddress\x12\x14\n" +
-	"\x05voter\x18\f \x01(\bR\x05voter\"6\n" +
+	"\x05voter\x18\f \x01(\bR\x05voter\x12\"\n" +
+	"\rlast_log_term\x18< \x01(\x04R\vlastLogTerm\x12$\n" +
+	"\x0elast_log_index\x18= \x01(\x04R\flastLogIndex\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -6521,7 +6644,13 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x12\n" +
-	"\x04hash\x18\b \x01(\fR\x04hash\"&\n" +
+	"\x04hash\x18\b \x01(\fR\x04hash\"Y\n" +
+	"\rBackupRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x1c\n" +
+	"\tincrement\x18\x02 \x01(\bR\tincrement\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x04R\x05since\"$\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\"&\n" +
 	"\x0eUpgradeRequest\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\"\xb8\x02\n" +
 	"\x0fUpgradeResponse\x12\x14\n" +
@@ -6538,7 +6667,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xd1\x0e\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xa7\x0f\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
@@ -6551,7 +6680,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"Operations\x12$.holdfast.admin.v1.OperationsRequest\x1a%.holdfast.admin.v1.OperationsResponse\"\x03\x90\x02\x01\x12W\n" +
 	"\aHistory\x12!.holdfast.admin.v1.HistoryRequest\x1a\".holdfast.admin.v1.HistoryResponse\"\x03\x90\x02\x010\x01\x12O\n" +
 	"\x05Audit\x12\x1f.holdfast.admin.v1.AuditRequest\x1a .holdfast.admin.v1.AuditResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\x05State\x12\x1f.holdfast.admin.v1.StateRequest\x1a .holdfast.admin.v1.StateResponse\"\x03\x90\x02\x010\x01\x12Y\n" +
+	"\x05State\x12\x1f.holdfast.admin.v1.StateRequest\x1a .holdfast.admin.v1.StateResponse\"\x03\x90\x02\x010\x01\x12T\n" +
+	"\x06Backup\x12 .holdfast.admin.v1.BackupRequest\x1a!.holdfast.admin.v1.BackupResponse\"\x03\x90\x02\x010\x01\x12Y\n" +
 	"\x0fCancelOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12X\n" +
 	"\x0eRetryOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12S\n" +
 	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12L\n" +
@@ -6576,7 +6706,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -6643,12 +6773,14 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*StateRequest)(nil),           // 62: holdfast.admin.v1.StateRequest
 	(*StateResponse)(nil),          // 63: holdfast.admin.v1.StateResponse
 	(*StateHeader)(nil),            // 64: holdfast.admin.v1.StateHeader
-	(*UpgradeRequest)(nil),         // 65: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 66: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 67: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 68: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 69: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 70: holdfast.fsm.v1.Outcome
+	(*BackupRequest)(nil),          // 65: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 66: holdfast.admin.v1.BackupResponse
+	(*UpgradeRequest)(nil),         // 67: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 68: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 69: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 70: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 71: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 72: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -6681,7 +6813,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33, // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37, // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41, // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	68, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	70, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40, // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44, // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15, // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -6690,8 +6822,8 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	49, // 36: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	56, // 37: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
 	57, // 38: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	69, // 39: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	70, // 40: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	71, // 39: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	72, // 40: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
 	15, // 41: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
 	60, // 42: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
 	60, // 43: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
@@ -6705,8 +6837,8 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	27, // 51: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
 	30, // 52: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
 	4,  // 53: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	67, // 54: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	67, // 55: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	69, // 54: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	69, // 55: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
 	1,  // 56: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
 	5,  // 57: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
 	21, // 58: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
@@ -6718,39 +6850,41 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	54, // 64: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
 	58, // 65: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
 	62, // 66: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	45, // 67: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45, // 68: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46, // 69: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47, // 70: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47, // 71: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	65, // 72: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	65, // 73: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50, // 74: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52, // 75: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	52, // 76: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 77: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 78: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22, // 79: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26, // 80: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29, // 81: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36, // 82: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39, // 83: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43, // 84: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	55, // 85: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	59, // 86: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	63, // 87: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 88: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 89: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 90: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48, // 91: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48, // 92: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	66, // 93: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	66, // 94: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51, // 95: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53, // 96: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	53, // 97: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	77, // [77:98] is the sub-list for method output_type
-	56, // [56:77] is the sub-list for method input_type
+	65, // 67: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45, // 68: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45, // 69: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46, // 70: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47, // 71: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47, // 72: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	67, // 73: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	67, // 74: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50, // 75: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52, // 76: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	52, // 77: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 78: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 79: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22, // 80: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26, // 81: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29, // 82: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36, // 83: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39, // 84: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43, // 85: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	55, // 86: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	59, // 87: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	63, // 88: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	66, // 89: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,  // 90: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 91: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 92: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48, // 93: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48, // 94: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	68, // 95: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	68, // 96: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51, // 97: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53, // 98: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	53, // 99: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	78, // [78:100] is the sub-list for method output_type
+	56, // [56:78] is the sub-list for method input_type
 	56, // [56:56] is the sub-list for extension type_name
 	56, // [56:56] is the sub-list for extension extendee
 	0,  // [0:56] is the sub-list for field type_name
@@ -6779,7 +6913,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	Admin_History_FullMethodName         = "/holdfast.admin.v1.Admin/History"
 	Admin_Audit_FullMethodName           = "/holdfast.admin.v1.Admin/Audit"
 	Admin_State_FullMethodName           = "/holdfast.admin.v1.Admin/State"
+	Admin_Backup_FullMethodName          = "/holdfast.admin.v1.Admin/Backup"
 	Admin_CancelOperation_FullMethodName = "/holdfast.admin.v1.Admin/CancelOperation"
 	Admin_RetryOperation_FullMethodName  = "/holdfast.admin.v1.Admin/RetryOperation"
 	Admin_AdoptNode_FullMethodName       = "/holdfast.admin.v1.Admin/AdoptNode"
@@ -50,7 +51,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// A method that changes nothing has NO_SIDE_EFFECTS: viewers may call it too.
+// A method that changes nothing has NO_SIDE_EFFECTS: viewers may call it too, except Backup.
 type AdminClient interface {
 	// Status asks every member for its state's hash at one index: the commit
 	// index that was read when the call began.
@@ -74,6 +75,9 @@ type AdminClient interface {
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditResponse, error)
 	// State streams a whole state at one index; the first message has the header.
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StateResponse], error)
+	// Backup streams a backup file: the whole state at one index, or the commands above an index. It
+	// changes nothing, but has everything in it, so that viewers may not call it.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error)
 	CancelOperation(ctx context.Context, in *OperationRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
 	RetryOperation(ctx context.Context, in *OperationRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
@@ -235,6 +239,25 @@ func (c *adminClient) State(ctx context.Context, in *StateRequest, opts ...grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_StateClient = grpc.ServerStreamingClient[StateResponse]
 
+func (c *adminClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[2], Admin_Backup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupRequest, BackupResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_BackupClient = grpc.ServerStreamingClient[BackupResponse]
+
 func (c *adminClient) CancelOperation(ctx context.Context, in *OperationRequest, opts ...grpc.CallOption) (*ChangeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ChangeResponse)
@@ -339,7 +362,7 @@ func (c *adminClient) ChangeMember(ctx context.Context, in *MemberPlanRequest, o
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
 //
-// A method that changes nothing has NO_SIDE_EFFECTS: viewers may call it too.
+// A method that changes nothing has NO_SIDE_EFFECTS: viewers may call it too, except Backup.
 type AdminServer interface {
 	// Status asks every member for its state's hash at one index: the commit
 	// index that was read when the call began.
@@ -363,6 +386,9 @@ type AdminServer interface {
 	Audit(context.Context, *AuditRequest) (*AuditResponse, error)
 	// State streams a whole state at one index; the first message has the header.
 	State(*StateRequest, grpc.ServerStreamingServer[StateResponse]) error
+	// Backup streams a backup file: the whole state at one index, or the commands above an index. It
+	// changes nothing, but has everything in it, so that viewers may not call it.
+	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error
 	CancelOperation(context.Context, *OperationRequest) (*ChangeResponse, error)
 	RetryOperation(context.Context, *OperationRequest) (*ChangeResponse, error)
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
@@ -428,6 +454,9 @@ func (UnimplementedAdminServer) Audit(context.Context, *AuditRequest) (*AuditRes
 }
 func (UnimplementedAdminServer) State(*StateRequest, grpc.ServerStreamingServer[StateResponse]) error {
 	return status.Error(codes.Unimplemented, "method State not implemented")
+}
+func (UnimplementedAdminServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error {
+	return status.Error(codes.Unimplemented, "method Backup not implemented")
 }
 func (UnimplementedAdminServer) CancelOperation(context.Context, *OperationRequest) (*ChangeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelOperation not implemented")
@@ -663,6 +692,17 @@ func _Admin_State_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_StateServer = grpc.ServerStreamingServer[StateResponse]
+
+func _Admin_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Backup(m, &grpc.GenericServerStream[BackupRequest, BackupResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_BackupServer = grpc.ServerStreamingServer[BackupResponse]
 
 func _Admin_CancelOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(OperationRequest)
@@ -937,6 +977,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "State",
 			Handler:       _Admin_State_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Backup",
+			Handler:       _Admin_Backup_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
@@ -24,7 +25,10 @@ type connection struct {
 
 // addFlags adds the flags that all commands for operators have.
 func (c *connection) addFlags(cmd *cobra.Command, timeout time.Duration) {
-	flags := cmd.PersistentFlags()
+	c.addFlagsTo(cmd.PersistentFlags(), timeout)
+}
+
+func (c *connection) addFlagsTo(flags *pflag.FlagSet, timeout time.Duration) {
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
 	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
 	daemon.AddTLSFlags(flags, &c.files)

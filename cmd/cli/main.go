@@ -127,6 +127,7 @@ func Root() *cobra.Command {
 		stateCommand(),
 		upgradeCommand(),
 		logCommand(),
+		backupCommand(),
 	)
 	return root
 }

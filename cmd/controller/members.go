@@ -75,6 +75,7 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
+		LastIndex: resp.GetLastLogIndex(), LastTerm: resp.GetLastLogTerm(),
 		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
 	}
 }

@@ -39,7 +39,7 @@ func (c *controller) openServers() error {
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
 		Cluster: &adminCluster{cluster: c.cluster}, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
-		AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, Error: rpcerr.From, Logger: c.log,
+		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
 }

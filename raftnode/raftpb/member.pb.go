@@ -747,7 +747,9 @@ type StatusResponse struct {
 	ClusterId     string                 `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`                // that its folder belongs to; empty for a new member
 	Founding      bool                   `protobuf:"varint,18,opt,name=founding,proto3" json:"founding,omitempty"`                                  // its folder is empty and it is about to bootstrap a new cluster
 	ProcessId     string                 `protobuf:"bytes,19,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`                // random, of the process that answers
-	Site          string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                           // that it acts for; empty: a build without sites
+	LastLogTerm   uint64                 `protobuf:"varint,61,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`       // of the last entry in its log, committed or not
+	LastLogIndex  uint64                 `protobuf:"varint,62,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	Site          string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"` // that it acts for; empty: a build without sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,6 +917,20 @@ func (x *StatusResponse) GetProcessId() string {
 	return ""
 }
 
+func (x *StatusResponse) GetLastLogTerm() uint64 {
+	if x != nil {
+		return x.LastLogTerm
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetLastLogIndex() uint64 {
+	if x != nil {
+		return x.LastLogIndex
+	}
+	return 0
+}
+
 func (x *StatusResponse) GetSite() string {
 	if x != nil {
 		return x.Site
@@ -964,7 +980,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x0eRemoveResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xd2\x04\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\x9c\x05\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -990,7 +1006,9 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"cluster_id\x18\x11 \x01(\tR\tclusterId\x12\x1a\n" +
 	"\bfounding\x18\x12 \x01(\bR\bfounding\x12\x1d\n" +
 	"\n" +
-	"process_id\x18\x13 \x01(\tR\tprocessId\x12\x12\n" +
+	"process_id\x18\x13 \x01(\tR\tprocessId\x12\"\n" +
+	"\rlast_log_term\x18= \x01(\x04R\vlastLogTerm\x12$\n" +
+	"\x0elast_log_index\x18> \x01(\x04R\flastLogIndex\x12\x12\n" +
 	"\x04site\x18< \x01(\tR\x04site*u\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
