@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -16,6 +17,9 @@ func (mb *membership) addMember(ctx context.Context, req *raftpb.JoinRequest) er
 	defer mb.change.Unlock()
 	if level := mb.machine.cluster().FeatureLevel; req.GetFeatureLevel() < level { // under the lock, which is held while the level is raised
 		return fmt.Errorf("%w: the cluster runs at feature level %d, the member understands %d: upgrade it", ErrRefused, level, max(fsm.Level1, req.GetFeatureLevel()))
+	}
+	if err := mb.checkIncarnation(req); err != nil {
+		return err
 	}
 	for _, s := range mb.servers() {
 		switch sameID := string(s.ID) == req.GetMemberId(); {
@@ -36,6 +40,20 @@ func (mb *membership) addMember(ctx context.Context, req *raftpb.JoinRequest) er
 		return classifyError(err)
 	}
 	return nil
+}
+
+// checkIncarnation refuses a member of the cluster as it was before a restore or a recovery (S1, S24). Its log may have
+// other entries under the indexes and terms of this one, which Raft would not notice. A member of the configuration is
+// of this incarnation: the restored member was alone in it.
+func (mb *membership) checkIncarnation(req *raftpb.JoinRequest) error {
+	cluster := mb.machine.cluster()
+	if _, configured := mb.serverOf(req.GetMemberId()); configured || req.GetClusterId() == "" || cluster.Incarnation <= 1 {
+		return nil
+	}
+	if bytes.Equal(req.GetIncarnationId(), cluster.IncarnationID) || len(req.GetIncarnationId()) == 0 && req.GetLastLogIndex() == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the cluster was restored or recovered since, and member %s is of its former life: give it an empty data folder", ErrRefused, req.GetMemberId())
 }
 
 // checkAddressChange refuses another address while another process answers at the old one: two
