@@ -128,6 +128,8 @@ func Root() *cobra.Command {
 		upgradeCommand(),
 		logCommand(),
 		backupCommand(),
+		restoreCommand(),
+		recoverCommand(),
 	)
 	return root
 }

@@ -64,10 +64,10 @@ func Recipients(keys []string, file string) ([]age.Recipient, error) {
 			return nil, fmt.Errorf("read the recipients of backups in %s: %w", file, err)
 		}
 	}
-	for _, key := range keys {
+	for i, key := range keys {
 		r, err := age.ParseRecipients(strings.NewReader(key))
 		if err != nil {
-			return nil, fmt.Errorf("the recipient of backups %q: %w", key, err)
+			return nil, fmt.Errorf("recipient %d of backups is no public key of age, which begins with age1", i+1) // it may be a secret one
 		}
 		all = append(all, r...)
 	}

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/backup"
+	"github.com/holdfast-storage/holdfast/raftnode/journal"
+)
+
+// fakeBackupAPI streams backups of a state and its journal; cut breaks the stream off.
+type fakeBackupAPI struct {
+	fakeAdminAPI
+	state   *fsm.State
+	journal *journal.Journal
+	cut     bool
+	stale   []bool
+}
+
+func newFakeBackupAPI(t *testing.T) *fakeBackupAPI {
+	t.Helper()
+	j, err := journal.Open(journal.Options{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, j.Close()) })
+	f := &fakeBackupAPI{state: fsm.New(), journal: j}
+	f.apply(t, &fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+		ClusterId: "one", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
+	}}})
+	return f
+}
+
+func (f *fakeBackupAPI) apply(t *testing.T, cmd *fsmpb.Command) {
+	t.Helper()
+	index := f.state.Cluster().Index + 1
+	cmd.RequestId, cmd.ProposedIndex, cmd.SchemaVersion = fmt.Appendf(nil, "%016d", index), index-1, fsm.MaxFeatureLevel
+	require.Nil(t, f.state.Apply(index, cmd).Outcome.GetRejection())
+	data, err := proto.Marshal(cmd)
+	require.NoError(t, err)
+	require.NoError(t, f.journal.Append(journal.Entry{Index: index, Term: 3, Command: data}))
+}
+
+func (f *fakeBackupAPI) node(t *testing.T, name string) {
+	t.Helper()
+	f.apply(t, &fsmpb.Command{Actor: "node/" + name, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: name, HostId: "host-" + name, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
+	}}})
+}
+
+func (f *fakeBackupAPI) Read(_ context.Context, fn func(*fsm.State) error) (uint64, error) {
+	return 0, fn(f.state)
+}
+func (f *fakeBackupAPI) CopyState() (*fsm.State, uint64)         { return f.state.Fork(), 3 }
+func (f *fakeBackupAPI) WaitIndex(context.Context, uint64) error { return nil }
+func (f *fakeBackupAPI) JournalEntries(from, to uint64, fn func(journal.Entry) bool) (uint64, error) {
+	return f.journal.First(), f.journal.Range(from, to, fn)
+}
+
+func (f *fakeBackupAPI) Backup(req *adminpb.BackupRequest, out adminpb.Admin_BackupServer) error {
+	f.stale = append(f.stale, req.GetStale())
+	var file bytes.Buffer
+	_, err := backup.Take(out.Context(), f, backup.Request{Member: "c1", Increment: req.GetIncrement(), Since: req.GetSince(), Now: time.Now()}, &file)
+	if errors.Is(err, backup.ErrRefused) {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	parts := [][]byte{file.Bytes()[:10], file.Bytes()[10:]}
+	if f.cut {
+		parts = parts[:1]
+	}
+	for _, part := range parts {
+		if err := out.Send(&adminpb.BackupResponse{Part: part}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a command, and returns its output and its errors.
+func run(t *testing.T, code int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	require.Equal(t, code, Main(args, &out, &errs), "%v: %s", args, errs.String())
+	return out.String(), errs.String()
+}
+
+func TestBackupVerifyRestore(t *testing.T) {
+	f := newFakeBackupAPI(t)
+	api := serveAdmin(t, f)
+	dir := t.TempDir()
+	full, more := filepath.Join(dir, "full"), filepath.Join(dir, "more")
+	call := func(code int, args ...string) (string, string) {
+		t.Helper()
+		return run(t, code, append(append([]string{"backup"}, args...), api...)...)
+	}
+
+	f.node(t, "n1")
+	for range 2 {
+		_, said := call(exit.OK, full)
+		require.Contains(t, said, "backup of cluster one, incarnation 1, index 2, by c1")
+	}
+	streamed, _ := call(exit.OK, "-", "--stale")
+	onDisk, err := os.ReadFile(full)
+	require.NoError(t, err)
+	require.Len(t, streamed, len(onDisk))
+	require.Equal(t, []bool{false, false, true}, f.stale)
+
+	f.node(t, "n2")
+	f.node(t, "n3")
+	_, said := call(exit.OK, more, "--since-backup", full)
+	require.Contains(t, said, "increment of cluster one, incarnation 1, indexes 3 to 4")
+	call(exit.OK, more, "--since", "2")
+	call(exit.Usage, more, "--since", "2", "--since-backup", full)
+	_, said = call(exit.Refused, more, "--since", "9")
+	require.Contains(t, said, "index 9 is not reached")
+
+	shown, _ := run(t, exit.OK, "backup", "verify", full, more)
+	hash := f.state.Hash()
+	for _, line := range []string{"cluster        one", "incarnation    1", "index          4", fmt.Sprintf("hash           %x", hash), "nodes          3"} {
+		require.Contains(t, shown, line)
+	}
+	shown, _ = run(t, exit.OK, "backup", "verify", full, more, "--at", "3")
+	require.Contains(t, shown, "nodes          2")
+	run(t, exit.Refused, "backup", "verify", more)
+	run(t, exit.Refused, "backup", "verify", full, more, "--at", "5")
+	run(t, exit.Usage, "backup", "verify", filepath.Join(dir, "none"))
+	run(t, exit.Usage, "backup", "verify")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "damaged"), onDisk[:len(onDisk)-1], 0o600))
+	_, said = run(t, exit.Refused, "backup", "verify", filepath.Join(dir, "damaged"))
+	require.Contains(t, said, "truncated")
+
+	target := filepath.Join(dir, "c1")
+	restore := []string{"restore", "--data-dir", target, "--backup", full, "--increment", more, "--advertise", "127.0.0.1:9800"}
+	for range 2 {
+		plan, said := run(t, exit.OK, restore...)
+		require.Contains(t, plan, "replace incarnation 1 by 2")
+		require.Contains(t, plan, "stays stopped")
+		require.Contains(t, said, "nothing was changed")
+		require.NoDirExists(t, target)
+	}
+	plan, _ := run(t, exit.OK, append(restore, "--yes")...)
+	require.Contains(t, plan, "incarnation 2")
+	require.FileExists(t, target+".founded")
+	plan, _ = run(t, exit.OK, append(restore, "--yes")...)
+	require.Contains(t, plan, "was made from this state already")
+	_, said = run(t, exit.Refused, append(restore, "--at", "3", "--yes")...)
+	require.Contains(t, said, "needs an empty data folder")
+	plan, _ = run(t, exit.OK, "recover", "--data-dir", target, "--advertise", "127.0.0.1:9800", "--yes")
+	require.Contains(t, plan, "done already")
+	run(t, exit.Usage, "restore", "--data-dir", target, "--backup", full, "--advertise", "0.0.0.0:9800")
+	run(t, exit.Usage, "restore", "--backup", full, "--advertise", "127.0.0.1:9800")
+	run(t, exit.Usage, append(restore, "--log-store", "paper")...)
+	run(t, exit.Refused, "recover", "--data-dir", dir, "--advertise", "127.0.0.1:9800")
+}
+
+func TestAnEncryptedBackupIsReadWithItsIdentity(t *testing.T) {
+	f := newFakeBackupAPI(t)
+	api := serveAdmin(t, f)
+	dir := t.TempDir()
+	file, secret := filepath.Join(dir, "full"), filepath.Join(dir, "identity")
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(secret, []byte(identity.String()+"\n"), 0o600))
+	run(t, exit.OK, append([]string{"backup", file, "--recipient", identity.Recipient().String()}, api...)...)
+	run(t, exit.OK, "backup", "verify", file, "--identity", secret)
+	_, said := run(t, exit.Refused, "backup", "verify", file)
+	require.Contains(t, said, "--identity")
+	run(t, exit.OK, append([]string{"backup", filepath.Join(dir, "more"), "--since-backup", file, "--identity", secret}, api...)...)
+	_, said = run(t, exit.Usage, append([]string{"backup", file, "--recipient", identity.String()}, api...)...)
+	require.NotContains(t, said, identity.String(), "a secret key that was given for a public one is not shown")
+}
+
+func TestABackupThatIsCutOffLeavesNothing(t *testing.T) {
+	f := newFakeBackupAPI(t)
+	f.cut = true
+	file := filepath.Join(t.TempDir(), "full")
+	_, said := run(t, exit.Refused, append([]string{"backup", file}, serveAdmin(t, f)...)...)
+	require.Contains(t, said, "truncated")
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
