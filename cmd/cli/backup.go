@@ -48,7 +48,7 @@ func backupCommand() *cobra.Command {
 	flags.StringVar(&o.identity, "identity", "", identityHelp)
 	flags.StringArrayVar(&o.recipients, "recipient", nil, "encrypt to this `age1...`; may be repeated")
 	flags.StringVar(&o.recipientsFile, "recipients-file", "", "encrypt to those that this `file` lists, one a line")
-	cmd.AddCommand(backupVerifyCommand())
+	cmd.AddCommand(backupVerifyCommand(), backupListCommand())
 	return cmd
 }
 

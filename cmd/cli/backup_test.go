@@ -2,11 +2,12 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,67 +15,31 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
-	"github.com/holdfast-storage/holdfast/fsm"
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/backup"
-	"github.com/holdfast-storage/holdfast/raftnode/journal"
+	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
+	"github.com/holdfast-storage/holdfast/raftnode/backup/target"
 )
 
-// fakeBackupAPI streams backups of a state and its journal; cut breaks the stream off.
+// fakeBackupAPI streams backups of a member; cut breaks the stream off.
 type fakeBackupAPI struct {
 	fakeAdminAPI
-	state   *fsm.State
-	journal *journal.Journal
-	cut     bool
-	stale   []bool
+	member *backuptest.Member
+	cut    bool
+	stale  []bool
 }
 
 func newFakeBackupAPI(t *testing.T) *fakeBackupAPI {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, j.Close()) })
-	f := &fakeBackupAPI{state: fsm.New(), journal: j}
-	f.apply(t, &fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "one", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
-	}}})
-	return f
-}
-
-func (f *fakeBackupAPI) apply(t *testing.T, cmd *fsmpb.Command) {
-	t.Helper()
-	index := f.state.Cluster().Index + 1
-	cmd.RequestId, cmd.ProposedIndex, cmd.SchemaVersion = fmt.Appendf(nil, "%016d", index), index-1, fsm.MaxFeatureLevel
-	require.Nil(t, f.state.Apply(index, cmd).Outcome.GetRejection())
-	data, err := proto.Marshal(cmd)
-	require.NoError(t, err)
-	require.NoError(t, f.journal.Append(journal.Entry{Index: index, Term: 3, Command: data}))
-}
-
-func (f *fakeBackupAPI) node(t *testing.T, name string) {
-	t.Helper()
-	f.apply(t, &fsmpb.Command{Actor: "node/" + name, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: name, HostId: "host-" + name, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
-	}}})
-}
-
-func (f *fakeBackupAPI) Read(_ context.Context, fn func(*fsm.State) error) (uint64, error) {
-	return 0, fn(f.state)
-}
-func (f *fakeBackupAPI) CopyState() (*fsm.State, uint64)         { return f.state.Fork(), 3 }
-func (f *fakeBackupAPI) WaitIndex(context.Context, uint64) error { return nil }
-func (f *fakeBackupAPI) JournalEntries(from, to uint64, fn func(journal.Entry) bool) (uint64, error) {
-	return f.journal.First(), f.journal.Range(from, to, fn)
+	return &fakeBackupAPI{member: backuptest.New(t, "one")}
 }
 
 func (f *fakeBackupAPI) Backup(req *adminpb.BackupRequest, out adminpb.Admin_BackupServer) error {
 	f.stale = append(f.stale, req.GetStale())
 	var file bytes.Buffer
-	_, err := backup.Take(out.Context(), f, backup.Request{Member: "c1", Increment: req.GetIncrement(), Since: req.GetSince(), Now: time.Now()}, &file)
+	_, err := backup.Take(out.Context(), f.member, backup.Request{Member: "c1", Increment: req.GetIncrement(), Since: req.GetSince(), Now: time.Now()}, &file)
 	if errors.Is(err, backup.ErrRefused) {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -111,7 +76,7 @@ func TestBackupVerifyRestore(t *testing.T) {
 		return run(t, code, append(append([]string{"backup"}, args...), api...)...)
 	}
 
-	f.node(t, "n1")
+	f.member.Nodes(1, 2)
 	for range 2 {
 		_, said := call(exit.OK, full)
 		require.Contains(t, said, "backup of cluster one, incarnation 1, index 2, by c1")
@@ -122,24 +87,23 @@ func TestBackupVerifyRestore(t *testing.T) {
 	require.Len(t, streamed, len(onDisk))
 	require.Equal(t, []bool{false, false, true}, f.stale)
 
-	f.node(t, "n2")
-	f.node(t, "n3")
+	f.member.Nodes(2, 4)
 	_, said := call(exit.OK, more, "--since-backup", full)
-	require.Contains(t, said, "increment of cluster one, incarnation 1, indexes 3 to 4")
+	require.Contains(t, said, "increment of cluster one, incarnation 1, indexes 3 to 5")
 	call(exit.OK, more, "--since", "2")
 	call(exit.Usage, more, "--since", "2", "--since-backup", full)
 	_, said = call(exit.Refused, more, "--since", "9")
 	require.Contains(t, said, "index 9 is not reached")
 
 	shown, _ := run(t, exit.OK, "backup", "verify", full, more)
-	hash := f.state.Hash()
-	for _, line := range []string{"cluster        one", "incarnation    1", "index          4", fmt.Sprintf("hash           %x", hash), "nodes          3"} {
+	hash := f.member.State.Hash()
+	for _, line := range []string{"cluster        one", "incarnation    1", "index          5", fmt.Sprintf("hash           %x", hash), "nodes          3"} {
 		require.Contains(t, shown, line)
 	}
-	shown, _ = run(t, exit.OK, "backup", "verify", full, more, "--at", "3")
+	shown, _ = run(t, exit.OK, "backup", "verify", full, more, "--at", "4")
 	require.Contains(t, shown, "nodes          2")
 	run(t, exit.Refused, "backup", "verify", more)
-	run(t, exit.Refused, "backup", "verify", full, more, "--at", "5")
+	run(t, exit.Refused, "backup", "verify", full, more, "--at", "6")
 	run(t, exit.Usage, "backup", "verify", filepath.Join(dir, "none"))
 	run(t, exit.Usage, "backup", "verify")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "damaged"), onDisk[:len(onDisk)-1], 0o600))
@@ -160,7 +124,7 @@ func TestBackupVerifyRestore(t *testing.T) {
 	require.FileExists(t, target+".founded")
 	plan, _ = run(t, exit.OK, append(restore, "--yes")...)
 	require.Contains(t, plan, "was made from this state already")
-	_, said = run(t, exit.Refused, append(restore, "--at", "3", "--yes")...)
+	_, said = run(t, exit.Refused, append(restore, "--at", "4", "--yes")...)
 	require.Contains(t, said, "needs an empty data folder")
 	plan, _ = run(t, exit.OK, "recover", "--data-dir", target, "--advertise", "127.0.0.1:9800", "--yes")
 	require.Contains(t, plan, "done already")
@@ -196,4 +160,33 @@ func TestABackupThatIsCutOffLeavesNothing(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(file))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+func TestBackupList(t *testing.T) {
+	m, dir := backuptest.New(t, "one"), t.TempDir()
+	put := func(increment bool, change func(*target.Name)) {
+		t.Helper()
+		p, err := backup.Prepare(t.Context(), m, backup.Request{Member: "c1", Increment: increment, Since: 1, Now: time.Now()})
+		require.NoError(t, err)
+		n := target.NameOf(p.Header, false)
+		change(&n)
+		require.NoError(t, target.Folder(dir).Put(t.Context(), n.String(), func(w io.Writer) error { return p.Write(t.Context(), w) }))
+	}
+	asItIs := func(*target.Name) {}
+	put(false, asItIs)
+	m.Nodes(1, 4)
+	put(true, asItIs)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "another file"), nil, 0o600))
+	for range 2 {
+		shown, _ := run(t, exit.OK, "backup", "list", "--backup-to", dir)
+		require.Equal(t, 2, strings.Count(shown, "as named"))
+		require.NotContains(t, shown, "another")
+	}
+	put(false, func(n *target.Name) { n.Index++ })
+	shown, said := run(t, exit.Refused, "backup", "list", "--backup-to", dir)
+	require.Contains(t, shown, "wrong")
+	require.Contains(t, said, "1 are not what their names say")
+	run(t, exit.Usage, "backup", "list")
+	run(t, exit.Usage, "backup", "list", "--backup-to", "s3://")
+	run(t, exit.Unavailable, "backup", "list", "--backup-to", filepath.Join(dir, "none"))
 }

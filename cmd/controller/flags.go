@@ -20,6 +20,7 @@ type options struct {
 	token                                   daemon.TokenFlags
 	mounts                                  daemon.MountFlags
 	groups                                  groupFlags
+	backup                                  backupFlags
 	name, dataDir, site                     string
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
@@ -77,6 +78,7 @@ func Command() *cobra.Command {
 	o.token.Add(flags)
 	o.mounts.Add(flags)
 	o.groups.add(flags)
+	o.backup.add(flags)
 	o.raftFlags(cmd)
 	return cmd
 }
@@ -128,6 +130,9 @@ func (o *options) check() error {
 		return exit.Usagef("--site: %w", rej)
 	}
 	if err := o.groups.check(); err != nil {
+		return err
+	}
+	if _, _, err := o.backup.open(); err != nil {
 		return err
 	}
 	if err := o.mounts.Check(); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/policy"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/raftnode"
+	"github.com/holdfast-storage/holdfast/raftnode/backup/schedule"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -37,6 +38,7 @@ type controller struct {
 	members  *session.Members
 	monitor  *policy.Monitor
 	member   *raftnode.Member
+	backups  *schedule.Scheduler // nil without --backup-to
 
 	raftListener, apiListener, csiListener net.Listener
 	api, csi                               *grpc.Server
@@ -130,7 +132,7 @@ func (c *controller) open(ctx context.Context) error {
 	}
 	c.member = member
 	c.cluster.openMember.Store(member)
-	return nil
+	return c.openBackups()
 }
 
 // listen opens every listener before the member starts, so that a port in use is reported before
@@ -212,6 +214,9 @@ func (c *controller) serve(ctx context.Context) error {
 	run("serve CSI", func() error { return server.Run(serveCtx, c.csi, c.csiListener) })
 	run("watch the hosts", func() error { return c.monitor.Run(serveCtx) })
 	run("register this controller", func() error { return c.registerMember(serveCtx) })
+	if c.backups != nil {
+		run("write backups", func() error { return c.backups.Run(serveCtx) })
+	}
 	run("count operations", func() error { return countOperations(serveCtx, c.member, c.registry) })
 	select {
 	case <-ctx.Done():

@@ -2,7 +2,6 @@ package backup
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,72 +13,31 @@ import (
 
 	"filippo.io/age"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
 )
 
-// member is a source with a journal of its own.
 type member struct {
-	t       *testing.T
-	state   *fsm.State
-	journal *journal.Journal
-	index   uint64
+	*backuptest.Member
+	t *testing.T
 }
 
-func newMember(t *testing.T, cluster string) *member {
+func newMember(t *testing.T, cluster string) member {
 	t.Helper()
-	j, err := journal.Open(journal.Options{Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, j.Close()) })
-	m := &member{t: t, state: fsm.New(), journal: j}
-	m.apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: cluster, IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
-	}}})
-	return m
+	return member{backuptest.New(t, cluster), t}
 }
 
-// apply skips every third index, as entries of Raft's own do.
-func (m *member) apply(cmd *fsmpb.Command) {
+func (m member) nodes(from, to int) member {
 	m.t.Helper()
-	m.index++
-	if m.index%3 == 0 {
-		m.index++
-	}
-	cmd.RequestId, cmd.ProposedIndex = fmt.Appendf(nil, "%016d", m.index), m.index-1
-	cmd.SchemaVersion = fsm.MaxFeatureLevel
-	require.Nil(m.t, m.state.Apply(m.index, cmd).Outcome.GetRejection())
-	data, err := proto.Marshal(cmd)
-	require.NoError(m.t, err)
-	require.NoError(m.t, m.journal.Append(journal.Entry{Index: m.index, Term: 7, Command: data}))
-}
-
-func (m *member) nodes(from, to int) *member {
-	m.t.Helper()
-	for i := from; i < to; i++ {
-		name := fmt.Sprintf("n%d", i)
-		m.apply(&fsmpb.Command{Actor: "node/" + name, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-			NodeId: name, HostId: "host-" + name, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
-			Pools: []*fsmpb.Pool{{PoolId: "pool-" + name, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 2000}},
-		}}})
-	}
+	m.Nodes(from, to)
 	return m
-}
-
-func (m *member) Read(_ context.Context, fn func(*fsm.State) error) (uint64, error) {
-	return m.state.Cluster().Index, fn(m.state)
-}
-func (m *member) CopyState() (*fsm.State, uint64)         { return m.state.Fork(), 7 }
-func (m *member) WaitIndex(context.Context, uint64) error { return nil }
-func (m *member) JournalEntries(from, to uint64, fn func(journal.Entry) bool) (uint64, error) {
-	err := m.journal.Range(from, to, fn)
-	return m.journal.First(), err
 }
 
 // take writes a backup to a file.
-func (m *member) take(r Request, recipients ...age.Recipient) (string, Header) {
+func (m member) take(r Request, recipients ...age.Recipient) (string, Header) {
 	m.t.Helper()
 	r.Member, r.Now = "c1", time.Now()
 	path := filepath.Join(m.t.TempDir(), "backup")
@@ -105,7 +63,7 @@ func TestABackupGivesTheState(t *testing.T) {
 	for range 2 {
 		c, err := Load(Files{Full: path})
 		require.NoError(t, err)
-		requireState(t, m.state, c)
+		requireState(t, m.State, c)
 		require.Equal(t, h, c.Full)
 		require.EqualValues(t, 7, c.Term)
 	}
@@ -117,12 +75,12 @@ func TestABackupGivesTheState(t *testing.T) {
 func TestIncrementsGiveTheStateAtAnyIndex(t *testing.T) {
 	m := newMember(t, "one").nodes(0, 5)
 	full, h := m.take(Request{})
-	states := map[uint64]*fsm.State{m.index: m.state.Fork()}
+	states := map[uint64]*fsm.State{m.Index: m.State.Fork()}
 	var increments []string
 	for i := range 3 {
 		for k := range 4 {
 			m.nodes(10*(i+1)+k, 10*(i+1)+k+1)
-			states[m.index] = m.state.Fork()
+			states[m.Index] = m.State.Fork()
 		}
 		path, next := m.take(Request{Increment: true, Since: h.Index})
 		require.Equal(t, h.Index, next.Since)
@@ -130,13 +88,13 @@ func TestIncrementsGiveTheStateAtAnyIndex(t *testing.T) {
 	}
 	c, err := Load(Files{Full: full, Increments: increments})
 	require.NoError(t, err)
-	requireState(t, m.state, c)
+	requireState(t, m.State, c)
 	for index, want := range states {
 		c, err := Load(Files{Full: full, Increments: increments, At: index})
 		require.NoError(t, err)
 		requireState(t, want, c)
 	}
-	_, err = Load(Files{Full: full, Increments: increments, At: m.index + 1})
+	_, err = Load(Files{Full: full, Increments: increments, At: m.Index + 1})
 	require.ErrorIs(t, err, ErrMismatch)
 	_, err = Load(Files{Full: full, At: 1})
 	require.ErrorContains(t, err, "take an older backup")
@@ -148,21 +106,21 @@ func TestIncrementsGiveTheStateAtAnyIndex(t *testing.T) {
 	require.ErrorContains(t, err, "not an increment")
 	c, err = Load(Files{Full: full, Increments: append(increments, increments...)}) // each twice
 	require.NoError(t, err)
-	requireState(t, m.state, c)
+	requireState(t, m.State, c)
 }
 
 func TestAnIncrementWithASkippedEntry(t *testing.T) {
 	m := newMember(t, "one").nodes(0, 2)
 	full, h := m.take(Request{})
 	unreadable := []byte("no command at all")
-	m.index++
-	m.state.Skip(m.index, sha(unreadable), new(fsmpb.Command))
-	require.NoError(t, m.journal.Append(journal.Entry{Index: m.index, Term: 7, Command: unreadable}))
+	m.Index++
+	m.State.Skip(m.Index, sha(unreadable), new(fsmpb.Command))
+	require.NoError(t, m.Journal.Append(journal.Entry{Index: m.Index, Term: 7, Command: unreadable}))
 	m.nodes(2, 4)
 	path, _ := m.take(Request{Increment: true, Since: h.Index})
 	c, err := Load(Files{Full: full, Increments: []string{path}})
 	require.NoError(t, err)
-	requireState(t, m.state, c)
+	requireState(t, m.State, c)
 }
 
 func TestBackupsOfOtherHistoriesAreRefused(t *testing.T) {
@@ -188,18 +146,14 @@ func TestWhatTheJournalLacksIsNamed(t *testing.T) {
 			require.ErrorContains(t, err, text)
 		}
 	}
-	since := m.index
-	require.NoError(t, m.journal.Restored(m.index+5))
-	m.index += 5
+	since := m.Index
+	require.NoError(t, m.Journal.Restored(m.Index+5))
+	m.Index += 5
 	m.nodes(4, 6)
 	refused(fmt.Sprintf("has a gap from index %d to %d", since+1, since+5), Request{Increment: true, Since: since})
-	refused("is not reached", Request{Increment: true, Since: m.index + 1})
+	refused("is not reached", Request{Increment: true, Since: m.Index + 1})
 
-	late, err := journal.Open(journal.Options{Dir: t.TempDir()})
-	require.NoError(t, err)
-	require.NoError(t, late.Restored(m.index-1))
-	m.journal = late
-	t.Cleanup(func() { require.NoError(t, late.Close()) })
+	m.NewJournal()
 	m.nodes(6, 7)
 	refused("begins at index", Request{Increment: true, Since: 1})
 }
@@ -262,7 +216,7 @@ func TestAHeaderThatLiesIsRefused(t *testing.T) {
 			change(&lie)
 			path := filepath.Join(t.TempDir(), "lie")
 			require.NoError(t, CreateFile(path, func(w io.Writer) error {
-				return write(w, lie, func(w io.Writer) error { return m.state.WriteDump(w, 7) })
+				return write(w, lie, func(w io.Writer) error { return m.State.WriteDump(w, 7) })
 			}))
 			_, err := Load(Files{Full: path})
 			require.Error(t, err)
@@ -289,7 +243,7 @@ func TestAnEncryptedBackup(t *testing.T) {
 	for _, identity := range []age.Identity{mine, other} {
 		c, err := Load(Files{Full: path, Identities: []age.Identity{identity}})
 		require.NoError(t, err)
-		requireState(t, m.state, c)
+		requireState(t, m.State, c)
 	}
 	_, err = Load(Files{Full: path})
 	require.ErrorContains(t, err, "--identity")

@@ -41,11 +41,17 @@ type Header struct {
 
 // headerOf describes a state, for either kind.
 func headerOf(s *fsm.State, term uint64, member string, now time.Time) Header {
-	c, hash := s.Cluster(), s.Hash()
+	hash := s.Hash()
+	h := Describe(s.Cluster())
+	h.Term, h.StateHash, h.Time, h.Member = term, hex.EncodeToString(hash[:]), now.UTC().Truncate(time.Second), member
+	return h
+}
+
+// Describe is the part of a header that a cluster alone has.
+func Describe(c fsm.Cluster) Header {
 	return Header{
 		Kind: Full, ClusterID: c.ID, Incarnation: c.Incarnation, IncarnationID: hex.EncodeToString(c.IncarnationID),
-		Index: c.Index, Term: term, FeatureLevel: c.FeatureLevel, StateHash: hex.EncodeToString(hash[:]),
-		Time: now.UTC().Truncate(time.Second), Member: member,
+		Index: c.Index, FeatureLevel: c.FeatureLevel,
 	}
 }
 

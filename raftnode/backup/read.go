@@ -24,6 +24,15 @@ func Check(r io.Reader) (Header, error) {
 	return in.header, in.header.check()
 }
 
+// ReadHeader reads what a backup says of itself, without checking that the rest is whole.
+func ReadHeader(r io.Reader) (Header, error) {
+	in, err := newReader(r)
+	if err != nil {
+		return Header{}, err
+	}
+	return in.header, in.header.check()
+}
+
 // reader reads the body of a backup, and at its end the checksum.
 type reader struct {
 	header Header

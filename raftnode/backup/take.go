@@ -39,33 +39,53 @@ type Request struct {
 	Now       time.Time
 }
 
+// Prepared is a backup that is known, and not written yet.
+type Prepared struct {
+	Header Header
+	write  func(context.Context, io.Writer) error
+}
+
+// Write writes it, once. What w got is no backup unless the error is nil.
+func (p *Prepared) Write(ctx context.Context, w io.Writer) error {
+	return write(w, p.Header, func(w io.Writer) error { return p.write(ctx, w) })
+}
+
 // Take writes a backup. What w got is no backup unless the error is nil.
 func Take(ctx context.Context, from Source, r Request, w io.Writer) (Header, error) {
+	p, err := Prepare(ctx, from, r)
+	if err != nil {
+		return Header{}, err
+	}
+	return p.Header, p.Write(ctx, w)
+}
+
+// Prepare copies the state, which holds nobody up.
+func Prepare(ctx context.Context, from Source, r Request) (*Prepared, error) {
 	if !r.Stale {
 		if _, err := from.Read(ctx, func(*fsm.State) error { return nil }); err != nil {
-			return Header{}, err
+			return nil, err
 		}
 	}
 	state, term := from.CopyState()
 	if state.Cluster().ID == "" {
-		return Header{}, fmt.Errorf("%w: this member knows no cluster yet", ErrRefused)
+		return nil, fmt.Errorf("%w: this member knows no cluster yet", ErrRefused)
 	}
 	h := headerOf(state, term, r.Member, r.Now)
 	if !r.Increment {
-		return h, write(w, h, func(w io.Writer) error { return state.WriteDump(w, term) })
+		return &Prepared{Header: h, write: func(_ context.Context, w io.Writer) error { return state.WriteDump(w, term) }}, nil
 	}
 	h.Kind, h.Since = Increment, r.Since
 	if h.Since > h.Index {
-		return h, fmt.Errorf("%w: index %d is not reached: the state is at %d", ErrRefused, h.Since, h.Index)
+		return nil, fmt.Errorf("%w: index %d is not reached: the state is at %d", ErrRefused, h.Since, h.Index)
 	}
 	if err := from.WaitIndex(ctx, h.Index); err != nil {
-		return h, err
+		return nil, err
 	}
 	in := &increment{source: from, header: h, skipped: state.Cluster().Skipped}
 	if err := in.checkBegin(); err != nil {
-		return h, err
+		return nil, err
 	}
-	return h, write(w, h, func(w io.Writer) error { return in.write(ctx, w) })
+	return &Prepared{Header: h, write: in.write}, nil
 }
 
 // increment copies a range of the journal.
