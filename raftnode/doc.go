@@ -86,6 +86,14 @@
 // of them answered that it knows none. It waits for a peer that cannot be asked: that may
 // be the only one that knows of the cluster.
 //
+// # Restore and recovery (S1, S24)
+//
+// Restore makes the data directory of a new member from a backup (package backup), Survivor.Recover from one stopped
+// member with its whole log. Both make it beside the target, with the state as a Raft snapshot whose configuration has
+// the new member alone, and with ReplaceIncarnation as the first entry of its log; one step puts it in its place. The
+// member elects itself, and serves when that entry is applied. A former member is refused when it asks to join
+// (membership.checkIncarnation), since Raft would not notice that its log is of another history.
+//
 // # Feature levels (S72)
 //
 // Members of several builds share a log at the cluster's feature level (fsm/doc.go). A

@@ -119,7 +119,7 @@ func (j *joiner) joinThrough(ctx context.Context, addr string) error {
 	resp, err := raftpb.NewMemberClient(conn).Join(ctx, &raftpb.JoinRequest{
 		MemberId: j.id, Name: j.cfg.Name, RaftAddr: j.cfg.Advertise,
 		ClusterId: j.storage.clusterID(), FeatureLevel: j.cfg.maxFeatureLevel, ProcessId: j.processID,
-		IncarnationId: j.machine.cluster().IncarnationID, LastLogIndex: j.raft.LastIndex(),
+		IncarnationId: j.machine.cluster().IncarnationID, LastLogIndex: j.raft.LastIndex(), SaysLog: true,
 	})
 	if err != nil {
 		return err

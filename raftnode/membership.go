@@ -63,7 +63,7 @@ func (mb *membership) addPeer(ctx context.Context, id, addr string) error {
 	req := &raftpb.JoinRequest{
 		MemberId: id, Name: s.GetName(), RaftAddr: addr, ClusterId: s.GetClusterId(),
 		FeatureLevel: s.GetFeatureLevel(), ProcessId: s.GetProcessId(),
-		IncarnationId: s.GetIncarnationId(), LastLogIndex: s.GetLastLogIndex(),
+		IncarnationId: s.GetIncarnationId(), LastLogIndex: s.GetLastLogIndex(), SaysLog: s.GetSaysLog(),
 	}
 	err = mb.runOnLeader(ctx,
 		func(ctx context.Context) error { _, err := mb.acceptJoin(ctx, req); return err },

@@ -50,7 +50,8 @@ func (mb *membership) checkIncarnation(req *raftpb.JoinRequest) error {
 	if _, configured := mb.serverOf(req.GetMemberId()); configured || req.GetClusterId() == "" || cluster.Incarnation <= 1 {
 		return nil
 	}
-	if bytes.Equal(req.GetIncarnationId(), cluster.IncarnationID) || len(req.GetIncarnationId()) == 0 && req.GetLastLogIndex() == 0 {
+	isNew := req.GetSaysLog() && len(req.GetIncarnationId()) == 0 && req.GetLastLogIndex() == 0
+	if isNew || bytes.Equal(req.GetIncarnationId(), cluster.IncarnationID) {
 		return nil
 	}
 	return fmt.Errorf("%w: the cluster was restored or recovered since, and member %s is of its former life: give it an empty data folder", ErrRefused, req.GetMemberId())

@@ -29,6 +29,7 @@ type Rebuild struct {
 
 	Advertise string // the new member's Raft address
 	LogStore  string
+	Above     uint64 // the new incarnation is above this one as well; hosts may have met it
 	Marker    string // the bootstrap marker (S69); as Config.BootstrapMarker
 	Actor     string // of the first entry
 	Now       time.Time
@@ -67,9 +68,9 @@ func ReadRebuilt(dir string) (*Rebuilt, error) {
 	return r, nil
 }
 
-// NextIncarnation is above the cluster's, and above any that one of its hosts has reported.
-func NextIncarnation(s *fsm.State) uint64 {
-	highest := s.Cluster().Incarnation
+// NextIncarnation is above the cluster's, above any that one of its hosts has reported, and above the one that is given.
+func NextIncarnation(s *fsm.State, above uint64) uint64 {
+	highest := max(s.Cluster().Incarnation, above)
 	for n := range s.Nodes() {
 		highest = max(highest, n.Incarnation)
 	}
@@ -83,7 +84,7 @@ func (r *Rebuild) replaceIncarnation() (*fsmpb.Command, error) {
 	_, _ = rand.Read(request)
 	cmd := &fsmpb.Command{
 		RequestId: request, Actor: r.Actor, ProposedIndex: r.State.Cluster().Index, ProposedAt: r.Now.UnixNano(),
-		Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: NextIncarnation(r.State), IncarnationId: incarnation}},
+		Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: NextIncarnation(r.State, r.Above), IncarnationId: incarnation}},
 	}
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 	if rej := r.State.Fork().Apply(r.Index+1, cmd).Outcome.GetRejection(); rej != nil {

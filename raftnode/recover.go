@@ -126,7 +126,7 @@ func (s *Survivor) Alone() bool { return slices.Equal(s.Voters(), []string{s.Mem
 
 // FormerDir is where the directory of the recovered member is kept.
 func (s *Survivor) FormerDir() string {
-	return fmt.Sprintf("%s.before-%d", s.path, NextIncarnation(s.State))
+	return fmt.Sprintf("%s.before-%d", s.path, NextIncarnation(s.State, 0))
 }
 
 // CheckRecover refuses when the directory cannot be exchanged for another.
@@ -136,6 +136,9 @@ func (s *Survivor) CheckRecover() error {
 	}
 	if s.Alone() {
 		return fmt.Errorf("%w: member %s is the only voter of its cluster and needs nobody else: start it", ErrRebuildRefused, s.MemberID)
+	}
+	if err := checkNoMount(s.path); err != nil {
+		return err
 	}
 	unexchanged, err := s.isUnexchanged(s.FormerDir())
 	if err == nil && !unexchanged {

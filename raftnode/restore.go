@@ -26,6 +26,11 @@ func CheckRestoreTarget(dir string) error {
 	case len(entries) > 0:
 		return fmt.Errorf("%w: %s holds %s, and a restore needs an empty data folder: move what is in it away", ErrRebuildRefused, dir, entries[0].Name())
 	}
+	return checkNoMount(dir)
+}
+
+// checkNoMount refuses a mount point: the new directory is made beside it and renamed.
+func checkNoMount(dir string) error {
 	var own, above unix.Stat_t
 	if err := errors.Join(unix.Stat(dir, &own), unix.Stat(filepath.Join(dir, ".."), &above)); err != nil {
 		return fmt.Errorf("%w: look at %s: %w", ErrRebuildRefused, dir, err)

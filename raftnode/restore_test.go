@@ -13,8 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/backup"
+	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
 var errKilled = errors.New("killed")
@@ -125,6 +128,12 @@ func TestS24_RestoreAfterTheLossOfAll(t *testing.T) {
 		require.ErrorIs(t, refused, ErrRefused)
 		require.ErrorContains(t, refused, "of its former life")
 		require.Len(t, c1.servers(), 1)
+		for range 2 { // of a build that does not say what its log has
+			_, refused = c1.membership.acceptJoin(testContext(t), &raftpb.JoinRequest{
+				MemberId: c2.id, RaftAddr: c2.addr, ClusterId: cluster.ID, FeatureLevel: fsm.MaxFeatureLevel,
+			})
+			require.ErrorContains(t, refused, "of its former life")
+		}
 		c2.crash(t)
 
 		c2.addr = former
@@ -197,6 +206,20 @@ func TestS24_ARestoreThatIsKilled(t *testing.T) {
 		require.ErrorContains(t, c.start(n), "holdfast members replace "+made.Member)
 		n.Member = nil
 	})
+}
+
+// S1: hosts may have met an incarnation that the backup does not know.
+func TestS1_TheIncarnationIsAboveTheOneThatIsNamed(t *testing.T) {
+	m := backuptest.New(t, "one")
+	dir := filepath.Join(t.TempDir(), "c1")
+	made, err := Restore(dir, Rebuild{State: m.State, Index: m.Index, Term: backuptest.Term, Advertise: "127.0.0.1:1", LogStore: "wal", Actor: "admin/ann", Above: 7, Now: time.Now()})
+	require.NoError(t, err)
+	require.EqualValues(t, 8, made.Incarnation)
+	s, err := OpenSurvivor(dir)
+	require.NoError(t, err)
+	require.EqualValues(t, 8, s.State.Cluster().Incarnation)
+	require.True(t, s.Alone())
+	require.NoError(t, s.Close())
 }
 
 func TestRestoreNeedsAnEmptyDirectory(t *testing.T) {

@@ -31,7 +31,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr, Site: m.cfg.Site,
 		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.joiner.bootstrapper.bootstrapping.Load() && !m.inConfiguration(),
 	}
-	s.IncarnationId = m.machine.cluster().IncarnationID
+	s.SaysLog, s.IncarnationId = true, m.machine.cluster().IncarnationID
 	s.LastLogIndex, s.LastLogTerm = lastLogEntry(m.raft)
 	for _, server := range m.servers() {
 		s.MemberIds = append(s.MemberIds, string(server.ID))

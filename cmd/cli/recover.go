@@ -175,7 +175,7 @@ func (o *recoverOptions) printPlan(w io.Writer, s *raftnode.Survivor, found *com
 		fmt.Fprintf(w, "  %s\n", line)
 	}
 	fmt.Fprintf(w, "the former folder is kept as %s\n", s.FormerDir())
-	o.printRebuild(w, c.Incarnation, raftnode.NextIncarnation(s.State))
+	o.printRebuild(w, c.Incarnation, raftnode.NextIncarnation(s.State, 0))
 }
 
 // compared is how far another member's log reaches.
@@ -221,6 +221,9 @@ func (c *comparison) addStatus(endpoint string, resp *adminpb.StatusResponse) {
 	}
 	for _, m := range resp.GetMembers() {
 		if m.GetReachable() {
+			if m.GetRole() == "leader" && resp.GetLeader() == "" {
+				c.leaders = append(c.leaders, fmt.Sprintf("%s leads, as %s says", m.GetId(), endpoint))
+			}
 			c.add(compared{member: m.GetMemberId(), cluster: resp.GetClusterId(), where: m.GetId() + " through " + endpoint, term: m.GetLastLogTerm(), index: m.GetLastLogIndex()})
 		}
 	}

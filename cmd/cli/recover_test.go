@@ -34,6 +34,7 @@ func TestS24_TheSurvivorIsCompared(t *testing.T) {
 		"one does not reach another":        {answers: []*adminpb.StatusResponse{answer("", reaches("b", 5, 99), &adminpb.Member{MemberId: "c"})}, problem: "voter c was not compared"},
 		"two answer":                        {answers: []*adminpb.StatusResponse{answer("", reaches("b", 5, 1), reaches("c", 5, 2))}},
 		"a leader is known":                 {answers: []*adminpb.StatusResponse{answer("c", reaches("b", 5, 99))}, without: []string{"c"}, problem: "has a quorum"},
+		"one leads":                         {answers: []*adminpb.StatusResponse{answer("", &adminpb.Member{MemberId: "b", Role: "leader", Reachable: true, LastLogTerm: 5, LastLogIndex: 9})}, without: []string{"c"}, problem: "leads"},
 		"an older build answers":            {answers: []*adminpb.StatusResponse{answer("", reaches("b", 0, 0))}, without: []string{"c"}, problem: "does not say how far"},
 		"this member runs elsewhere":        {answers: []*adminpb.StatusResponse{answer("", reaches("a", 5, 100))}, without: []string{"b", "c"}, problem: "of this same member"},
 		"another cluster answers":           {answers: []*adminpb.StatusResponse{{ClusterId: "two", Members: []*adminpb.Member{reaches("b", 1, 1)}}}, without: []string{"b", "c"}, problem: "of cluster two"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ type restoreOptions struct {
 	rebuildOptions
 
 	logStore string
+	above    uint64
 }
 
 // rebuildOptions are the flags of the verbs that make a new member's data folder.
@@ -46,6 +48,13 @@ func (o *rebuildOptions) check() error {
 	case err != nil || host == "" || port == "" || port == "0" || net.ParseIP(host).IsUnspecified():
 		return exit.Usagef("name the address that the other controllers will dial with --advertise host:port; %q is none", o.advertise)
 	}
+	o.dir = filepath.Clean(o.dir)
+	if o.marker == "" {
+		o.marker = o.dir + ".founded" // beside a link, as the controller has it
+	}
+	if resolved, err := filepath.EvalSymlinks(o.dir); err == nil {
+		o.dir = resolved
+	}
 	return nil
 }
 
@@ -61,6 +70,7 @@ func restoreCommand() *cobra.Command {
 	o.backupFiles.addFlags(cmd)
 	cmd.Flags().StringVar(&o.full, "backup", "", "the full backup, a `file`")
 	cmd.Flags().StringArrayVar(&o.increments, "increment", nil, "an increment since, a `file`; may be repeated, in any order")
+	cmd.Flags().Uint64Var(&o.above, "above-incarnation", 0, "begin an `incarnation` above this one: the highest that the cluster ever had, when it was restored or recovered since the backup")
 	cmd.Flags().StringVar(&o.logStore, "log-store", store.WAL, "Raft log `store` of the new folder: wal or boltdb")
 	return cmd
 }
@@ -94,7 +104,7 @@ func (o *restoreOptions) run(out, notes io.Writer) error {
 		return nil
 	}
 	made, err := raftnode.Restore(o.dir, raftnode.Rebuild{
-		State: content.State, Index: content.Index(), Term: content.Term, Advertise: o.advertise, LogStore: o.logStore,
+		State: content.State, Index: content.Index(), Term: content.Term, Advertise: o.advertise, LogStore: o.logStore, Above: o.above,
 		Marker: o.marker, Actor: "admin/offline-restore", Now: time.Now(),
 	})
 	if err != nil {
@@ -125,19 +135,15 @@ func (o *restoreOptions) printPlan(w io.Writer, content *backup.Content) {
 	fmt.Fprintf(w, "the state at index %d, of %s, becomes that of a new member, the only voter, at %s\n",
 		content.Index(), content.State.Cluster().Time.UTC().Format(time.RFC3339), o.advertise)
 	fmt.Fprintln(w, "whatever was decided after that is not in it")
-	o.printRebuild(w, content.State.Cluster().Incarnation, raftnode.NextIncarnation(content.State))
+	o.printRebuild(w, content.State.Cluster().Incarnation, raftnode.NextIncarnation(content.State, o.above))
 }
 
 // printRebuild says what both verbs do and what the operator has to.
 func (o *rebuildOptions) printRebuild(w io.Writer, from, to uint64) {
-	marker := o.marker
-	if marker == "" {
-		marker = o.dir + ".founded"
-	}
 	fmt.Fprintf(w, "steps:\n"+
 		"  make %s, for uid %d: start the controller as that user\n"+
 		"  replace incarnation %d by %d, in the first entry of its log\n"+
-		"  remember in %s that this member founded the cluster, once more\n", o.dir, os.Geteuid(), from, to, marker)
+		"  remember in %s that this member founded the cluster, once more\n", o.dir, os.Geteuid(), from, to, o.marker)
 	fmt.Fprint(w, "before it is started:\n"+
 		"  every other controller that the cluster had stays stopped, or its folder is deleted; it cannot be seen from here whether one runs\n"+
 		"then:\n"+

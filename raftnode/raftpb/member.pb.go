@@ -470,8 +470,9 @@ type JoinRequest struct {
 	ClusterId     string                 `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // empty for a new member
 	FeatureLevel  uint32                 `protobuf:"varint,5,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	ProcessId     string                 `protobuf:"bytes,6,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`              // random, of the process that joins
-	IncarnationId []byte                 `protobuf:"bytes,61,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"` // of its state; empty: it has none, or a build that does not say
+	IncarnationId []byte                 `protobuf:"bytes,61,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"` // of its state; empty: it has none
 	LastLogIndex  uint64                 `protobuf:"varint,62,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"` // of its log
+	SaysLog       bool                   `protobuf:"varint,63,opt,name=says_log,json=saysLog,proto3" json:"says_log,omitempty"`                  // the two are known; false: a build that does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,6 +561,13 @@ func (x *JoinRequest) GetLastLogIndex() uint64 {
 		return x.LastLogIndex
 	}
 	return 0
+}
+
+func (x *JoinRequest) GetSaysLog() bool {
+	if x != nil {
+		return x.SaysLog
+	}
+	return false
 }
 
 type JoinResponse struct {
@@ -766,6 +774,7 @@ type StatusResponse struct {
 	LastLogTerm   uint64                 `protobuf:"varint,61,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`       // of the last entry in its log, committed or not
 	LastLogIndex  uint64                 `protobuf:"varint,62,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
 	IncarnationId []byte                 `protobuf:"bytes,63,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"` // of its state; empty: it has none yet
+	SaysLog       bool                   `protobuf:"varint,64,opt,name=says_log,json=saysLog,proto3" json:"says_log,omitempty"`                  // the last three are known; false: a build that does not say
 	Site          string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                        // that it acts for; empty: a build without sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -955,6 +964,13 @@ func (x *StatusResponse) GetIncarnationId() []byte {
 	return nil
 }
 
+func (x *StatusResponse) GetSaysLog() bool {
+	if x != nil {
+		return x.SaysLog
+	}
+	return false
+}
+
 func (x *StatusResponse) GetSite() string {
 	if x != nil {
 		return x.Site
@@ -986,7 +1002,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\"(\n" +
 	"\fTargetAnswer\x12\x18\n" +
-	"\arefusal\x18\x01 \x01(\tR\arefusal\"\x8b\x02\n" +
+	"\arefusal\x18\x01 \x01(\tR\arefusal\"\xa6\x02\n" +
 	"\vJoinRequest\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -997,7 +1013,8 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x06 \x01(\tR\tprocessId\x12%\n" +
 	"\x0eincarnation_id\x18= \x01(\fR\rincarnationId\x12$\n" +
-	"\x0elast_log_index\x18> \x01(\x04R\flastLogIndex\"-\n" +
+	"\x0elast_log_index\x18> \x01(\x04R\flastLogIndex\x12\x19\n" +
+	"\bsays_log\x18? \x01(\bR\asaysLog\"-\n" +
 	"\fJoinResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\",\n" +
@@ -1006,7 +1023,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x0eRemoveResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xc3\x05\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xde\x05\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1035,7 +1052,8 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"process_id\x18\x13 \x01(\tR\tprocessId\x12\"\n" +
 	"\rlast_log_term\x18= \x01(\x04R\vlastLogTerm\x12$\n" +
 	"\x0elast_log_index\x18> \x01(\x04R\flastLogIndex\x12%\n" +
-	"\x0eincarnation_id\x18? \x01(\fR\rincarnationId\x12\x12\n" +
+	"\x0eincarnation_id\x18? \x01(\fR\rincarnationId\x12\x19\n" +
+	"\bsays_log\x18@ \x01(\bR\asaysLog\x12\x12\n" +
 	"\x04site\x18< \x01(\tR\x04site*u\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
