@@ -149,5 +149,5 @@ func (o *rebuildOptions) printRebuild(w io.Writer, from, to uint64) {
 		"then:\n"+
 		"  start it with its usual flags\n"+
 		"  start the other controllers with empty data folders and --join: they become members\n"+
-		"  hosts enable and delete nothing until an operator adopts them: `holdfast adopt`\n")
+		"  hosts enable and delete nothing until an operator adopts them: `holdfast adopt`, or `holdfast nodes adopt` for each\n")
 }
