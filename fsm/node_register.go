@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -36,7 +37,7 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		return nil, rej
 	}
 	n.Registered = m.Epoch
-	n.Incarnation = s.incarnationOf(old, &n, c.GetIncarnation())
+	n.Incarnation = s.incarnationOf(old, &n, s.metIncarnation(c))
 	n.Cordoned = known && old.Host == n.Host && old.Cordoned
 	n.Fence = s.fenceAtRegistration(m, old, &n)
 	if known && old.Host == n.Host && old.Boot != n.Boot {
@@ -229,6 +230,16 @@ func (s *State) checkLossRecorded(old, n *Node) *Rejection {
 	return nil
 }
 
+// metIncarnation is the highest incarnation that the host met. One with this cluster's counter and another id is another
+// life of the cluster, restored from the same backup: it counts as one above, so that this cluster replaces its own.
+func (s *State) metIncarnation(c *fsmpb.RegisterNode) uint64 {
+	met, id := c.GetIncarnation(), c.GetIncarnationId()
+	if met == s.cluster.Incarnation && len(id) > 0 && !bytes.Equal(id, s.cluster.IncarnationID) {
+		return met + 1
+	}
+	return met
+}
+
 // incarnationOf is the incarnation a host may act for (S1). A new host takes the
 // cluster's, unless it acted for another. A known one is never adopted by
 // registering again: that takes an operator; once adopted, it may still name the
@@ -236,6 +247,8 @@ func (s *State) checkLossRecorded(old, n *Node) *Rejection {
 func (s *State) incarnationOf(old, n *Node, claimed uint64) uint64 {
 	at := s.cluster.Incarnation
 	switch known := old != nil && old.Host == n.Host; {
+	case s.level3() && claimed > at:
+		return claimed
 	case !known && claimed == 0:
 		return at
 	case !known:

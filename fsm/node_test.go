@@ -278,3 +278,21 @@ func TestDesiredVolumesComeInOrderWithTheirGoals(t *testing.T) {
 	_, ok = w.s.DesiredVolume("n1", VolumeID(volumeID(9)))
 	require.False(t, ok)
 }
+
+// S1: a backup was restored twice, and the host met the other life: the counters are equal, the ids are not. It is in
+// adoption mode, until this cluster is in an incarnation above both and an operator adopts it.
+func TestS1_AHostThatMetAnotherRestoreOfTheSameBackup(t *testing.T) {
+	w := newWorld(t)
+	w.ok(admin, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("this", 16)})
+	for _, node := range []string{"n1", "n2"} {
+		w.ok("node/"+node, changedNode(node, func(r *fsmpb.RegisterNode) { r.Incarnation, r.IncarnationId = 2, bytesOf("other", 16) }))
+		n, _ := w.s.Node(NodeID(node))
+		require.EqualValues(t, 3, n.Incarnation, node)
+	}
+	w.rejected(Precondition, admin, &fsmpb.ReplaceIncarnation{Counter: 3, IncarnationId: bytesOf("above", 16)})
+	w.ok(admin, &fsmpb.ReplaceIncarnation{Counter: 4, IncarnationId: bytesOf("above", 16)})
+	w.twice(admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 4})
+	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.Incarnation, r.IncarnationId = 4, bytesOf("above", 16) }))
+	n, _ := w.s.Node("n1")
+	require.EqualValues(t, 4, n.Incarnation)
+}

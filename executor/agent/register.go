@@ -15,10 +15,10 @@ func (a *Agent) ActedEpoch() (fsm.Epoch, []byte) { return a.acted.Current() }
 
 // Register is the host's registration with a controller. It measures the pools.
 func (a *Agent) Register() *fsmpb.RegisterNode {
-	at, _ := a.ActedEpoch()
+	at, id := a.ActedEpoch()
 	r := &fsmpb.RegisterNode{
 		NodeId: string(a.Node), HostId: string(a.Host.ID), BootId: a.Host.BootID,
-		Site: a.Site, MaxVolumes: a.MaxVolumes, Version: a.Version, FeatureLevel: a.FeatureLevel, Incarnation: at.Incarnation,
+		Site: a.Site, MaxVolumes: a.MaxVolumes, Version: a.Version, FeatureLevel: a.FeatureLevel, Incarnation: at.Incarnation, IncarnationId: id,
 	}
 	if a.Addresses != nil {
 		r.Addresses = a.Addresses()

@@ -1544,7 +1544,9 @@ type RegisterNode struct {
 	Incarnation uint64       `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Replication *Replication `protobuf:"bytes,11,opt,name=replication,proto3" json:"replication,omitempty"` // unset: the host holds no replicas of replicated volumes
 	// addresses are the host's own, by which a fence finds it, besides that of its replication.
-	Addresses     []string `protobuf:"bytes,12,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,12,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// incarnation_id is that of the incarnation above: two restores of one backup have the same counter.
+	IncarnationId []byte `protobuf:"bytes,13,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1659,6 +1661,13 @@ func (x *RegisterNode) GetReplication() *Replication {
 func (x *RegisterNode) GetAddresses() []string {
 	if x != nil {
 		return x.Addresses
+	}
+	return nil
+}
+
+func (x *RegisterNode) GetIncarnationId() []byte {
+	if x != nil {
+		return x.IncarnationId
 	}
 	return nil
 }
@@ -9144,7 +9153,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12%\n" +
 	"\x0ecapacity_bytes\x18\x03 \x01(\x03R\rcapacityBytes\x12-\n" +
 	"\x12overcommit_percent\x18\x04 \x01(\rR\x11overcommitPercent\x12$\n" +
-	"\x0emin_free_bytes\x18\x05 \x01(\x03R\fminFreeBytes\"\xb0\x03\n" +
+	"\x0emin_free_bytes\x18\x05 \x01(\x03R\fminFreeBytes\"\xdd\x03\n" +
 	"\fRegisterNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -9159,7 +9168,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\vincarnation\x18\n" +
 	" \x01(\x04R\vincarnation\x12>\n" +
 	"\vreplication\x18\v \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\x12\"\n" +
-	"\taddresses\x18\f \x03(\tB\x04\x88\xb5\x18\x02R\taddresses\"\x83\x01\n" +
+	"\taddresses\x18\f \x03(\tB\x04\x88\xb5\x18\x02R\taddresses\x12+\n" +
+	"\x0eincarnation_id\x18\r \x01(\fB\x04\x88\xb5\x18\x03R\rincarnationId\"\x83\x01\n" +
 	"\vReplication\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1d\n" +
 	"\n" +
