@@ -18,6 +18,7 @@ type Cluster struct {
 	Skipped       []Skipped // in the order of their indexes
 	Sweeps        []Sweep   // in the order of their entries
 	Members       []Member  // by name
+	NonVoters     []string  // ids of Raft members that are not to vote, sorted
 }
 
 // Checkpoint is the last hash that a majority agreed on (S23).
@@ -45,13 +46,14 @@ func hashCluster(e *encoder, c *Cluster) sum256 {
 	}
 	hashSweeps(e, c)
 	hashMembers(e, c)
+	hashNonVoters(e, c)
 	return e.sum()
 }
 
 func clusterRecord(c *Cluster) *fsmpb.ClusterRecord {
 	r := &fsmpb.ClusterRecord{
 		ClusterId: c.ID, Incarnation: c.Incarnation, IncarnationId: c.IncarnationID,
-		FeatureLevel: c.FeatureLevel, Index: c.Index, Time: nanosOf(c.Time),
+		FeatureLevel: c.FeatureLevel, Index: c.Index, Time: nanosOf(c.Time), NonVoters: c.NonVoters,
 	}
 	if c.Checkpoint.Index != 0 {
 		r.Checkpoint = &fsmpb.Checkpoint{Index: c.Checkpoint.Index, Hash: c.Checkpoint.Hash}
@@ -77,6 +79,7 @@ func (x *dumpDecoder) clusterRecord(r *fsmpb.ClusterRecord) error {
 		ID: r.GetClusterId(), Incarnation: r.GetIncarnation(), IncarnationID: r.GetIncarnationId(),
 		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: TimeOf(r.GetTime()),
 		Checkpoint: Checkpoint{Index: r.GetCheckpoint().GetIndex(), Hash: r.GetCheckpoint().GetHash()},
+		NonVoters:  r.GetNonVoters(),
 	}
 	for _, k := range r.GetSkipped() {
 		x.s.cluster.Skipped = append(x.s.cluster.Skipped, Skipped{Index: k.GetIndex(), Hash: k.GetHash()})

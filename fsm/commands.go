@@ -75,6 +75,8 @@ var commands = table(
 	on(applyResyncReplication, byController),
 	on(applyCancelConversion, byController),
 	on(applyAdoptVolume, byAdmin),
+	on(applySetMemberRole, byAdmin),
+	on(applyClaimMaintenance, byNodeOrAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.
@@ -152,6 +154,11 @@ func byAdmin(actor string, _ proto.Message) bool { return hasRole(actor, "admin/
 func byNodeItself(actor string, cmd proto.Message) bool {
 	about, ok := cmd.(interface{ GetNodeId() string })
 	return ok && hasRole(actor, "node/") && actor[len("node/"):] == about.GetNodeId()
+}
+
+// byNodeOrAdmin: what a host says of itself, and an operator of any host.
+func byNodeOrAdmin(actor string, cmd proto.Message) bool {
+	return byNodeItself(actor, cmd) || byAdmin(actor, cmd)
 }
 
 // byMemberItself: a controller says only of itself for which site it acts.

@@ -28,6 +28,8 @@ type Node struct {
 	// Addresses are the host's own, sorted, besides that of its replication.
 	Addresses []string
 	Fence     NodeFence
+	// Maintenance is the index at which the host was recorded to go down on purpose; 0: it was not, or was booted since.
+	Maintenance uint64
 }
 
 // NodeFence says that the host is fenced (S57), and how far it is on its way back (S59). Zero: it is not.
@@ -116,6 +118,7 @@ func nodeRecord(n *Node) *fsmpb.NodeRecord {
 		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
 		NoNewReplicas: n.NoNewReplicas,
 		Addresses:     n.Addresses, FenceSince: n.Fence.Since, FenceLifted: n.Fence.Lifted, FenceSession: n.Fence.Session,
+		Maintenance: n.Maintenance,
 	}
 	for _, p := range n.Pools {
 		r.Pools = append(r.Pools, &fsmpb.Pool{
@@ -135,6 +138,7 @@ func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
 		NoNewReplicas: r.GetNoNewReplicas(),
 		Addresses:     r.GetAddresses(), Fence: NodeFence{Since: r.GetFenceSince(), Lifted: r.GetFenceLifted(), Session: r.GetFenceSession()},
+		Maintenance: r.GetMaintenance(),
 	}
 	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
 		return errForm
@@ -158,10 +162,11 @@ const (
 	fieldNoNewReplicas = iota + 1
 	fieldAddresses
 	fieldFence
+	fieldMaintenance = 131
 )
 
 func hashNodeReplication(e *encoder, n *Node) {
-	if n.Replication == (NodeReplication{}) && !n.Cordoned && len(n.Addresses) == 0 && n.Fence == (NodeFence{}) {
+	if n.Replication == (NodeReplication{}) && !n.Cordoned && len(n.Addresses) == 0 && n.Fence == (NodeFence{}) && n.Maintenance == 0 {
 		return
 	}
 	e.str(n.Replication.Address)
@@ -184,6 +189,10 @@ func hashNodeReplication(e *encoder, n *Node) {
 		e.u64(n.Fence.Since)
 		e.u64(n.Fence.Lifted)
 		e.u64(n.Fence.Session)
+	}
+	if n.Maintenance != 0 {
+		e.u64(fieldMaintenance)
+		e.u64(n.Maintenance)
 	}
 }
 

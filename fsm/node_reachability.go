@@ -109,7 +109,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 	}
 	reason := clip("host " + string(n.Host) + " of node " + string(n.ID) + " was recorded as lost: " + c.GetReason())
 	updated := *n
-	updated.State = NodeLost
+	updated.State, updated.Maintenance = NodeLost, 0
 	if s.level2() {
 		s.abortGroupsOn(n.ID, Precondition, reason)
 		s.loseAbortedGroups(n, reason)

@@ -40,6 +40,7 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	n.Incarnation = s.incarnationOf(old, &n, s.metIncarnation(c))
 	n.Cordoned = known && old.Host == n.Host && old.Cordoned
 	n.Fence = s.fenceAtRegistration(m, old, &n)
+	n.Maintenance = maintenanceAfter(old, &n)
 	if known && old.Host == n.Host && old.Boot != n.Boot {
 		s.resetAfterBoot(&n)
 		s.abortGroupsOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")

@@ -81,7 +81,7 @@ func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replic
 // schedulable: new volumes go to hosts that are reachable, act for this incarnation (S1)
 // and are not cordoned.
 func (s *State) schedulable(n *Node) bool {
-	return n.canBeAsked() && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned
+	return n.canBeAsked() && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned && n.Maintenance == 0
 }
 
 // unreserved is what the state alone admits (S25): the capacity times the

@@ -35,8 +35,11 @@ func (p *player) clusterCommand() (string, proto.Message) {
 		}
 		return "admin/ann", &fsmpb.ReplaceIncarnation{Counter: c.Incarnation + uint64(p.roll(3)), IncarnationId: bytesOf(fmt.Sprint(p.at), 16)}
 	case 1:
-		return "admin/ann", &fsmpb.SetFeatureLevel{Level: uint32(p.roll(3))}
+		return "admin/ann", &fsmpb.SetFeatureLevel{Level: uint32(p.roll(3)) + uint32(p.at%2)}
 	case 2:
+		if p.at%2 == 0 {
+			return "admin/ann", &fsmpb.SetMemberRole{MemberId: fmt.Sprint("member-", p.at%6), NonVoter: p.at%8 < 5}
+		}
 		return "admin/ann", bootstrap()
 	case 4, 5:
 		return "controller/c1", p.volumeGroupCommand()

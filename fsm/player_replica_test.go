@@ -69,6 +69,9 @@ func (p *player) chooseReplica() (string, proto.Message) {
 		}
 		return controller, &fsmpb.RemoveReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), Reason: "drained"}
 	case 9:
+		if p.at%2 == 0 {
+			return host, &fsmpb.ClaimMaintenance{NodeId: string(n.ID), HostId: string(n.Host), Release: p.at%3 == 0, AllowUnused: p.at%8 < 4}
+		}
 		return admin, &fsmpb.ScheduleNode{NodeId: string(n.ID), HostId: string(n.Host), Cordoned: p.roll(4) == 0}
 	case 10:
 		c := &fsmpb.KeepReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: l.Attachment, SnapshotId: p.keptID()}

@@ -91,6 +91,7 @@ func (p *player) readAll() {
 		for n := range s.Nodes() {
 			_ = slices.Collect(s.DesiredVolumes(n.ID))
 			_ = slices.Collect(s.DesiredSnapshots(n.ID))
+			s.IfStopped(Failure{Nodes: []NodeID{n.ID}, NoQuorum: true})
 		}
 		for v := range s.Volumes("") {
 			s.ReplicationCondition(v)
@@ -119,6 +120,7 @@ func (p *player) readAll() {
 			_, _ = s.MembersToDelete(g.ID, g.Members)
 		}
 		s.AvailableReplicated(nil, 2, nil)
+		s.ClusterTolerance()
 	})
 }
 

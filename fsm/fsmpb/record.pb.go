@@ -475,9 +475,10 @@ type ClusterRecord struct {
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	Time          int64                  `protobuf:"zigzag64,6,opt,name=time,proto3" json:"time,omitempty"` // Unix nanoseconds
 	Checkpoint    *Checkpoint            `protobuf:"bytes,7,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Skipped       []*SkippedRecord       `protobuf:"bytes,8,rep,name=skipped,proto3" json:"skipped,omitempty"`  // in the order of their indexes
-	Sweeps        []*SweepRecord         `protobuf:"bytes,9,rep,name=sweeps,proto3" json:"sweeps,omitempty"`    // in the order of their indexes
-	Members       []*MemberRecord        `protobuf:"bytes,60,rep,name=members,proto3" json:"members,omitempty"` // by name (level 2)
+	Skipped       []*SkippedRecord       `protobuf:"bytes,8,rep,name=skipped,proto3" json:"skipped,omitempty"`                        // in the order of their indexes
+	Sweeps        []*SweepRecord         `protobuf:"bytes,9,rep,name=sweeps,proto3" json:"sweeps,omitempty"`                          // in the order of their indexes
+	Members       []*MemberRecord        `protobuf:"bytes,60,rep,name=members,proto3" json:"members,omitempty"`                       // by name (level 2)
+	NonVoters     []string               `protobuf:"bytes,130,rep,name=non_voters,json=nonVoters,proto3" json:"non_voters,omitempty"` // members' ids, sorted (level 3)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,6 +579,13 @@ func (x *ClusterRecord) GetSweeps() []*SweepRecord {
 func (x *ClusterRecord) GetMembers() []*MemberRecord {
 	if x != nil {
 		return x.Members
+	}
+	return nil
+}
+
+func (x *ClusterRecord) GetNonVoters() []string {
+	if x != nil {
+		return x.NonVoters
 	}
 	return nil
 }
@@ -811,6 +819,7 @@ type NodeRecord struct {
 	FenceSince    uint64                 `protobuf:"varint,71,opt,name=fence_since,json=fenceSince,proto3" json:"fence_since,omitempty"`       // level 2
 	FenceLifted   uint64                 `protobuf:"varint,72,opt,name=fence_lifted,json=fenceLifted,proto3" json:"fence_lifted,omitempty"`    // level 2
 	FenceSession  uint64                 `protobuf:"varint,73,opt,name=fence_session,json=fenceSession,proto3" json:"fence_session,omitempty"` // level 2
+	Maintenance   uint64                 `protobuf:"varint,131,opt,name=maintenance,proto3" json:"maintenance,omitempty"`                      // level 3
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -974,6 +983,13 @@ func (x *NodeRecord) GetFenceLifted() uint64 {
 func (x *NodeRecord) GetFenceSession() uint64 {
 	if x != nil {
 		return x.FenceSession
+	}
+	return 0
+}
+
+func (x *NodeRecord) GetMaintenance() uint64 {
+	if x != nil {
+		return x.Maintenance
 	}
 	return 0
 }
@@ -4196,7 +4212,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05terms\x18\x01 \x03(\v2\x1b.holdfast.fsm.v1.TermRecordR\x05terms\"$\n" +
 	"\n" +
 	"TermRecord\x12\x16\n" +
-	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xac\x03\n" +
+	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xcc\x03\n" +
 	"\rClusterRecord\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
@@ -4210,7 +4226,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"checkpoint\x128\n" +
 	"\askipped\x18\b \x03(\v2\x1e.holdfast.fsm.v1.SkippedRecordR\askipped\x124\n" +
 	"\x06sweeps\x18\t \x03(\v2\x1c.holdfast.fsm.v1.SweepRecordR\x06sweeps\x127\n" +
-	"\amembers\x18< \x03(\v2\x1d.holdfast.fsm.v1.MemberRecordR\amembers\"S\n" +
+	"\amembers\x18< \x03(\v2\x1d.holdfast.fsm.v1.MemberRecordR\amembers\x12\x1e\n" +
+	"\n" +
+	"non_voters\x18\x82\x01 \x03(\tR\tnonVoters\"S\n" +
 	"\fMemberRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
@@ -4225,7 +4243,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05began\x18F \x01(\x12R\x05began\"9\n" +
 	"\rSkippedRecord\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xa3\x05\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xc6\x05\n" +
 	"\n" +
 	"NodeRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -4251,7 +4269,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vfence_since\x18G \x01(\x04R\n" +
 	"fenceSince\x12!\n" +
 	"\ffence_lifted\x18H \x01(\x04R\vfenceLifted\x12#\n" +
-	"\rfence_session\x18I \x01(\x04R\ffenceSession\"\x80\x01\n" +
+	"\rfence_session\x18I \x01(\x04R\ffenceSession\x12!\n" +
+	"\vmaintenance\x18\x83\x01 \x01(\x04R\vmaintenance\"\x80\x01\n" +
 	"\vFenceRecord\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +

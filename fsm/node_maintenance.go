@@ -1,0 +1,96 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// maxStopReasons bounds how many volumes a rejection names.
+const maxStopReasons = 3
+
+// StopBlockers are the volumes that would be lost, frozen or made unavailable if the host stopped now, beside those that are
+// in maintenance already. With allowUnused those that are published to no host may be unavailable meanwhile.
+func (s *State) StopBlockers(node NodeID, allowUnused bool) (blockers []VolumeImpact) {
+	impact := s.IfStopped(Failure{Nodes: []NodeID{node}})
+	for _, v := range impact.Volumes {
+		switch {
+		case v.Impact < ImpactUnavailable:
+		case v.Impact == ImpactUnavailable && allowUnused && !v.Used:
+		default:
+			blockers = append(blockers, v)
+		}
+	}
+	return blockers
+}
+
+// applyClaimMaintenance records that a host goes down on purpose, where nothing is lost, frozen or made unavailable by it
+// beside the hosts that are recorded so already: of two that ask at once, the second is told of the first. One that is in
+// maintenance is asked about again each time. No time ends it: the host does by registering in another boot, or it is released.
+func applyClaimMaintenance(s *State, m Meta, c *fsmpb.ClaimMaintenance) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.nodeOfHost(c.GetNodeId(), c.GetHostId())
+	switch {
+	case rej != nil:
+		return nil, rej
+	case c.GetRelease():
+		s.setMaintenance(n, 0)
+		return &fsmpb.Outcome{}, nil
+	case n.State != NodeReachable:
+		return nil, Reject(Unreachable, "put node %s into maintenance: it cannot be reached, and what it does is not known", n.ID)
+	}
+	if blockers := s.StopBlockers(n.ID, c.GetAllowUnused()); len(blockers) > 0 {
+		return nil, Reject(Precondition, "put node %s into maintenance: %s%s", n.ID, stopReasons(blockers), s.besideMaintenance(n.ID))
+	}
+	if n.Maintenance == 0 {
+		s.setMaintenance(n, m.Index)
+	}
+	return &fsmpb.Outcome{}, nil
+}
+
+func (s *State) setMaintenance(n *Node, index uint64) {
+	if n.Maintenance == index {
+		return
+	}
+	updated := *n
+	updated.Maintenance = index
+	s.putNode(updated)
+}
+
+// stopReasons names the first of the volumes, for people.
+func stopReasons(blockers []VolumeImpact) string {
+	var all []string
+	for _, b := range blockers[:min(len(blockers), maxStopReasons)] {
+		all = append(all, fmt.Sprintf("volume %s would be %s: %s", b.Volume.ID, b.Impact, b.Reason))
+	}
+	if more := len(blockers) - maxStopReasons; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// besideMaintenance names the hosts that are in maintenance besides one, empty where there are none.
+func (s *State) besideMaintenance(node NodeID) string {
+	if others := s.OthersInMaintenance(node); len(others) > 0 {
+		return fmt.Sprintf(" (in maintenance already: %s)", strings.Join(others, ", "))
+	}
+	return ""
+}
+
+// OthersInMaintenance are the hosts that are in maintenance besides one, in order.
+func (s *State) OthersInMaintenance(node NodeID) (others []string) {
+	for n := range s.Nodes() {
+		if n.Maintenance != 0 && n.ID != node {
+			others = append(others, string(n.ID))
+		}
+	}
+	return others
+}
+
+// maintenanceAfter is what a registration leaves of it: it ends with the boot in which it began.
+func maintenanceAfter(old, n *Node) uint64 {
+	if old == nil || old.Host != n.Host || old.Boot != n.Boot {
+		return 0
+	}
+	return old.Maintenance
+}
