@@ -65,6 +65,19 @@ func (m *Member) RemovePeer(ctx context.Context, id string) error {
 	return m.membership.removePeer(ctx, id)
 }
 
+// DemotePeer has the leader make a voter a non-voter, by Raft's id, once fsm.SetMemberRole recorded it as one: else the
+// next leader would promote it again. One that is a non-voter already is no error. ErrRefused: it is not recorded, or the
+// voters that are left would be no quorum.
+func (m *Member) DemotePeer(ctx context.Context, id string) error {
+	return m.membership.demotePeer(ctx, id)
+}
+
+// TransferTo has the leader hand leadership to a voter, by Raft's id, and returns when that one leads. ErrRefused: it is no
+// voter, or does not answer or is not ready.
+func (m *Member) TransferTo(ctx context.Context, id string) error {
+	return m.membership.transferTo(ctx, id)
+}
+
 // Dial returns a connection to a peer's Raft listener, by the peer's id; it is shared and
 // kept open. Its calls reach that member or fail.
 func (m *Member) Dial(id string) (*grpc.ClientConn, error) { return m.peers.dialMember(id) }

@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"slices"
 
 	"github.com/hashicorp/raft"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
@@ -25,9 +26,10 @@ func (d *leaderDuties) probeMembers(ctx context.Context) {
 	d.promoteCaughtUp(ctx, statuses)
 }
 
-// promoteCaughtUp promotes one non-voter that has caught up (S141).
+// promoteCaughtUp promotes one non-voter that has caught up (S141), but none that an operator demoted.
 func (d *leaderDuties) promoteCaughtUp(ctx context.Context, answers map[raft.ServerID]memberStatus) {
-	if s, ok := d.nextVoter(d.servers(), answers, d.machine.index.Load()); ok {
+	candidates := slices.DeleteFunc(slices.Clone(d.servers()), func(s raft.Server) bool { return d.membership.isNonVoter(s.ID) })
+	if s, ok := d.nextVoter(candidates, answers, d.machine.index.Load()); ok {
 		d.membership.promoteToVoter(ctx, s)
 	}
 }

@@ -29,6 +29,7 @@ type Member struct {
 	leader      *leader
 
 	diskGuard *diskGuard
+	slowSyncs slowSyncs
 
 	terminateOnce sync.Once
 	terminateErr  error

@@ -107,6 +107,8 @@ func (mb *membership) runOnLeader(ctx context.Context, local func(context.Contex
 			return nil
 		case codes.FailedPrecondition:
 			return fmt.Errorf("%w: %s", ErrRefused, rpcMessage(err))
+		case codes.Unimplemented:
+			return fmt.Errorf("%w: the leader at %s is of a build that cannot: upgrade it first", ErrRefused, v.addr)
 		default:
 			return fmt.Errorf("%w: ask the leader at %s: %w", ErrNotLeader, v.addr, err)
 		}

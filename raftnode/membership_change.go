@@ -77,13 +77,19 @@ func (mb *membership) checkAddressChange(ctx context.Context, s raft.Server, req
 func (mb *membership) promoteToVoter(ctx context.Context, s raft.Server) {
 	mb.change.Lock()
 	defer mb.change.Unlock()
-	if current, ok := mb.serverOf(string(s.ID)); !ok || current != s {
+	if current, ok := mb.serverOf(string(s.ID)); !ok || current != s || mb.isNonVoter(s.ID) {
 		return
 	}
 	mb.log.Info("promoting a member to voter", "id", string(s.ID))
 	if err := await(ctx, mb.raft.AddVoter(s.ID, s.Address, 0, membershipChangeTimeout).Error); err != nil && ctx.Err() == nil {
 		mb.log.Warn("cannot promote a member to voter", "id", string(s.ID), "error", err)
 	}
+}
+
+// isNonVoter tells whether an operator wants the member not to vote.
+func (mb *membership) isNonVoter(id raft.ServerID) bool {
+	cluster := mb.machine.cluster()
+	return cluster.IsNonVoter(string(id))
 }
 
 // acceptJoin decides on the leader whether a member may join.

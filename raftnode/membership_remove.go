@@ -32,7 +32,7 @@ func (mb *membership) removeMember(ctx context.Context, id string) error {
 	return nil
 }
 
-// checkRemovable refuses to remove a voter when too few of the remaining voters answer for a
+// checkRemovable refuses to remove, or to demote, a voter when too few of the remaining voters answer for a
 // quorum, or while a non-voter is catching up, which may complete one.
 func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) error {
 	if leaving.Suffrage != raft.Voter {
@@ -44,6 +44,7 @@ func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) e
 		_, answered := answers[s.ID]
 		switch {
 		case s.ID == leaving.ID:
+		case s.Suffrage != raft.Voter && mb.isNonVoter(s.ID): // it stays one
 		case s.Suffrage != raft.Voter:
 			return fmt.Errorf("%w: member %s is catching up: wait until it votes, or remove it first", ErrRefused, s.ID)
 		case answered || string(s.ID) == mb.id:

@@ -57,13 +57,37 @@ func membershipStatus(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// Remove removes a member.
-func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftpb.RemoveResponse, error) {
-	if err := s.authorise(ctx); err != nil {
+// Demote makes a voter a non-voter.
+func (s *service) Demote(ctx context.Context, req *raftpb.DemoteRequest) (*raftpb.DemoteResponse, error) {
+	if err := s.authoriseLeader(ctx); err != nil {
 		return nil, err
 	}
+	return &raftpb.DemoteResponse{}, membershipStatus(s.member.membership.demoteMember(ctx, req.GetMemberId()))
+}
+
+// Transfer hands leadership to a voter.
+func (s *service) Transfer(ctx context.Context, req *raftpb.TransferRequest) (*raftpb.TransferResponse, error) {
+	if err := s.authoriseLeader(ctx); err != nil {
+		return nil, err
+	}
+	return &raftpb.TransferResponse{}, membershipStatus(s.member.membership.transferLeadership(ctx, req.GetMemberId()))
+}
+
+// authoriseLeader checks the caller, and that this member leads.
+func (s *service) authoriseLeader(ctx context.Context) error {
+	if err := s.authorise(ctx); err != nil {
+		return err
+	}
 	if !s.member.tracker.current().leading {
-		return nil, status.Error(codes.Unavailable, "this member does not lead")
+		return status.Error(codes.Unavailable, "this member does not lead")
+	}
+	return nil
+}
+
+// Remove removes a member.
+func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftpb.RemoveResponse, error) {
+	if err := s.authoriseLeader(ctx); err != nil {
+		return nil, err
 	}
 	if err := s.member.membership.removeMember(ctx, req.GetMemberId()); err != nil {
 		return nil, membershipStatus(err)

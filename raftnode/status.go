@@ -33,6 +33,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 	}
 	s.SaysLog, s.IncarnationId = true, m.machine.cluster().IncarnationID
 	s.LastLogIndex, s.LastLogTerm = lastLogEntry(m.raft)
+	s.DiskFreeBytes, s.SlowestSyncNano = m.diskGuard.free.Load(), int64(m.slowSyncs.slowest(m.cfg.now()))
 	for _, server := range m.servers() {
 		s.MemberIds = append(s.MemberIds, string(server.ID))
 	}

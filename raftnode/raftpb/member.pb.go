@@ -694,6 +694,166 @@ func (*RemoveResponse) Descriptor() ([]byte, []int) {
 	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{11}
 }
 
+type DemoteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DemoteRequest) Reset() {
+	*x = DemoteRequest{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DemoteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DemoteRequest) ProtoMessage() {}
+
+func (x *DemoteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DemoteRequest.ProtoReflect.Descriptor instead.
+func (*DemoteRequest) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DemoteRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+type DemoteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DemoteResponse) Reset() {
+	*x = DemoteResponse{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DemoteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DemoteResponse) ProtoMessage() {}
+
+func (x *DemoteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DemoteResponse.ProtoReflect.Descriptor instead.
+func (*DemoteResponse) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{13}
+}
+
+type TransferRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferRequest) Reset() {
+	*x = TransferRequest{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferRequest) ProtoMessage() {}
+
+func (x *TransferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
+func (*TransferRequest) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TransferRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+type TransferResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferResponse) Reset() {
+	*x = TransferResponse{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferResponse) ProtoMessage() {}
+
+func (x *TransferResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
+func (*TransferResponse) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{15}
+}
+
 type StatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// hash_at is the index whose state hash is asked for; the member waits for it
@@ -708,7 +868,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[12]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +880,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[12]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +893,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{12}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StatusRequest) GetHashAt() uint64 {
@@ -751,38 +911,40 @@ func (x *StatusRequest) GetDisagreementAt() uint64 {
 }
 
 type StatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"` // leader, follower, candidate, nonvoter
-	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
-	AppliedIndex  uint64                 `protobuf:"varint,5,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
-	CommitIndex   uint64                 `protobuf:"varint,6,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"`
-	StateHash     []byte                 `protobuf:"bytes,7,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // empty when it is not known at hash_index
-	HashIndex     uint64                 `protobuf:"varint,8,opt,name=hash_index,json=hashIndex,proto3" json:"hash_index,omitempty"`
-	LeaderId      string                 `protobuf:"bytes,9,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"` // Raft's id of the leader, empty when unknown
-	FeatureLevel  uint32                 `protobuf:"varint,10,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	LogStore      string                 `protobuf:"bytes,11,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
-	Version       string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
-	ApiAddr       string                 `protobuf:"bytes,13,opt,name=api_addr,json=apiAddr,proto3" json:"api_addr,omitempty"`
-	ClockUnixNano int64                  `protobuf:"varint,14,opt,name=clock_unix_nano,json=clockUnixNano,proto3" json:"clock_unix_nano,omitempty"` // the member's clock when it answered (S27)
-	MemberIds     []string               `protobuf:"bytes,15,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty"`                // of the latest configuration that it knows
-	Trouble       string                 `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"`                                     // why it is not ready; empty when it is
-	ClusterId     string                 `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`                // that its folder belongs to; empty for a new member
-	Founding      bool                   `protobuf:"varint,18,opt,name=founding,proto3" json:"founding,omitempty"`                                  // its folder is empty and it is about to bootstrap a new cluster
-	ProcessId     string                 `protobuf:"bytes,19,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`                // random, of the process that answers
-	LastLogTerm   uint64                 `protobuf:"varint,61,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`       // of the last entry in its log, committed or not
-	LastLogIndex  uint64                 `protobuf:"varint,62,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
-	IncarnationId []byte                 `protobuf:"bytes,63,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"` // of its state; empty: it has none yet
-	SaysLog       bool                   `protobuf:"varint,64,opt,name=says_log,json=saysLog,proto3" json:"says_log,omitempty"`                  // the last three are known; false: a build that does not say
-	Site          string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                        // that it acts for; empty: a build without sites
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	MemberId        string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Role            string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"` // leader, follower, candidate, nonvoter
+	Term            uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	AppliedIndex    uint64                 `protobuf:"varint,5,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
+	CommitIndex     uint64                 `protobuf:"varint,6,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"`
+	StateHash       []byte                 `protobuf:"bytes,7,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // empty when it is not known at hash_index
+	HashIndex       uint64                 `protobuf:"varint,8,opt,name=hash_index,json=hashIndex,proto3" json:"hash_index,omitempty"`
+	LeaderId        string                 `protobuf:"bytes,9,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"` // Raft's id of the leader, empty when unknown
+	FeatureLevel    uint32                 `protobuf:"varint,10,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	LogStore        string                 `protobuf:"bytes,11,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
+	Version         string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
+	ApiAddr         string                 `protobuf:"bytes,13,opt,name=api_addr,json=apiAddr,proto3" json:"api_addr,omitempty"`
+	ClockUnixNano   int64                  `protobuf:"varint,14,opt,name=clock_unix_nano,json=clockUnixNano,proto3" json:"clock_unix_nano,omitempty"` // the member's clock when it answered (S27)
+	MemberIds       []string               `protobuf:"bytes,15,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty"`                // of the latest configuration that it knows
+	Trouble         string                 `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"`                                     // why it is not ready; empty when it is
+	ClusterId       string                 `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`                // that its folder belongs to; empty for a new member
+	Founding        bool                   `protobuf:"varint,18,opt,name=founding,proto3" json:"founding,omitempty"`                                  // its folder is empty and it is about to bootstrap a new cluster
+	ProcessId       string                 `protobuf:"bytes,19,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`                // random, of the process that answers
+	LastLogTerm     uint64                 `protobuf:"varint,61,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`       // of the last entry in its log, committed or not
+	LastLogIndex    uint64                 `protobuf:"varint,62,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
+	IncarnationId   []byte                 `protobuf:"bytes,63,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"`           // of its state; empty: it has none yet
+	SaysLog         bool                   `protobuf:"varint,64,opt,name=says_log,json=saysLog,proto3" json:"says_log,omitempty"`                            // the last three are known; false: a build that does not say
+	Site            string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                                  // that it acts for; empty: a build without sites
+	DiskFreeBytes   int64                  `protobuf:"varint,130,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`       // of the disk with its data folder
+	SlowestSyncNano int64                  `protobuf:"varint,131,opt,name=slowest_sync_nano,json=slowestSyncNano,proto3" json:"slowest_sync_nano,omitempty"` // the longest durable write to the log or the vote of the last minute; 0: none, or not known
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[13]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +956,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[13]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +969,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{13}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StatusResponse) GetMemberId() string {
@@ -978,6 +1140,20 @@ func (x *StatusResponse) GetSite() string {
 	return ""
 }
 
+func (x *StatusResponse) GetDiskFreeBytes() int64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSlowestSyncNano() int64 {
+	if x != nil {
+		return x.SlowestSyncNano
+	}
+	return 0
+}
+
 var File_raftnode_raftpb_member_proto protoreflect.FileDescriptor
 
 const file_raftnode_raftpb_member_proto_rawDesc = "" +
@@ -1020,10 +1196,16 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\",\n" +
 	"\rRemoveRequest\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\"\x10\n" +
-	"\x0eRemoveResponse\"Q\n" +
+	"\x0eRemoveResponse\",\n" +
+	"\rDemoteRequest\x12\x1b\n" +
+	"\tmember_id\x18\x01 \x01(\tR\bmemberId\"\x10\n" +
+	"\x0eDemoteResponse\".\n" +
+	"\x0fTransferRequest\x12\x1b\n" +
+	"\tmember_id\x18\x01 \x01(\tR\bmemberId\"\x12\n" +
+	"\x10TransferResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xde\x05\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xb4\x06\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1054,13 +1236,15 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x0elast_log_index\x18> \x01(\x04R\flastLogIndex\x12%\n" +
 	"\x0eincarnation_id\x18? \x01(\fR\rincarnationId\x12\x19\n" +
 	"\bsays_log\x18@ \x01(\bR\asaysLog\x12\x12\n" +
-	"\x04site\x18< \x01(\tR\x04site*u\n" +
+	"\x04site\x18< \x01(\tR\x04site\x12'\n" +
+	"\x0fdisk_free_bytes\x18\x82\x01 \x01(\x03R\rdiskFreeBytes\x12+\n" +
+	"\x11slowest_sync_nano\x18\x83\x01 \x01(\x03R\x0fslowestSyncNano*u\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
 	"\x12FAILURE_NOT_LEADER\x10\x01\x12\x13\n" +
 	"\x0fFAILURE_UNKNOWN\x10\x02\x12\x15\n" +
 	"\x11FAILURE_DISK_FULL\x10\x03\x12\x14\n" +
-	"\x10FAILURE_DIVERGED\x10\x042\x98\x04\n" +
+	"\x10FAILURE_DIVERGED\x10\x042\xc8\x05\n" +
 	"\x06Member\x12V\n" +
 	"\aPropose\x12$.holdfast.raftnode.v1.ProposeRequest\x1a%.holdfast.raftnode.v1.ProposeResponse\x12_\n" +
 	"\n" +
@@ -1068,6 +1252,8 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\tReadIndex\x12&.holdfast.raftnode.v1.ReadIndexRequest\x1a'.holdfast.raftnode.v1.ReadIndexResponse\x12M\n" +
 	"\x04Join\x12!.holdfast.raftnode.v1.JoinRequest\x1a\".holdfast.raftnode.v1.JoinResponse\x12S\n" +
 	"\x06Remove\x12#.holdfast.raftnode.v1.RemoveRequest\x1a$.holdfast.raftnode.v1.RemoveResponse\x12S\n" +
+	"\x06Demote\x12#.holdfast.raftnode.v1.DemoteRequest\x1a$.holdfast.raftnode.v1.DemoteResponse\x12Y\n" +
+	"\bTransfer\x12%.holdfast.raftnode.v1.TransferRequest\x1a&.holdfast.raftnode.v1.TransferResponse\x12S\n" +
 	"\x06Status\x12#.holdfast.raftnode.v1.StatusRequest\x1a$.holdfast.raftnode.v1.StatusResponseB6Z4github.com/holdfast-storage/holdfast/raftnode/raftpbb\x06proto3"
 
 var (
@@ -1083,7 +1269,7 @@ func file_raftnode_raftpb_member_proto_rawDescGZIP() []byte {
 }
 
 var file_raftnode_raftpb_member_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_raftnode_raftpb_member_proto_goTypes = []any{
 	(Failure)(0),               // 0: holdfast.raftnode.v1.Failure
 	(*ProposeRequest)(nil),     // 1: holdfast.raftnode.v1.ProposeRequest
@@ -1098,14 +1284,18 @@ var file_raftnode_raftpb_member_proto_goTypes = []any{
 	(*JoinResponse)(nil),       // 10: holdfast.raftnode.v1.JoinResponse
 	(*RemoveRequest)(nil),      // 11: holdfast.raftnode.v1.RemoveRequest
 	(*RemoveResponse)(nil),     // 12: holdfast.raftnode.v1.RemoveResponse
-	(*StatusRequest)(nil),      // 13: holdfast.raftnode.v1.StatusRequest
-	(*StatusResponse)(nil),     // 14: holdfast.raftnode.v1.StatusResponse
-	(*fsmpb.Command)(nil),      // 15: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 16: holdfast.fsm.v1.Outcome
+	(*DemoteRequest)(nil),      // 13: holdfast.raftnode.v1.DemoteRequest
+	(*DemoteResponse)(nil),     // 14: holdfast.raftnode.v1.DemoteResponse
+	(*TransferRequest)(nil),    // 15: holdfast.raftnode.v1.TransferRequest
+	(*TransferResponse)(nil),   // 16: holdfast.raftnode.v1.TransferResponse
+	(*StatusRequest)(nil),      // 17: holdfast.raftnode.v1.StatusRequest
+	(*StatusResponse)(nil),     // 18: holdfast.raftnode.v1.StatusResponse
+	(*fsmpb.Command)(nil),      // 19: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 20: holdfast.fsm.v1.Outcome
 }
 var file_raftnode_raftpb_member_proto_depIdxs = []int32{
-	15, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	16, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	19, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	20, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
 	0,  // 2: holdfast.raftnode.v1.ProposeResponse.failure:type_name -> holdfast.raftnode.v1.Failure
 	2,  // 3: holdfast.raftnode.v1.ProposeAllResponse.answers:type_name -> holdfast.raftnode.v1.ProposeResponse
 	1,  // 4: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
@@ -1113,15 +1303,19 @@ var file_raftnode_raftpb_member_proto_depIdxs = []int32{
 	5,  // 6: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
 	9,  // 7: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
 	11, // 8: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
-	13, // 9: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
-	2,  // 10: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
-	4,  // 11: holdfast.raftnode.v1.Member.ProposeAll:output_type -> holdfast.raftnode.v1.ProposeAllResponse
-	6,  // 12: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
-	10, // 13: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
-	12, // 14: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
-	14, // 15: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
-	10, // [10:16] is the sub-list for method output_type
-	4,  // [4:10] is the sub-list for method input_type
+	13, // 9: holdfast.raftnode.v1.Member.Demote:input_type -> holdfast.raftnode.v1.DemoteRequest
+	15, // 10: holdfast.raftnode.v1.Member.Transfer:input_type -> holdfast.raftnode.v1.TransferRequest
+	17, // 11: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
+	2,  // 12: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
+	4,  // 13: holdfast.raftnode.v1.Member.ProposeAll:output_type -> holdfast.raftnode.v1.ProposeAllResponse
+	6,  // 14: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
+	10, // 15: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
+	12, // 16: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
+	14, // 17: holdfast.raftnode.v1.Member.Demote:output_type -> holdfast.raftnode.v1.DemoteResponse
+	16, // 18: holdfast.raftnode.v1.Member.Transfer:output_type -> holdfast.raftnode.v1.TransferResponse
+	18, // 19: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
+	12, // [12:20] is the sub-list for method output_type
+	4,  // [4:12] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1138,7 +1332,7 @@ func file_raftnode_raftpb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftnode_raftpb_member_proto_rawDesc), len(file_raftnode_raftpb_member_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,8 @@ const (
 	Member_ReadIndex_FullMethodName  = "/holdfast.raftnode.v1.Member/ReadIndex"
 	Member_Join_FullMethodName       = "/holdfast.raftnode.v1.Member/Join"
 	Member_Remove_FullMethodName     = "/holdfast.raftnode.v1.Member/Remove"
+	Member_Demote_FullMethodName     = "/holdfast.raftnode.v1.Member/Demote"
+	Member_Transfer_FullMethodName   = "/holdfast.raftnode.v1.Member/Transfer"
 	Member_Status_FullMethodName     = "/holdfast.raftnode.v1.Member/Status"
 )
 
@@ -48,6 +50,10 @@ type MemberClient interface {
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
 	// Remove takes a member out of the configuration. Leader only.
 	Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
+	// Demote makes a voter that is recorded as a non-voter one. Leader only.
+	Demote(ctx context.Context, in *DemoteRequest, opts ...grpc.CallOption) (*DemoteResponse, error)
+	// Transfer hands leadership to a voter. Leader only; the voter itself answers when it leads.
+	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferResponse, error)
 	// Status answers what one member knows of itself.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 }
@@ -110,6 +116,26 @@ func (c *memberClient) Remove(ctx context.Context, in *RemoveRequest, opts ...gr
 	return out, nil
 }
 
+func (c *memberClient) Demote(ctx context.Context, in *DemoteRequest, opts ...grpc.CallOption) (*DemoteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DemoteResponse)
+	err := c.cc.Invoke(ctx, Member_Demote_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memberClient) Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferResponse)
+	err := c.cc.Invoke(ctx, Member_Transfer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *memberClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusResponse)
@@ -138,6 +164,10 @@ type MemberServer interface {
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 	// Remove takes a member out of the configuration. Leader only.
 	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	// Demote makes a voter that is recorded as a non-voter one. Leader only.
+	Demote(context.Context, *DemoteRequest) (*DemoteResponse, error)
+	// Transfer hands leadership to a voter. Leader only; the voter itself answers when it leads.
+	Transfer(context.Context, *TransferRequest) (*TransferResponse, error)
 	// Status answers what one member knows of itself.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	mustEmbedUnimplementedMemberServer()
@@ -164,6 +194,12 @@ func (UnimplementedMemberServer) Join(context.Context, *JoinRequest) (*JoinRespo
 }
 func (UnimplementedMemberServer) Remove(context.Context, *RemoveRequest) (*RemoveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Remove not implemented")
+}
+func (UnimplementedMemberServer) Demote(context.Context, *DemoteRequest) (*DemoteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Demote not implemented")
+}
+func (UnimplementedMemberServer) Transfer(context.Context, *TransferRequest) (*TransferResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Transfer not implemented")
 }
 func (UnimplementedMemberServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -279,6 +315,42 @@ func _Member_Remove_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Member_Demote_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DemoteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemberServer).Demote(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Member_Demote_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemberServer).Demote(ctx, req.(*DemoteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Member_Transfer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemberServer).Transfer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Member_Transfer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemberServer).Transfer(ctx, req.(*TransferRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Member_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -323,6 +395,14 @@ var Member_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Remove",
 			Handler:    _Member_Remove_Handler,
+		},
+		{
+			MethodName: "Demote",
+			Handler:    _Member_Demote_Handler,
+		},
+		{
+			MethodName: "Transfer",
+			Handler:    _Member_Transfer_Handler,
 		},
 		{
 			MethodName: "Status",
