@@ -150,13 +150,14 @@ func (s *State) checkSource(v *Volume) error {
 // checkGrowth is S117: a size that is not reached has an operation, an undersized replica is
 // used by nobody until it has it, and limits are in force only where the volume is staged.
 func checkGrowth(v *Volume) error {
+	_, deleting := v.Phase.(Deleting) // nobody uses it any more
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
 		if r.Size > v.Size {
 			return violated("S117", "volume %s has %d bytes, its device %d", v.ID, v.Size, r.Size)
 		}
 		p := v.Publication(r.Node)
-		if r.Undersized && (r.Size >= v.Size || r.State == ReplicaPresent && v.running(OpExpand) == nil || p != nil && p.Host == r.Host) {
+		if r.Undersized && (r.Size >= v.Size || r.State == ReplicaPresent && v.running(OpExpand) == nil && !deleting || p != nil && p.Host == r.Host) {
 			return violated("S117", "volume %s has %d bytes on node %s, not %d, and nobody is asked to grow it before it is used", v.ID, r.Size, r.Node, v.Size)
 		}
 		if r.Limits != (Limits{}) && r.State != ReplicaGone && (p == nil || p.Staging == nil) {
