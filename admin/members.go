@@ -25,6 +25,7 @@ func (s *Server) Members(ctx context.Context, _ *adminpb.MembersRequest) (*admin
 		return nil, err
 	}
 	resp := &adminpb.MembersResponse{Index: at, Members: mapSlice(members, memberView)}
+	s.addHealth(members, resp.GetMembers())
 	resp.Leader = leader(members, slices.Max(append(mapSlice(members, func(m Member) uint64 { return m.Term }), 0)))
 	return resp, nil
 }
@@ -49,6 +50,7 @@ type memberPlanner struct {
 	req        *adminpb.MemberPlanRequest
 	index      uint64
 	members    []Member
+	cluster    fsm.Cluster
 	mayAskPeer bool   // whether the address in the request may be connected to
 	id         string // the Raft id of the member that the change is about
 	address    string // Raft address of the member that joins or leaves
@@ -63,6 +65,7 @@ type memberStep struct {
 
 var memberVerbs = map[string]func(*memberPlanner, context.Context) error{
 	"add": (*memberPlanner).planAdd, "remove": (*memberPlanner).planRemove, "replace": (*memberPlanner).planReplace,
+	"demote": (*memberPlanner).planDemote, "promote": (*memberPlanner).planPromote, "transfer": (*memberPlanner).planTransfer,
 }
 
 // PlanMember returns the steps of a change as they are now; it changes nothing.
@@ -129,7 +132,7 @@ func (s *Server) planMember(ctx context.Context, req *adminpb.MemberPlanRequest)
 	if err != nil {
 		return nil, err
 	}
-	p := &memberPlanner{server: s, req: req, index: at, members: members, mayAskPeer: s.isAdmin(ctx)}
+	p := &memberPlanner{server: s, req: req, index: at, members: members, cluster: s.cluster(), mayAskPeer: s.isAdmin(ctx)}
 	return p, verb(p, ctx)
 }
 
@@ -194,6 +197,7 @@ func (p *memberPlanner) planRemove(context.Context) error {
 	m, err := p.requireMember()
 	if err == nil {
 		p.addRemoval(m, "")
+		p.addForget()
 	}
 	return err
 }
@@ -239,6 +243,8 @@ func (p *memberPlanner) removalBlocker(target *Member) string {
 		m := &p.members[i]
 		switch {
 		case !target.Voter || m.MemberID == target.MemberID:
+			continue
+		case !m.Voter && p.isNonVoter(m.MemberID): // it stays one
 			continue
 		case !m.Voter:
 			return fmt.Sprintf("member %s (%s) is catching up: wait until it votes, or remove it first", m.MemberID, m.Name)
@@ -296,6 +302,8 @@ func (p *memberPlanner) addJoined(m *Member) {
 	t := memberStep{action: "vote", state: stepDone, name: m.Name}
 	switch {
 	case m.Voter:
+	case p.isNonVoter(m.MemberID):
+		t.state, t.detail = stepFollows, "it was demoted: `holdfast members promote` lets it vote"
 	case m.Err != nil:
 		t.state, t.detail = stepWaiting, m.Err.Error()
 	default:
@@ -355,14 +363,6 @@ func (p *memberPlanner) response() *adminpb.MemberPlanResponse {
 	out.Summary = fmt.Sprintf("%s member %s: %d to do, %d waiting for others, %d blocked, %d done",
 		out.GetVerb(), cmp.Or(p.id, "unknown"), count[stepTodo], count[stepWaiting], count[stepBlocked], count[stepDone])
 	return out
-}
-
-func membersTable(w io.Writer, a *adminpb.MembersResponse) {
-	row(w, "ID", "MEMBER", "ADDRESS", "ROLE", "VOTES", "APPLIED", "REACHABLE", "VERSION", "DETAIL")
-	for _, m := range a.GetMembers() {
-		row(w, m.GetId(), m.GetMemberId(), m.GetAddress(), m.GetRole(), m.GetVoter(), m.GetAppliedIndex(), m.GetReachable(), m.GetVersion(), m.GetDetail())
-	}
-	fmt.Fprintf(w, "leader %s (at index %d)\n", cmp.Or(a.GetLeader(), "unknown"), a.GetIndex())
 }
 
 func memberPlanTable(w io.Writer, a *adminpb.MemberPlanResponse) {

@@ -23,6 +23,7 @@ type fakeMembership struct {
 	removed []string
 	added   []string
 	asked   []string // addresses whose status was requested
+	moved   []string // members that were demoted, or got the leadership
 }
 
 func idOf(n int) string { return "00000000-0000-4000-8000-00000000000" + string(rune('0'+n)) }
@@ -63,6 +64,33 @@ func (v *fakeMembership) Remove(_ context.Context, id string) error {
 		}
 	}
 	v.members = rest
+	return nil
+}
+
+func (v *fakeMembership) Demote(_ context.Context, id string) error {
+	if v.refuse != "" {
+		return fsm.Reject(fsm.Precondition, "%s", v.refuse)
+	}
+	if c := v.state.Cluster(); !c.IsNonVoter(id) {
+		return fsm.Reject(fsm.Precondition, "it is not recorded")
+	}
+	v.moved = append(v.moved, id)
+	for i := range v.members {
+		if v.members[i].MemberID == id {
+			v.members[i].Voter, v.members[i].Role = false, "nonvoter"
+		}
+	}
+	return nil
+}
+
+func (v *fakeMembership) Transfer(_ context.Context, id string) error {
+	v.moved = append(v.moved, id)
+	for i := range v.members {
+		v.members[i].Role = "follower"
+		if v.members[i].MemberID == id {
+			v.members[i].Role = "leader"
+		}
+	}
 	return nil
 }
 

@@ -64,6 +64,8 @@ type planner struct {
 	attachFacts func(*fsmpb.Command)
 	backups     map[fsm.NodeID]headerBackup // of restore-header
 	holdings    map[fsm.NodeID]holdings     // of adopt-cluster
+	// Of drain: how many volumes are published on the host, staged there, and have their last copy there.
+	published, staged, onlyHere uint64
 }
 
 // verbs are the planners of the verbs.

@@ -10,15 +10,28 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// planDrain cordons the node and lists the published volumes that the orchestrator must move. It moves
-// no data and ends no publication.
+// planDrain cordons the node and lists the published volumes that the orchestrator must move, and those of
+// which the last copy is there: they cannot be used while the host is away. It moves no data and ends no publication.
 func (p *planner) planDrain() error {
 	if err := p.addCordon(); err != nil {
 		return err
 	}
 	for _, v := range p.nodeVolumes() {
-		if isPublished(v, p.nodeID()) {
+		if pub := v.Publication(p.nodeID()); pub != nil {
+			p.published++
+			if pub.Staging != nil {
+				p.staged++
+			}
 			p.add(step{action: "move", state: stepWaiting, volume: v, detail: p.moveDetail(v)})
+		}
+	}
+	impact := p.state.IfStopped(fsm.Failure{Nodes: []fsm.NodeID{p.nodeID()}})
+	for _, v := range impact.Volumes {
+		if v.Impact < fsm.ImpactUnavailable {
+			continue
+		}
+		if p.onlyHere++; !p.reachedListLimit(stepFollows) {
+			p.add(step{action: "away", state: stepFollows, volume: v.Volume, detail: fmt.Sprintf("%s while the host is away: %s", v.Impact, v.Reason)})
 		}
 	}
 	return nil
@@ -43,12 +56,21 @@ func (p *planner) planUndrain() error {
 	if n.Host != p.host {
 		return p.wrongHost(n)
 	}
-	if !n.Cordoned {
+	if n.Cordoned {
+		p.addCommand(step{action: "uncordon", detail: "it gets new volumes and replicas"}, cordonCommand(n, false))
+	} else {
 		p.add(step{action: "uncordon", state: stepDone, detail: "it gets new volumes and replicas"})
-		return nil
 	}
-	p.addCommand(step{action: "uncordon", detail: "it gets new volumes and replicas"}, cordonCommand(n, false))
+	if n.Maintenance != 0 {
+		p.addCommand(step{action: "release", detail: "it is not in maintenance any more: other hosts of its volumes may be rebooted"}, releaseCommand(n))
+	}
 	return nil
+}
+
+func releaseCommand(n *fsm.Node) *fsmpb.Command {
+	return &fsmpb.Command{Body: &fsmpb.Command_ClaimMaintenance{ClaimMaintenance: &fsmpb.ClaimMaintenance{
+		NodeId: string(n.ID), HostId: string(n.Host), Release: true,
+	}}}
 }
 
 func (t *planTarget) nodeID() fsm.NodeID { return fsm.NodeID(t.req.GetNode()) }

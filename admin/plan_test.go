@@ -58,11 +58,11 @@ func TestDrainCordonsAndSaysWhatMustMove(t *testing.T) {
 	w.stage(w.create(2, true), "/stage/2") // on n1, which has its only replica
 	req := &adminpb.PlanRequest{Verb: "drain", Node: "n1"}
 	plan := w.plan(req)
-	require.Equal(t, []string{"todo cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, planText(plan))
+	require.Equal(t, []string{"todo cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1", "follows away pvc-2@n1"}, planText(plan))
 	require.Contains(t, plan.GetSteps()[1].GetDetail(), "it can move to n2")
 	require.Contains(t, plan.GetSteps()[2].GetDetail(), "staged here and has no replica elsewhere")
 	for range 2 {
-		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, planText(w.carryOut(req)))
+		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1", "follows away pvc-2@n1"}, planText(w.carryOut(req)))
 	}
 	n, _ := w.state.Node("n1")
 	require.True(t, n.Cordoned)

@@ -40,6 +40,10 @@ type Membership interface {
 	Add(ctx context.Context, memberID, addr string) error
 	// Remove removes a member. A removal that would be unsafe is rejected with a *fsm.Rejection.
 	Remove(ctx context.Context, memberID string) error
+	// Demote makes a voter that is recorded as a non-voter one. One that would be unsafe is rejected with a *fsm.Rejection.
+	Demote(ctx context.Context, memberID string) error
+	// Transfer hands leadership to a voter, and returns when it leads. A *fsm.Rejection says why it cannot.
+	Transfer(ctx context.Context, memberID string) error
 }
 
 // PeerStatus is the status of the controller that listens at an address.
@@ -66,6 +70,7 @@ type Member struct {
 	Name, MemberID, Role string
 	Address              string // address of its Raft listener
 	Voter                bool
+	Self                 bool // it is this controller
 	Term, Applied        uint64
 	Commit               uint64
 	Hash                 []byte
@@ -74,7 +79,13 @@ type Member struct {
 	Version, LogStore    string
 	Level                uint32 // the highest feature level that it supports
 	Site                 string // that it acts for; empty: it does not say
-	Err                  error
+	Trouble              string // why it is not ready; empty: it is
+	// DiskFree is that of the disk with its data folder, in bytes, and SlowestSync its longest durable write of the last
+	// minute; 0: it does not say.
+	DiskFree    int64
+	SlowestSync time.Duration
+	ClockOffset time.Duration // of its clock from this controller's
+	Err         error
 }
 
 // Entry is one applied command. An entry without a command marks a gap in the journal.

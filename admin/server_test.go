@@ -249,6 +249,7 @@ func TestReadMethodsAreMethodsOfTheService(t *testing.T) {
 		adminpb.Admin_CancelOperation_FullMethodName, adminpb.Admin_RetryOperation_FullMethodName, adminpb.Admin_AdoptNode_FullMethodName,
 		adminpb.Admin_CarryOut_FullMethodName, adminpb.Admin_FinishUpgrade_FullMethodName, adminpb.Admin_ChangeMember_FullMethodName,
 		adminpb.Admin_Backup_FullMethodName,
+		adminpb.Admin_ClaimMaintenance_FullMethodName,
 	} {
 		require.NotContains(t, reads, method, "it changes something or gives the whole state away, so viewers may not call it")
 	}

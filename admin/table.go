@@ -41,6 +41,12 @@ func printTable(w io.Writer, answer proto.Message) error {
 		upgradeTable(out, a)
 	case *adminpb.MembersResponse:
 		membersTable(out, a)
+	case *adminpb.AtRiskResponse:
+		atRiskTable(out, a)
+	case *adminpb.ToleranceResponse:
+		toleranceTable(out, a)
+	case *adminpb.RebootSafeResponse:
+		rebootSafeTable(out, a)
 	case *adminpb.MemberPlanResponse:
 		memberPlanTable(out, a)
 	case *adminpb.ChangeResponse:

@@ -18,7 +18,7 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 		Labels:   fsm.Topology(n.Labels).Proto(),
 		Cordoned: n.Cordoned, NoNewReplicas: n.NoNewReplicas, ReplicationAddress: n.Replication.Address,
 		ReplicationVersion: n.Replication.Version, MaxReplicas: n.Replication.MaxReplicas,
-		Addresses: mapSlice(n.HostAddresses(), netip.Addr.String), Fence: fenceText(st, n),
+		Addresses: mapSlice(n.HostAddresses(), netip.Addr.String), Fence: fenceText(st, n), Maintenance: n.Maintenance,
 	}
 }
 
@@ -40,6 +40,9 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 		}
 		if n.GetCordoned() {
 			state += ", cordoned"
+		}
+		if n.GetMaintenance() != 0 {
+			state += fmt.Sprintf(", in maintenance since %d", n.GetMaintenance())
 		}
 		if n.GetFence() != "" {
 			state += ", fenced"

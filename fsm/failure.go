@@ -44,6 +44,11 @@ type VolumeImpact struct {
 	Used bool
 }
 
+// String is it for people.
+func (v *VolumeImpact) String() string {
+	return fmt.Sprintf("volume %s would be %s: %s", v.Volume.ID, v.Impact, v.Reason)
+}
+
 // PublicationImpact is a publication that ends with its host.
 type PublicationImpact struct {
 	Volume *Volume

@@ -61,7 +61,7 @@ func (s *State) setMaintenance(n *Node, index uint64) {
 func stopReasons(blockers []VolumeImpact) string {
 	var all []string
 	for _, b := range blockers[:min(len(blockers), maxStopReasons)] {
-		all = append(all, fmt.Sprintf("volume %s would be %s: %s", b.Volume.ID, b.Impact, b.Reason))
+		all = append(all, b.String())
 	}
 	if more := len(blockers) - maxStopReasons; more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
@@ -93,4 +93,43 @@ func maintenanceAfter(old, n *Node) uint64 {
 		return 0
 	}
 	return old.Maintenance
+}
+
+// StopAnswer is whether a host may stop now.
+type StopAnswer struct {
+	Index   uint64 // of the state that it was read from
+	Node    NodeID
+	Host    HostID
+	Safe    bool
+	Reasons []string // why not
+	// More is how many reasons there are beside those.
+	More int
+	// InMaintenance are the other hosts that may go down at any moment.
+	InMaintenance []string
+	// Claimed is the index at which this one was recorded to go down; 0: it was not.
+	Claimed uint64
+}
+
+// maxAnswerReasons bounds the reasons of an answer.
+const maxAnswerReasons = 100
+
+// MayStop answers whether a host may be rebooted now, so that nothing is lost, frozen or made unavailable: as StopBlockers.
+// NotFound and StaleEpoch: there is no such host. Unreachable: what it does is not known.
+func (s *State) MayStop(node NodeID, allowUnused bool) (StopAnswer, *Rejection) {
+	n, ok := s.Node(node)
+	switch {
+	case !ok:
+		return StopAnswer{}, Reject(NotFound, "node %s is not known", clip(string(node)))
+	case n.State == NodeLost:
+		return StopAnswer{}, Reject(StaleEpoch, "host %s of node %s was recorded as lost", n.Host, n.ID)
+	case n.State != NodeReachable:
+		return StopAnswer{}, Reject(Unreachable, "node %s cannot be reached, and what it does is not known", n.ID)
+	}
+	blockers := s.StopBlockers(n.ID, allowUnused)
+	answer := StopAnswer{Index: s.cluster.Index, Node: n.ID, Host: n.Host, Safe: len(blockers) == 0, InMaintenance: s.OthersInMaintenance(n.ID), Claimed: n.Maintenance}
+	for _, b := range blockers[:min(len(blockers), maxAnswerReasons)] {
+		answer.Reasons = append(answer.Reasons, b.String())
+	}
+	answer.More = max(0, len(blockers)-maxAnswerReasons)
+	return answer, nil
 }

@@ -117,10 +117,38 @@ func TestAHostInMaintenanceGetsNothingNew(t *testing.T) {
 	w.ok(admin, claim("n1"))
 	for n := range 4 {
 		w.ok(controller, create(n+1))
-		require.Equal(t, NodeID("n2"), w.volume(n+1).Replicas[0].Node)
+		require.Equal(t, NodeID("n2"), w.volume(n + 1).Replicas[0].Node)
 	}
 	w.ok(admin, release("n1"))
 	w.ok(controller, changed(9, func(c *fsmpb.CreateVolume) { c.Requisite = []*fsmpb.Topology{onNode("n1")} }))
+}
+
+func TestWhetherAHostMayStop(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", register("n3"))
+	w.ready(2, changed(2, func(c *fsmpb.CreateVolume) { c.Requisite = []*fsmpb.Topology{onNode("n3")} }))
+	w.ok(admin, claim("n1"))
+	for range 2 {
+		answer, rej := w.s.MayStop("n1", false)
+		require.Nil(t, rej)
+		require.Equal(t, StopAnswer{Index: w.s.cluster.Index, Node: "n1", Host: "host-n1", Safe: true, Claimed: w.maintenance("n1")}, answer)
+		answer, rej = w.s.MayStop("n2", true)
+		require.Nil(t, rej)
+		require.False(t, answer.Safe)
+		require.Equal(t, []string{"n1"}, answer.InMaintenance)
+		require.Equal(t, []string{"volume " + volumeID(1) + " would be lost: no other copy is left"}, answer.Reasons)
+		answer, rej = w.s.MayStop("n3", true)
+		require.Nil(t, rej)
+		require.True(t, answer.Safe, "nobody uses its volume")
+		_, rej = w.s.MayStop("n9", false)
+		require.Equal(t, NotFound, rej.Why())
+	}
+	w.setUnreachable("n3", true)
+	_, rej := w.s.MayStop("n3", false)
+	require.Equal(t, Unreachable, rej.Why())
+	w.ok(admin, &fsmpb.LoseNode{NodeId: "n3", HostId: "host-n3"})
+	_, rej = w.s.MayStop("n3", false)
+	require.Equal(t, StaleEpoch, rej.Why())
 }
 
 func TestARejectionNamesTheFirstVolumesOnly(t *testing.T) {

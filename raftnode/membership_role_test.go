@@ -121,7 +121,9 @@ func TestWhatALeaderDoesNotKnowIsRefused(t *testing.T) {
 	c := newThreeMembers(t, nil)
 	follower := c.followers()[0]
 	err := follower.membership.runOnLeader(testContext(t), func(context.Context) error { return ErrNotLeader },
-		func(context.Context, raftpb.MemberClient) error { return status.Error(codes.Unimplemented, "unknown method") })
+		func(context.Context, raftpb.MemberClient) error {
+			return status.Error(codes.Unimplemented, "unknown method")
+		})
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "upgrade it first")
 }

@@ -240,23 +240,32 @@ func (x *StatusResponse) GetSnapshots() uint64 {
 }
 
 type Member struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                             // the controller's name
-	MemberId      string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"` // Raft's
-	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`                         // leader, follower, candidate, nonvoter; empty when not reachable
-	AppliedIndex  uint64                 `protobuf:"varint,4,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
-	StateHash     []byte                 `protobuf:"bytes,5,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // empty when it is not known at hash_index
-	HashIndex     uint64                 `protobuf:"varint,6,opt,name=hash_index,json=hashIndex,proto3" json:"hash_index,omitempty"`
-	Reachable     bool                   `protobuf:"varint,7,opt,name=reachable,proto3" json:"reachable,omitempty"`
-	Version       string                 `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
-	LogStore      string                 `protobuf:"bytes,9,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
-	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`   // why it is not reachable
-	Address       string                 `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"` // of its Raft listener
-	Voter         bool                   `protobuf:"varint,12,opt,name=voter,proto3" json:"voter,omitempty"`
-	LastLogTerm   uint64                 `protobuf:"varint,60,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`    // of the last entry in its log, committed or not
-	LastLogIndex  uint64                 `protobuf:"varint,61,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"` // 0: a build that does not say
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                             // the controller's name
+	MemberId     string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"` // Raft's
+	Role         string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`                         // leader, follower, candidate, nonvoter; empty when not reachable
+	AppliedIndex uint64                 `protobuf:"varint,4,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
+	StateHash    []byte                 `protobuf:"bytes,5,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"` // empty when it is not known at hash_index
+	HashIndex    uint64                 `protobuf:"varint,6,opt,name=hash_index,json=hashIndex,proto3" json:"hash_index,omitempty"`
+	Reachable    bool                   `protobuf:"varint,7,opt,name=reachable,proto3" json:"reachable,omitempty"`
+	Version      string                 `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	LogStore     string                 `protobuf:"bytes,9,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
+	Detail       string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`   // why it is not reachable
+	Address      string                 `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"` // of its Raft listener
+	Voter        bool                   `protobuf:"varint,12,opt,name=voter,proto3" json:"voter,omitempty"`
+	LastLogTerm  uint64                 `protobuf:"varint,60,opt,name=last_log_term,json=lastLogTerm,proto3" json:"last_log_term,omitempty"`    // of the last entry in its log, committed or not
+	LastLogIndex uint64                 `protobuf:"varint,61,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"` // 0: a build that does not say
+	// Of Members only:
+	Lag                uint64  `protobuf:"varint,130,opt,name=lag,proto3" json:"lag,omitempty"`                                                            // entries that the leader has committed and it has not applied
+	DiskFreeBytes      int64   `protobuf:"varint,131,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`                 // of the disk with its data folder; 0: an older build
+	SlowestSyncSeconds float64 `protobuf:"fixed64,132,opt,name=slowest_sync_seconds,json=slowestSyncSeconds,proto3" json:"slowest_sync_seconds,omitempty"` // the longest durable write to its log of the last minute; 0: none, or an older build
+	ClockOffsetSeconds float64 `protobuf:"fixed64,133,opt,name=clock_offset_seconds,json=clockOffsetSeconds,proto3" json:"clock_offset_seconds,omitempty"` // of its clock from the leader's
+	Trouble            string  `protobuf:"bytes,134,opt,name=trouble,proto3" json:"trouble,omitempty"`                                                     // why it is not ready; empty when it is
+	Stoppable          bool    `protobuf:"varint,135,opt,name=stoppable,proto3" json:"stoppable,omitempty"`                                                // it can be stopped now, and the others are a quorum
+	StopReason         string  `protobuf:"bytes,136,opt,name=stop_reason,json=stopReason,proto3" json:"stop_reason,omitempty"`                             // why, or why not
+	NonVoter           bool    `protobuf:"varint,137,opt,name=non_voter,json=nonVoter,proto3" json:"non_voter,omitempty"`                                  // an operator wants it not to vote
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -385,6 +394,62 @@ func (x *Member) GetLastLogIndex() uint64 {
 		return x.LastLogIndex
 	}
 	return 0
+}
+
+func (x *Member) GetLag() uint64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *Member) GetDiskFreeBytes() int64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
+func (x *Member) GetSlowestSyncSeconds() float64 {
+	if x != nil {
+		return x.SlowestSyncSeconds
+	}
+	return 0
+}
+
+func (x *Member) GetClockOffsetSeconds() float64 {
+	if x != nil {
+		return x.ClockOffsetSeconds
+	}
+	return 0
+}
+
+func (x *Member) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
+func (x *Member) GetStoppable() bool {
+	if x != nil {
+		return x.Stoppable
+	}
+	return false
+}
+
+func (x *Member) GetStopReason() string {
+	if x != nil {
+		return x.StopReason
+	}
+	return ""
+}
+
+func (x *Member) GetNonVoter() bool {
+	if x != nil {
+		return x.NonVoter
+	}
+	return false
 }
 
 type Checkpoint struct {
@@ -3286,6 +3351,7 @@ type Node struct {
 	MaxReplicas        uint32                 `protobuf:"varint,16,opt,name=max_replicas,json=maxReplicas,proto3" json:"max_replicas,omitempty"`                     // that the module holds of one volume
 	NoNewReplicas      bool                   `protobuf:"varint,17,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`             // it registered without replication: it gets no new replicas of replicated volumes
 	Addresses          []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                                             // by which a fence finds it
+	Maintenance        uint64                 `protobuf:"varint,130,opt,name=maintenance,proto3" json:"maintenance,omitempty"`                                       // the index at which it was recorded to go down on purpose; 0: it is not in maintenance
 	Fence              string                 `protobuf:"bytes,71,opt,name=fence,proto3" json:"fence,omitempty"`                                                     // how it is fenced, or on its way back; empty: it is not
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -3445,6 +3511,13 @@ func (x *Node) GetAddresses() []string {
 		return x.Addresses
 	}
 	return nil
+}
+
+func (x *Node) GetMaintenance() uint64 {
+	if x != nil {
+		return x.Maintenance
+	}
+	return 0
 }
 
 func (x *Node) GetFence() string {
@@ -4345,12 +4418,16 @@ type PlanResponse struct {
 	// are what one call carries out.
 	More uint64 `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"` // steps that are not listed
 	// How many steps are in these states, listed or not.
-	Todo          uint64 `protobuf:"varint,10,opt,name=todo,proto3" json:"todo,omitempty"`
-	Waiting       uint64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	Blocked       uint64 `protobuf:"varint,12,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	Group         string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`              // of replication
-	Role          uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`               // the role's index at which the plan was made; 0: it is not replicated
-	Incarnation   uint64 `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of adopt-cluster: the cluster's
+	Todo        uint64 `protobuf:"varint,10,opt,name=todo,proto3" json:"todo,omitempty"`
+	Waiting     uint64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Blocked     uint64 `protobuf:"varint,12,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	Group       string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`              // of replication
+	Role        uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`               // the role's index at which the plan was made; 0: it is not replicated
+	Incarnation uint64 `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of adopt-cluster: the cluster's
+	// Of drain: how many volumes are published on the host, how many of them staged, and of how many the last copy is there.
+	Published     uint64 `protobuf:"varint,130,opt,name=published,proto3" json:"published,omitempty"`
+	Staged        uint64 `protobuf:"varint,131,opt,name=staged,proto3" json:"staged,omitempty"`
+	OnlyHere      uint64 `protobuf:"varint,132,opt,name=only_here,json=onlyHere,proto3" json:"only_here,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4486,6 +4563,27 @@ func (x *PlanResponse) GetRole() uint64 {
 func (x *PlanResponse) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetPublished() uint64 {
+	if x != nil {
+		return x.Published
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetStaged() uint64 {
+	if x != nil {
+		return x.Staged
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetOnlyHere() uint64 {
+	if x != nil {
+		return x.OnlyHere
 	}
 	return 0
 }
@@ -4675,7 +4773,7 @@ func (x *MembersResponse) GetMembers() []*Member {
 
 type MemberPlanRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                         // add, remove, replace
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                         // add, remove, replace, demote, promote, transfer
 	Member        string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`                     // an id, a name or an address of the configuration; of add: an address
 	MemberId      string                 `protobuf:"bytes,3,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"` // of ChangeMember: Raft's id, as the plan showed it
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`                   // of replace: where the new controller is; empty: where the old one was
@@ -4833,6 +4931,1014 @@ func (x *MemberPlanResponse) GetDone() bool {
 	return false
 }
 
+// AtRiskRequest names what stops at once.
+type AtRiskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Zones         []string               `protobuf:"bytes,2,rep,name=zones,proto3" json:"zones,omitempty"`
+	Sites         []string               `protobuf:"bytes,3,rep,name=sites,proto3" json:"sites,omitempty"`     // with their hosts and their controllers
+	Members       []string               `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // controllers: ids, names or addresses of the configuration
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AtRiskRequest) Reset() {
+	*x = AtRiskRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AtRiskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AtRiskRequest) ProtoMessage() {}
+
+func (x *AtRiskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AtRiskRequest.ProtoReflect.Descriptor instead.
+func (*AtRiskRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *AtRiskRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *AtRiskRequest) GetZones() []string {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+func (x *AtRiskRequest) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *AtRiskRequest) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type AtRiskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Nodes         []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`     // that stop
+	Members       []string               `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // that stop, by name
+	Volumes       []*VolumeRisk          `protobuf:"bytes,4,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Publications  []*PublicationRisk     `protobuf:"bytes,5,rep,name=publications,proto3" json:"publications,omitempty"` // that end
+	Snapshots     []*SnapshotRisk        `protobuf:"bytes,6,rep,name=snapshots,proto3" json:"snapshots,omitempty"`       // that are only there
+	Quorum        *MemberQuorum          `protobuf:"bytes,7,opt,name=quorum,proto3" json:"quorum,omitempty"`             // unset: no controllers stop
+	Safe          bool                   `protobuf:"varint,8,opt,name=safe,proto3" json:"safe,omitempty"`                // nothing is lost or frozen, and the controllers that are left are a quorum
+	Summary       string                 `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`
+	More          uint64                 `protobuf:"varint,10,opt,name=more,proto3" json:"more,omitempty"` // volumes, publications and snapshots that are not listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AtRiskResponse) Reset() {
+	*x = AtRiskResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AtRiskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AtRiskResponse) ProtoMessage() {}
+
+func (x *AtRiskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AtRiskResponse.ProtoReflect.Descriptor instead.
+func (*AtRiskResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *AtRiskResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *AtRiskResponse) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *AtRiskResponse) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *AtRiskResponse) GetVolumes() []*VolumeRisk {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *AtRiskResponse) GetPublications() []*PublicationRisk {
+	if x != nil {
+		return x.Publications
+	}
+	return nil
+}
+
+func (x *AtRiskResponse) GetSnapshots() []*SnapshotRisk {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+func (x *AtRiskResponse) GetQuorum() *MemberQuorum {
+	if x != nil {
+		return x.Quorum
+	}
+	return nil
+}
+
+func (x *AtRiskResponse) GetSafe() bool {
+	if x != nil {
+		return x.Safe
+	}
+	return false
+}
+
+func (x *AtRiskResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *AtRiskResponse) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// VolumeRisk is a volume that is worse off.
+type VolumeRisk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Impact        string                 `protobuf:"bytes,3,opt,name=impact,proto3" json:"impact,omitempty"` // lost, frozen, unavailable, degraded
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Used          bool                   `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"` // it is published to a host
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeRisk) Reset() {
+	*x = VolumeRisk{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeRisk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeRisk) ProtoMessage() {}
+
+func (x *VolumeRisk) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeRisk.ProtoReflect.Descriptor instead.
+func (*VolumeRisk) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *VolumeRisk) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *VolumeRisk) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeRisk) GetImpact() string {
+	if x != nil {
+		return x.Impact
+	}
+	return ""
+}
+
+func (x *VolumeRisk) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *VolumeRisk) GetUsed() bool {
+	if x != nil {
+		return x.Used
+	}
+	return false
+}
+
+type PublicationRisk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublicationRisk) Reset() {
+	*x = PublicationRisk{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublicationRisk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublicationRisk) ProtoMessage() {}
+
+func (x *PublicationRisk) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublicationRisk.ProtoReflect.Descriptor instead.
+func (*PublicationRisk) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *PublicationRisk) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *PublicationRisk) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PublicationRisk) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type SnapshotRisk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	Kept          bool                   `protobuf:"varint,5,opt,name=kept,proto3" json:"kept,omitempty"` // of what an outdated replica had
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotRisk) Reset() {
+	*x = SnapshotRisk{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotRisk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotRisk) ProtoMessage() {}
+
+func (x *SnapshotRisk) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotRisk.ProtoReflect.Descriptor instead.
+func (*SnapshotRisk) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SnapshotRisk) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *SnapshotRisk) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SnapshotRisk) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SnapshotRisk) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SnapshotRisk) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+// MemberQuorum is the arithmetic of controllers that stop.
+type MemberQuorum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Voters        uint32                 `protobuf:"varint,1,opt,name=voters,proto3" json:"voters,omitempty"` // of the configuration
+	Ready         uint32                 `protobuf:"varint,2,opt,name=ready,proto3" json:"ready,omitempty"`   // voters that answer and are ready now
+	Left          uint32                 `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`     // of these, without those that stop
+	Needed        uint32                 `protobuf:"varint,4,opt,name=needed,proto3" json:"needed,omitempty"` // for a quorum
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberQuorum) Reset() {
+	*x = MemberQuorum{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberQuorum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberQuorum) ProtoMessage() {}
+
+func (x *MemberQuorum) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberQuorum.ProtoReflect.Descriptor instead.
+func (*MemberQuorum) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *MemberQuorum) GetVoters() uint32 {
+	if x != nil {
+		return x.Voters
+	}
+	return 0
+}
+
+func (x *MemberQuorum) GetReady() uint32 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *MemberQuorum) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *MemberQuorum) GetNeeded() uint32 {
+	if x != nil {
+		return x.Needed
+	}
+	return 0
+}
+
+type ToleranceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`                      // an id or a name: that volume only
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`                        // a volume id; the page begins above it
+	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // 0: 500
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToleranceRequest) Reset() {
+	*x = ToleranceRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToleranceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToleranceRequest) ProtoMessage() {}
+
+func (x *ToleranceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToleranceRequest.ProtoReflect.Descriptor instead.
+func (*ToleranceRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ToleranceRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *ToleranceRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ToleranceRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+type ToleranceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Cluster       *ClusterTolerance      `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Volumes       []*VolumeTolerance     `protobuf:"bytes,3,rep,name=volumes,proto3" json:"volumes,omitempty"` // those that are ready
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"`       // the next page's after; empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToleranceResponse) Reset() {
+	*x = ToleranceResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToleranceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToleranceResponse) ProtoMessage() {}
+
+func (x *ToleranceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToleranceResponse.ProtoReflect.Descriptor instead.
+func (*ToleranceResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ToleranceResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ToleranceResponse) GetCluster() *ClusterTolerance {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *ToleranceResponse) GetVolumes() []*VolumeTolerance {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *ToleranceResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type ClusterTolerance struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Node              *Tolerance             `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Zone              *Tolerance             `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	Site              *Tolerance             `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
+	Members           uint32                 `protobuf:"varint,4,opt,name=members,proto3" json:"members,omitempty"`                                              // controllers that may stop
+	WithoutRedundancy uint64                 `protobuf:"varint,5,opt,name=without_redundancy,json=withoutRedundancy,proto3" json:"without_redundancy,omitempty"` // replicated volumes of which one host has the only whole copy
+	Local             uint64                 `protobuf:"varint,6,opt,name=local,proto3" json:"local,omitempty"`                                                  // volumes with one copy; they are not counted in node, zone and site
+	LimitedBy         string                 `protobuf:"bytes,7,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`                          // the first volume that tolerates the fewest hosts
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ClusterTolerance) Reset() {
+	*x = ClusterTolerance{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterTolerance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterTolerance) ProtoMessage() {}
+
+func (x *ClusterTolerance) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterTolerance.ProtoReflect.Descriptor instead.
+func (*ClusterTolerance) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ClusterTolerance) GetNode() *Tolerance {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *ClusterTolerance) GetZone() *Tolerance {
+	if x != nil {
+		return x.Zone
+	}
+	return nil
+}
+
+func (x *ClusterTolerance) GetSite() *Tolerance {
+	if x != nil {
+		return x.Site
+	}
+	return nil
+}
+
+func (x *ClusterTolerance) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *ClusterTolerance) GetWithoutRedundancy() uint64 {
+	if x != nil {
+		return x.WithoutRedundancy
+	}
+	return 0
+}
+
+func (x *ClusterTolerance) GetLocal() uint64 {
+	if x != nil {
+		return x.Local
+	}
+	return 0
+}
+
+func (x *ClusterTolerance) GetLimitedBy() string {
+	if x != nil {
+		return x.LimitedBy
+	}
+	return ""
+}
+
+// Tolerance is how many may stop now, whichever they are.
+type Tolerance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Loss          uint32                 `protobuf:"varint,1,opt,name=loss,proto3" json:"loss,omitempty"` // and a whole copy is left
+	Use           uint32                 `protobuf:"varint,2,opt,name=use,proto3" json:"use,omitempty"`   // and the volume can be used, without a decision of an operator
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tolerance) Reset() {
+	*x = Tolerance{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tolerance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tolerance) ProtoMessage() {}
+
+func (x *Tolerance) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tolerance.ProtoReflect.Descriptor instead.
+func (*Tolerance) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Tolerance) GetLoss() uint32 {
+	if x != nil {
+		return x.Loss
+	}
+	return 0
+}
+
+func (x *Tolerance) GetUse() uint32 {
+	if x != nil {
+		return x.Use
+	}
+	return 0
+}
+
+type VolumeTolerance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Replicated    bool                   `protobuf:"varint,3,opt,name=replicated,proto3" json:"replicated,omitempty"`
+	Node          *Tolerance             `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	Zone          *Tolerance             `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
+	Site          *Tolerance             `protobuf:"bytes,6,opt,name=site,proto3" json:"site,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeTolerance) Reset() {
+	*x = VolumeTolerance{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeTolerance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeTolerance) ProtoMessage() {}
+
+func (x *VolumeTolerance) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeTolerance.ProtoReflect.Descriptor instead.
+func (*VolumeTolerance) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *VolumeTolerance) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *VolumeTolerance) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeTolerance) GetReplicated() bool {
+	if x != nil {
+		return x.Replicated
+	}
+	return false
+}
+
+func (x *VolumeTolerance) GetNode() *Tolerance {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *VolumeTolerance) GetZone() *Tolerance {
+	if x != nil {
+		return x.Zone
+	}
+	return nil
+}
+
+func (x *VolumeTolerance) GetSite() *Tolerance {
+	if x != nil {
+		return x.Site
+	}
+	return nil
+}
+
+type RebootSafeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // empty: the host that has the name now
+	Claim         bool                   `protobuf:"varint,3,opt,name=claim,proto3" json:"claim,omitempty"`                // of ClaimMaintenance: one of the two
+	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`
+	AllowUnused   bool                   `protobuf:"varint,5,opt,name=allow_unused,json=allowUnused,proto3" json:"allow_unused,omitempty"` // volumes that are published to no host may be unavailable meanwhile
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebootSafeRequest) Reset() {
+	*x = RebootSafeRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebootSafeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebootSafeRequest) ProtoMessage() {}
+
+func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebootSafeRequest.ProtoReflect.Descriptor instead.
+func (*RebootSafeRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *RebootSafeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *RebootSafeRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *RebootSafeRequest) GetClaim() bool {
+	if x != nil {
+		return x.Claim
+	}
+	return false
+}
+
+func (x *RebootSafeRequest) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+func (x *RebootSafeRequest) GetAllowUnused() bool {
+	if x != nil {
+		return x.AllowUnused
+	}
+	return false
+}
+
+type RebootSafeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Safe          bool                   `protobuf:"varint,4,opt,name=safe,proto3" json:"safe,omitempty"`
+	Reasons       []string               `protobuf:"bytes,5,rep,name=reasons,proto3" json:"reasons,omitempty"`                                  // why not
+	InMaintenance []string               `protobuf:"bytes,6,rep,name=in_maintenance,json=inMaintenance,proto3" json:"in_maintenance,omitempty"` // other hosts
+	Claimed       uint64                 `protobuf:"varint,7,opt,name=claimed,proto3" json:"claimed,omitempty"`                                 // the index at which it was recorded to be in maintenance; 0: it is not
+	Publications  []*PublicationRisk     `protobuf:"bytes,8,rep,name=publications,proto3" json:"publications,omitempty"`                        // that would end; the orchestrator moves them
+	More          uint64                 `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`                                       // reasons and publications that are not listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebootSafeResponse) Reset() {
+	*x = RebootSafeResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebootSafeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebootSafeResponse) ProtoMessage() {}
+
+func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebootSafeResponse.ProtoReflect.Descriptor instead.
+func (*RebootSafeResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *RebootSafeResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RebootSafeResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *RebootSafeResponse) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *RebootSafeResponse) GetSafe() bool {
+	if x != nil {
+		return x.Safe
+	}
+	return false
+}
+
+func (x *RebootSafeResponse) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *RebootSafeResponse) GetInMaintenance() []string {
+	if x != nil {
+		return x.InMaintenance
+	}
+	return nil
+}
+
+func (x *RebootSafeResponse) GetClaimed() uint64 {
+	if x != nil {
+		return x.Claimed
+	}
+	return 0
+}
+
+func (x *RebootSafeResponse) GetPublications() []*PublicationRisk {
+	if x != nil {
+		return x.Publications
+	}
+	return nil
+}
+
+func (x *RebootSafeResponse) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // an id or a name
@@ -4847,7 +5953,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4859,7 +5965,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +5978,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -4930,7 +6036,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4942,7 +6048,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4955,7 +6061,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -5010,7 +6116,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +6128,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[56]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +6141,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{56}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -5086,7 +6192,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +6204,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[57]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +6217,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{57}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -5234,7 +6340,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5246,7 +6352,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[58]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5259,7 +6365,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{58}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{71}
 }
 
 type AuditResponse struct {
@@ -5277,7 +6383,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +6395,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[59]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +6408,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{59}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -5367,7 +6473,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5379,7 +6485,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[60]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5392,7 +6498,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{60}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Finding) GetNode() string {
@@ -5440,7 +6546,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5452,7 +6558,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[61]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5465,7 +6571,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{61}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Unknown) GetNode() string {
@@ -5491,7 +6597,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +6609,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[62]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +6622,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{62}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -5543,7 +6649,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[63]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5555,7 +6661,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[63]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5568,7 +6674,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{63}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -5688,7 +6794,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[64]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5700,7 +6806,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[64]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5713,7 +6819,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{64}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -5783,7 +6889,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5795,7 +6901,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[65]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5808,7 +6914,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{65}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -5842,7 +6948,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5854,7 +6960,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[66]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5867,7 +6973,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{66}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -5886,7 +6992,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5898,7 +7004,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5911,7 +7017,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -5938,7 +7044,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +7056,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +7069,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -6042,7 +7148,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +7160,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +7173,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Understanding) GetId() string {
@@ -6124,7 +7230,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"checkpoint\x18\n" +
 	" \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x1c\n" +
-	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\x93\x03\n" +
+	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xaf\x05\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
@@ -6142,7 +7248,16 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\aaddress\x18\v \x01(\tR\aaddress\x12\x14\n" +
 	"\x05voter\x18\f \x01(\bR\x05voter\x12\"\n" +
 	"\rlast_log_term\x18< \x01(\x04R\vlastLogTerm\x12$\n" +
-	"\x0elast_log_index\x18= \x01(\x04R\flastLogIndex\"6\n" +
+	"\x0elast_log_index\x18= \x01(\x04R\flastLogIndex\x12\x11\n" +
+	"\x03lag\x18\x82\x01 \x01(\x04R\x03lag\x12'\n" +
+	"\x0fdisk_free_bytes\x18\x83\x01 \x01(\x03R\rdiskFreeBytes\x121\n" +
+	"\x14slowest_sync_seconds\x18\x84\x01 \x01(\x01R\x12slowestSyncSeconds\x121\n" +
+	"\x14clock_offset_seconds\x18\x85\x01 \x01(\x01R\x12clockOffsetSeconds\x12\x19\n" +
+	"\atrouble\x18\x86\x01 \x01(\tR\atrouble\x12\x1d\n" +
+	"\tstoppable\x18\x87\x01 \x01(\bR\tstoppable\x12 \n" +
+	"\vstop_reason\x18\x88\x01 \x01(\tR\n" +
+	"stopReason\x12\x1c\n" +
+	"\tnon_voter\x18\x89\x01 \x01(\bR\bnonVoter\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -6420,7 +7535,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"T\n" +
 	"\rNodesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xe1\x04\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\x84\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -6441,7 +7556,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x13replication_version\x18\x0f \x01(\tR\x12replicationVersion\x12!\n" +
 	"\fmax_replicas\x18\x10 \x01(\rR\vmaxReplicas\x12&\n" +
 	"\x0fno_new_replicas\x18\x11 \x01(\bR\rnoNewReplicas\x12\x1c\n" +
-	"\taddresses\x18F \x03(\tR\taddresses\x12\x14\n" +
+	"\taddresses\x18F \x03(\tR\taddresses\x12!\n" +
+	"\vmaintenance\x18\x82\x01 \x01(\x04R\vmaintenance\x12\x14\n" +
 	"\x05fence\x18G \x01(\tR\x05fence\"%\n" +
 	"\rFencesRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"X\n" +
@@ -6527,7 +7643,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0ffreeze_isolated\x18l \x01(\bR\x0efreezeIsolated\x12 \n" +
 	"\vincarnation\x18n \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eforget_missing\x18o \x01(\bR\rforgetMissing\x12\x18\n" +
-	"\awithout\x18p \x03(\tR\awithout\"\x86\x03\n" +
+	"\awithout\x18p \x03(\tR\awithout\"\xdc\x03\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
@@ -6544,7 +7660,10 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\ablocked\x18\f \x01(\x04R\ablocked\x12\x14\n" +
 	"\x05group\x18d \x01(\tR\x05group\x12\x12\n" +
 	"\x04role\x18e \x01(\x04R\x04role\x12 \n" +
-	"\vincarnation\x18n \x01(\x04R\vincarnation\"\x9d\x01\n" +
+	"\vincarnation\x18n \x01(\x04R\vincarnation\x12\x1d\n" +
+	"\tpublished\x18\x82\x01 \x01(\x04R\tpublished\x12\x17\n" +
+	"\x06staged\x18\x83\x01 \x01(\x04R\x06staged\x12\x1c\n" +
+	"\tonly_here\x18\x84\x01 \x01(\x04R\bonlyHere\"\x9d\x01\n" +
 	"\bPlanStep\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -6570,7 +7689,92 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\x121\n" +
 	"\x05steps\x18\x05 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\x06 \x01(\tR\asummary\x12\x12\n" +
-	"\x04done\x18\a \x01(\bR\x04done\"\x92\x01\n" +
+	"\x04done\x18\a \x01(\bR\x04done\"k\n" +
+	"\rAtRiskRequest\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x14\n" +
+	"\x05zones\x18\x02 \x03(\tR\x05zones\x12\x14\n" +
+	"\x05sites\x18\x03 \x03(\tR\x05sites\x12\x18\n" +
+	"\amembers\x18\x04 \x03(\tR\amembers\"\x91\x03\n" +
+	"\x0eAtRiskResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12\x18\n" +
+	"\amembers\x18\x03 \x03(\tR\amembers\x127\n" +
+	"\avolumes\x18\x04 \x03(\v2\x1d.holdfast.admin.v1.VolumeRiskR\avolumes\x12F\n" +
+	"\fpublications\x18\x05 \x03(\v2\".holdfast.admin.v1.PublicationRiskR\fpublications\x12=\n" +
+	"\tsnapshots\x18\x06 \x03(\v2\x1f.holdfast.admin.v1.SnapshotRiskR\tsnapshots\x127\n" +
+	"\x06quorum\x18\a \x01(\v2\x1f.holdfast.admin.v1.MemberQuorumR\x06quorum\x12\x12\n" +
+	"\x04safe\x18\b \x01(\bR\x04safe\x12\x18\n" +
+	"\asummary\x18\t \x01(\tR\asummary\x12\x12\n" +
+	"\x04more\x18\n" +
+	" \x01(\x04R\x04more\"|\n" +
+	"\n" +
+	"VolumeRisk\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06impact\x18\x03 \x01(\tR\x06impact\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04used\x18\x05 \x01(\bR\x04used\"Q\n" +
+	"\x0fPublicationRisk\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"~\n" +
+	"\fSnapshotRisk\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x12\n" +
+	"\x04kept\x18\x05 \x01(\bR\x04kept\"h\n" +
+	"\fMemberQuorum\x12\x16\n" +
+	"\x06voters\x18\x01 \x01(\rR\x06voters\x12\x14\n" +
+	"\x05ready\x18\x02 \x01(\rR\x05ready\x12\x12\n" +
+	"\x04left\x18\x03 \x01(\rR\x04left\x12\x16\n" +
+	"\x06needed\x18\x04 \x01(\rR\x06needed\"]\n" +
+	"\x10ToleranceRequest\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\rR\bpageSize\"\xba\x01\n" +
+	"\x11ToleranceResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12=\n" +
+	"\acluster\x18\x02 \x01(\v2#.holdfast.admin.v1.ClusterToleranceR\acluster\x12<\n" +
+	"\avolumes\x18\x03 \x03(\v2\".holdfast.admin.v1.VolumeToleranceR\avolumes\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"\xa6\x02\n" +
+	"\x10ClusterTolerance\x120\n" +
+	"\x04node\x18\x01 \x01(\v2\x1c.holdfast.admin.v1.ToleranceR\x04node\x120\n" +
+	"\x04zone\x18\x02 \x01(\v2\x1c.holdfast.admin.v1.ToleranceR\x04zone\x120\n" +
+	"\x04site\x18\x03 \x01(\v2\x1c.holdfast.admin.v1.ToleranceR\x04site\x12\x18\n" +
+	"\amembers\x18\x04 \x01(\rR\amembers\x12-\n" +
+	"\x12without_redundancy\x18\x05 \x01(\x04R\x11withoutRedundancy\x12\x14\n" +
+	"\x05local\x18\x06 \x01(\x04R\x05local\x12\x1d\n" +
+	"\n" +
+	"limited_by\x18\a \x01(\tR\tlimitedBy\"1\n" +
+	"\tTolerance\x12\x12\n" +
+	"\x04loss\x18\x01 \x01(\rR\x04loss\x12\x10\n" +
+	"\x03use\x18\x02 \x01(\rR\x03use\"\xf3\x01\n" +
+	"\x0fVolumeTolerance\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"replicated\x18\x03 \x01(\bR\n" +
+	"replicated\x120\n" +
+	"\x04node\x18\x04 \x01(\v2\x1c.holdfast.admin.v1.ToleranceR\x04node\x120\n" +
+	"\x04zone\x18\x05 \x01(\v2\x1c.holdfast.admin.v1.ToleranceR\x04zone\x120\n" +
+	"\x04site\x18\x06 \x01(\v2\x1c.holdfast.admin.v1.ToleranceR\x04site\"\x93\x01\n" +
+	"\x11RebootSafeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x14\n" +
+	"\x05claim\x18\x03 \x01(\bR\x05claim\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\x12!\n" +
+	"\fallow_unused\x18\x05 \x01(\bR\vallowUnused\"\xa2\x02\n" +
+	"\x12RebootSafeResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x12\n" +
+	"\x04safe\x18\x04 \x01(\bR\x04safe\x12\x18\n" +
+	"\areasons\x18\x05 \x03(\tR\areasons\x12%\n" +
+	"\x0ein_maintenance\x18\x06 \x03(\tR\rinMaintenance\x12\x18\n" +
+	"\aclaimed\x18\a \x01(\x04R\aclaimed\x12F\n" +
+	"\fpublications\x18\b \x03(\v2\".holdfast.admin.v1.PublicationRiskR\fpublications\x12\x12\n" +
+	"\x04more\x18\t \x01(\x04R\x04more\"\x92\x01\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -6667,7 +7871,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xa7\x0f\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\x99\x12\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
@@ -6691,7 +7895,12 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\rFinishUpgrade\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\x12U\n" +
 	"\aMembers\x12!.holdfast.admin.v1.MembersRequest\x1a\".holdfast.admin.v1.MembersResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
-	"PlanMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\"\x03\x90\x02\x01\x12[\n" +
+	"PlanMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\x06AtRisk\x12 .holdfast.admin.v1.AtRiskRequest\x1a!.holdfast.admin.v1.AtRiskResponse\"\x03\x90\x02\x01\x12[\n" +
+	"\tTolerance\x12#.holdfast.admin.v1.ToleranceRequest\x1a$.holdfast.admin.v1.ToleranceResponse\"\x03\x90\x02\x01\x12^\n" +
+	"\n" +
+	"RebootSafe\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\"\x03\x90\x02\x01\x12_\n" +
+	"\x10ClaimMaintenance\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\x12[\n" +
 	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
@@ -6706,7 +7915,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -6762,25 +7971,38 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*MembersResponse)(nil),        // 51: holdfast.admin.v1.MembersResponse
 	(*MemberPlanRequest)(nil),      // 52: holdfast.admin.v1.MemberPlanRequest
 	(*MemberPlanResponse)(nil),     // 53: holdfast.admin.v1.MemberPlanResponse
-	(*HistoryRequest)(nil),         // 54: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 55: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 56: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 57: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 58: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 59: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 60: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 61: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 62: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 63: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 64: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 65: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 66: holdfast.admin.v1.BackupResponse
-	(*UpgradeRequest)(nil),         // 67: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 68: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 69: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 70: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 71: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 72: holdfast.fsm.v1.Outcome
+	(*AtRiskRequest)(nil),          // 54: holdfast.admin.v1.AtRiskRequest
+	(*AtRiskResponse)(nil),         // 55: holdfast.admin.v1.AtRiskResponse
+	(*VolumeRisk)(nil),             // 56: holdfast.admin.v1.VolumeRisk
+	(*PublicationRisk)(nil),        // 57: holdfast.admin.v1.PublicationRisk
+	(*SnapshotRisk)(nil),           // 58: holdfast.admin.v1.SnapshotRisk
+	(*MemberQuorum)(nil),           // 59: holdfast.admin.v1.MemberQuorum
+	(*ToleranceRequest)(nil),       // 60: holdfast.admin.v1.ToleranceRequest
+	(*ToleranceResponse)(nil),      // 61: holdfast.admin.v1.ToleranceResponse
+	(*ClusterTolerance)(nil),       // 62: holdfast.admin.v1.ClusterTolerance
+	(*Tolerance)(nil),              // 63: holdfast.admin.v1.Tolerance
+	(*VolumeTolerance)(nil),        // 64: holdfast.admin.v1.VolumeTolerance
+	(*RebootSafeRequest)(nil),      // 65: holdfast.admin.v1.RebootSafeRequest
+	(*RebootSafeResponse)(nil),     // 66: holdfast.admin.v1.RebootSafeResponse
+	(*HistoryRequest)(nil),         // 67: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 68: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 69: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 70: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 71: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 72: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 73: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 74: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 75: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 76: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 77: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 78: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 79: holdfast.admin.v1.BackupResponse
+	(*UpgradeRequest)(nil),         // 80: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 81: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 82: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 83: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 84: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 85: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -6813,81 +8035,102 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33, // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37, // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41, // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	70, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	83, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40, // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44, // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15, // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
 	49, // 34: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	3,  // 35: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
 	49, // 36: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	56, // 37: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	57, // 38: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	71, // 39: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	72, // 40: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	15, // 41: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	60, // 42: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	60, // 43: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	60, // 44: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	61, // 45: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	60, // 46: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	64, // 47: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	37, // 48: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 49: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	23, // 50: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	27, // 51: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	30, // 52: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,  // 53: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	69, // 54: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	69, // 55: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,  // 56: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 57: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21, // 58: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25, // 59: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28, // 60: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35, // 61: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38, // 62: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42, // 63: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	54, // 64: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	58, // 65: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	62, // 66: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	65, // 67: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45, // 68: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45, // 69: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46, // 70: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47, // 71: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47, // 72: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	67, // 73: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	67, // 74: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50, // 75: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52, // 76: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	52, // 77: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 78: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 79: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22, // 80: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26, // 81: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29, // 82: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36, // 83: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39, // 84: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43, // 85: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	55, // 86: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	59, // 87: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	63, // 88: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	66, // 89: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,  // 90: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 91: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 92: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48, // 93: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48, // 94: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	68, // 95: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	68, // 96: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51, // 97: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53, // 98: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	53, // 99: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	78, // [78:100] is the sub-list for method output_type
-	56, // [56:78] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	56, // 37: holdfast.admin.v1.AtRiskResponse.volumes:type_name -> holdfast.admin.v1.VolumeRisk
+	57, // 38: holdfast.admin.v1.AtRiskResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
+	58, // 39: holdfast.admin.v1.AtRiskResponse.snapshots:type_name -> holdfast.admin.v1.SnapshotRisk
+	59, // 40: holdfast.admin.v1.AtRiskResponse.quorum:type_name -> holdfast.admin.v1.MemberQuorum
+	62, // 41: holdfast.admin.v1.ToleranceResponse.cluster:type_name -> holdfast.admin.v1.ClusterTolerance
+	64, // 42: holdfast.admin.v1.ToleranceResponse.volumes:type_name -> holdfast.admin.v1.VolumeTolerance
+	63, // 43: holdfast.admin.v1.ClusterTolerance.node:type_name -> holdfast.admin.v1.Tolerance
+	63, // 44: holdfast.admin.v1.ClusterTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
+	63, // 45: holdfast.admin.v1.ClusterTolerance.site:type_name -> holdfast.admin.v1.Tolerance
+	63, // 46: holdfast.admin.v1.VolumeTolerance.node:type_name -> holdfast.admin.v1.Tolerance
+	63, // 47: holdfast.admin.v1.VolumeTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
+	63, // 48: holdfast.admin.v1.VolumeTolerance.site:type_name -> holdfast.admin.v1.Tolerance
+	57, // 49: holdfast.admin.v1.RebootSafeResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
+	69, // 50: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	70, // 51: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	84, // 52: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	85, // 53: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15, // 54: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	73, // 55: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	73, // 56: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	73, // 57: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	74, // 58: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	73, // 59: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	77, // 60: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37, // 61: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 62: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23, // 63: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27, // 64: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30, // 65: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,  // 66: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	82, // 67: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	82, // 68: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,  // 69: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 70: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21, // 71: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25, // 72: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28, // 73: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35, // 74: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38, // 75: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42, // 76: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	67, // 77: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	71, // 78: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	75, // 79: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	78, // 80: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45, // 81: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45, // 82: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46, // 83: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47, // 84: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47, // 85: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	80, // 86: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	80, // 87: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50, // 88: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52, // 89: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54, // 90: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60, // 91: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65, // 92: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65, // 93: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52, // 94: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 95: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 96: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22, // 97: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26, // 98: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29, // 99: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36, // 100: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39, // 101: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43, // 102: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	68, // 103: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	72, // 104: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	76, // 105: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	79, // 106: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,  // 107: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 108: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 109: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48, // 110: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48, // 111: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	81, // 112: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	81, // 113: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51, // 114: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53, // 115: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55, // 116: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61, // 117: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66, // 118: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66, // 119: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53, // 120: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	95, // [95:121] is the sub-list for method output_type
+	69, // [69:95] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -6895,11 +8138,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[55].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[68].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[63].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[76].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -6913,7 +8156,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   70,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

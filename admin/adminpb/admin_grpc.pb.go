@@ -23,28 +23,32 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_Status_FullMethodName          = "/holdfast.admin.v1.Admin/Status"
-	Admin_Volumes_FullMethodName         = "/holdfast.admin.v1.Admin/Volumes"
-	Admin_Snapshots_FullMethodName       = "/holdfast.admin.v1.Admin/Snapshots"
-	Admin_GroupSnapshots_FullMethodName  = "/holdfast.admin.v1.Admin/GroupSnapshots"
-	Admin_VolumeGroups_FullMethodName    = "/holdfast.admin.v1.Admin/VolumeGroups"
-	Admin_Nodes_FullMethodName           = "/holdfast.admin.v1.Admin/Nodes"
-	Admin_Fences_FullMethodName          = "/holdfast.admin.v1.Admin/Fences"
-	Admin_Operations_FullMethodName      = "/holdfast.admin.v1.Admin/Operations"
-	Admin_History_FullMethodName         = "/holdfast.admin.v1.Admin/History"
-	Admin_Audit_FullMethodName           = "/holdfast.admin.v1.Admin/Audit"
-	Admin_State_FullMethodName           = "/holdfast.admin.v1.Admin/State"
-	Admin_Backup_FullMethodName          = "/holdfast.admin.v1.Admin/Backup"
-	Admin_CancelOperation_FullMethodName = "/holdfast.admin.v1.Admin/CancelOperation"
-	Admin_RetryOperation_FullMethodName  = "/holdfast.admin.v1.Admin/RetryOperation"
-	Admin_AdoptNode_FullMethodName       = "/holdfast.admin.v1.Admin/AdoptNode"
-	Admin_Plan_FullMethodName            = "/holdfast.admin.v1.Admin/Plan"
-	Admin_CarryOut_FullMethodName        = "/holdfast.admin.v1.Admin/CarryOut"
-	Admin_UpgradeStatus_FullMethodName   = "/holdfast.admin.v1.Admin/UpgradeStatus"
-	Admin_FinishUpgrade_FullMethodName   = "/holdfast.admin.v1.Admin/FinishUpgrade"
-	Admin_Members_FullMethodName         = "/holdfast.admin.v1.Admin/Members"
-	Admin_PlanMember_FullMethodName      = "/holdfast.admin.v1.Admin/PlanMember"
-	Admin_ChangeMember_FullMethodName    = "/holdfast.admin.v1.Admin/ChangeMember"
+	Admin_Status_FullMethodName           = "/holdfast.admin.v1.Admin/Status"
+	Admin_Volumes_FullMethodName          = "/holdfast.admin.v1.Admin/Volumes"
+	Admin_Snapshots_FullMethodName        = "/holdfast.admin.v1.Admin/Snapshots"
+	Admin_GroupSnapshots_FullMethodName   = "/holdfast.admin.v1.Admin/GroupSnapshots"
+	Admin_VolumeGroups_FullMethodName     = "/holdfast.admin.v1.Admin/VolumeGroups"
+	Admin_Nodes_FullMethodName            = "/holdfast.admin.v1.Admin/Nodes"
+	Admin_Fences_FullMethodName           = "/holdfast.admin.v1.Admin/Fences"
+	Admin_Operations_FullMethodName       = "/holdfast.admin.v1.Admin/Operations"
+	Admin_History_FullMethodName          = "/holdfast.admin.v1.Admin/History"
+	Admin_Audit_FullMethodName            = "/holdfast.admin.v1.Admin/Audit"
+	Admin_State_FullMethodName            = "/holdfast.admin.v1.Admin/State"
+	Admin_Backup_FullMethodName           = "/holdfast.admin.v1.Admin/Backup"
+	Admin_CancelOperation_FullMethodName  = "/holdfast.admin.v1.Admin/CancelOperation"
+	Admin_RetryOperation_FullMethodName   = "/holdfast.admin.v1.Admin/RetryOperation"
+	Admin_AdoptNode_FullMethodName        = "/holdfast.admin.v1.Admin/AdoptNode"
+	Admin_Plan_FullMethodName             = "/holdfast.admin.v1.Admin/Plan"
+	Admin_CarryOut_FullMethodName         = "/holdfast.admin.v1.Admin/CarryOut"
+	Admin_UpgradeStatus_FullMethodName    = "/holdfast.admin.v1.Admin/UpgradeStatus"
+	Admin_FinishUpgrade_FullMethodName    = "/holdfast.admin.v1.Admin/FinishUpgrade"
+	Admin_Members_FullMethodName          = "/holdfast.admin.v1.Admin/Members"
+	Admin_PlanMember_FullMethodName       = "/holdfast.admin.v1.Admin/PlanMember"
+	Admin_AtRisk_FullMethodName           = "/holdfast.admin.v1.Admin/AtRisk"
+	Admin_Tolerance_FullMethodName        = "/holdfast.admin.v1.Admin/Tolerance"
+	Admin_RebootSafe_FullMethodName       = "/holdfast.admin.v1.Admin/RebootSafe"
+	Admin_ClaimMaintenance_FullMethodName = "/holdfast.admin.v1.Admin/ClaimMaintenance"
+	Admin_ChangeMember_FullMethodName     = "/holdfast.admin.v1.Admin/ChangeMember"
 )
 
 // AdminClient is the client API for Admin service.
@@ -98,6 +102,15 @@ type AdminClient interface {
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error)
 	// PlanMember says what a change of the members would do now, and changes nothing.
 	PlanMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
+	// AtRisk says what would happen if hosts or controllers stopped now.
+	AtRisk(ctx context.Context, in *AtRiskRequest, opts ...grpc.CallOption) (*AtRiskResponse, error)
+	// Tolerance says how many hosts, zones, sites and controllers may stop now: of the cluster, and of one page of volumes.
+	Tolerance(ctx context.Context, in *ToleranceRequest, opts ...grpc.CallOption) (*ToleranceResponse, error)
+	// RebootSafe says whether a host may stop now. Its claim and release must not be set.
+	RebootSafe(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error)
+	// ClaimMaintenance records that a host is in maintenance where it may stop now, or ends that, and answers as RebootSafe.
+	// Repeated, it changes nothing.
+	ClaimMaintenance(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
@@ -348,6 +361,46 @@ func (c *adminClient) PlanMember(ctx context.Context, in *MemberPlanRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) AtRisk(ctx context.Context, in *AtRiskRequest, opts ...grpc.CallOption) (*AtRiskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AtRiskResponse)
+	err := c.cc.Invoke(ctx, Admin_AtRisk_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Tolerance(ctx context.Context, in *ToleranceRequest, opts ...grpc.CallOption) (*ToleranceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ToleranceResponse)
+	err := c.cc.Invoke(ctx, Admin_Tolerance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) RebootSafe(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebootSafeResponse)
+	err := c.cc.Invoke(ctx, Admin_RebootSafe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ClaimMaintenance(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebootSafeResponse)
+	err := c.cc.Invoke(ctx, Admin_ClaimMaintenance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MemberPlanResponse)
@@ -409,6 +462,15 @@ type AdminServer interface {
 	Members(context.Context, *MembersRequest) (*MembersResponse, error)
 	// PlanMember says what a change of the members would do now, and changes nothing.
 	PlanMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
+	// AtRisk says what would happen if hosts or controllers stopped now.
+	AtRisk(context.Context, *AtRiskRequest) (*AtRiskResponse, error)
+	// Tolerance says how many hosts, zones, sites and controllers may stop now: of the cluster, and of one page of volumes.
+	Tolerance(context.Context, *ToleranceRequest) (*ToleranceResponse, error)
+	// RebootSafe says whether a host may stop now. Its claim and release must not be set.
+	RebootSafe(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error)
+	// ClaimMaintenance records that a host is in maintenance where it may stop now, or ends that, and answers as RebootSafe.
+	// Repeated, it changes nothing.
+	ClaimMaintenance(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
@@ -484,6 +546,18 @@ func (UnimplementedAdminServer) Members(context.Context, *MembersRequest) (*Memb
 }
 func (UnimplementedAdminServer) PlanMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PlanMember not implemented")
+}
+func (UnimplementedAdminServer) AtRisk(context.Context, *AtRiskRequest) (*AtRiskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AtRisk not implemented")
+}
+func (UnimplementedAdminServer) Tolerance(context.Context, *ToleranceRequest) (*ToleranceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tolerance not implemented")
+}
+func (UnimplementedAdminServer) RebootSafe(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RebootSafe not implemented")
+}
+func (UnimplementedAdminServer) ClaimMaintenance(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClaimMaintenance not implemented")
 }
 func (UnimplementedAdminServer) ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeMember not implemented")
@@ -866,6 +940,78 @@ func _Admin_PlanMember_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_AtRisk_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AtRiskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).AtRisk(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_AtRisk_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).AtRisk(ctx, req.(*AtRiskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Tolerance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ToleranceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Tolerance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Tolerance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Tolerance(ctx, req.(*ToleranceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_RebootSafe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebootSafeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RebootSafe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RebootSafe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RebootSafe(ctx, req.(*RebootSafeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ClaimMaintenance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebootSafeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ClaimMaintenance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ClaimMaintenance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ClaimMaintenance(ctx, req.(*RebootSafeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_ChangeMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MemberPlanRequest)
 	if err := dec(in); err != nil {
@@ -962,6 +1108,22 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PlanMember",
 			Handler:    _Admin_PlanMember_Handler,
+		},
+		{
+			MethodName: "AtRisk",
+			Handler:    _Admin_AtRisk_Handler,
+		},
+		{
+			MethodName: "Tolerance",
+			Handler:    _Admin_Tolerance_Handler,
+		},
+		{
+			MethodName: "RebootSafe",
+			Handler:    _Admin_RebootSafe_Handler,
+		},
+		{
+			MethodName: "ClaimMaintenance",
+			Handler:    _Admin_ClaimMaintenance_Handler,
 		},
 		{
 			MethodName: "ChangeMember",

@@ -15,7 +15,8 @@ import (
 
 func membersCommand() *cobra.Command {
 	cmd := membersList("members")
-	cmd.AddCommand(membersList("list"), addMemberCommand(), removeMemberCommand(), replaceMemberCommand())
+	cmd.AddCommand(membersList("list"), addMemberCommand(), removeMemberCommand(), replaceMemberCommand(),
+		demoteMemberCommand(), promoteMemberCommand(), transferCommand())
 	return cmd
 }
 
@@ -48,10 +49,19 @@ type memberVerb struct {
 }
 
 func (v *memberVerb) command(use, short, long, what string) *cobra.Command {
-	cmd := apiCommand(use, short, exactArgs(what), changeTimeout,
+	return v.commandOf(use, short, long, exactArgs(what))
+}
+
+// commandOf is command with other arguments: a member, or none.
+func (v *memberVerb) commandOf(use, short, long string, arguments cobra.PositionalArgs) *cobra.Command {
+	cmd := apiCommand(use, short, arguments, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			v.req.Member = raftAddress(c.dir, args[0])
-			if err := v.requireMemberID(args[0]); err != nil {
+			named := ""
+			if len(args) > 0 {
+				named = args[0]
+				v.req.Member = raftAddress(c.dir, named)
+			}
+			if err := v.requireMemberID(named); err != nil {
 				return err
 			}
 			return v.run(ctx, c, client, cmd)

@@ -25,14 +25,17 @@ func nodeVerb(verb, short, long string) (*cobra.Command, *planVerb) {
 func drainCommand() *cobra.Command {
 	cmd, p := nodeVerb("drain", "Give a host nothing new, and say what must move away",
 		"Cordons a host: it gets no new volumes and no new replicas. Then it shows what is published there; the orchestrator\n"+
-			"moves it, for example by draining its node there. No data move, and no publication is ended.")
+			"moves it, for example by draining its node there. No data move, and no publication is ended. --wait shows how much is\n"+
+			"still published and staged, and of how many volumes the last copy is there: these cannot be used while the host is\n"+
+			"away. `holdfast nodes undrain` ends it, and the wait.")
 	p.planFlags(cmd)
 	p.waitFlag(cmd)
 	return cmd
 }
 
 func undrainCommand() *cobra.Command {
-	cmd, p := nodeVerb("undrain", "Give a host new volumes and replicas again", "Ends what drain or evict began. What was moved away stays where it is.")
+	cmd, p := nodeVerb("undrain", "Give a host new volumes and replicas again",
+		"Ends what drain or evict began, and the host's maintenance. What was moved away stays where it is.")
 	p.planFlags(cmd)
 	return cmd
 }

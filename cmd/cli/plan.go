@@ -52,10 +52,13 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 	unbound := p.yes && !p.isBound()
 	p.yes = p.yes && !unbound
 	resp, err := p.call(ctx, client)
-	for err == nil && p.yes && p.wait && hasOpenSteps(resp) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", progressOf(resp))
+	for printed := ""; err == nil && p.yes && p.wait && hasOpenSteps(resp); {
+		if progress := progressOf(resp); progress != printed {
+			printed = progress
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", progress)
+		}
 		if err = sleepContext(ctx, waitInterval); err == nil {
-			resp, err = p.call(ctx, client)
+			resp, err = p.callAgain(ctx, client)
 		}
 	}
 	if err != nil {
@@ -70,8 +73,26 @@ func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client,
 	return p.reportResult(cmd, resp)
 }
 
-// progressOf is a line for who waits: the summary, and what is waited for first.
+// callAgain goes on with a plan that is waited for. A drain is done once it cordoned the host: to do that again would undo
+// another operator's undrain, which ends the wait instead.
+func (p *planVerb) callAgain(ctx context.Context, client *admin.Client) (*adminpb.PlanResponse, error) {
+	if p.req.GetVerb() != "drain" {
+		return p.call(ctx, client)
+	}
+	only := planVerb{req: p.req}
+	resp, err := only.call(ctx, client)
+	if err == nil && stepCount(resp, "todo") > 0 {
+		return nil, exit.Refusedf("it was ended by an undrain")
+	}
+	return resp, err
+}
+
+// progressOf is a line for who waits: the summary, and what is waited for first; of a drain, what is left on the host.
 func progressOf(resp *adminpb.PlanResponse) string {
+	if resp.GetVerb() == "drain" {
+		return fmt.Sprintf("drain %s: %s still published, %d of them staged; the last copy of %s is here", resp.GetNode(),
+			admin.CountOf(resp.GetPublished(), "volume"), resp.GetStaged(), admin.CountOf(resp.GetOnlyHere(), "volume"))
+	}
 	for _, s := range resp.GetSteps() {
 		if s.GetState() == "waiting" && s.GetDetail() != "" {
 			return resp.GetSummary() + "; " + s.GetDetail()

@@ -20,7 +20,7 @@ func volumesCommand() *cobra.Command {
 	cmd.AddCommand(list("list [ID|NAME]"),
 		volumesList("replicas [ID|NAME]", "List the replicas of replicated volumes: what the log says of each, and what its host saw", admin.PrintReplicas),
 		volumesList("replication [ID|NAME]", "List the replication of volumes between two sites: role, status, and who has to act", admin.PrintVolumeReplication),
-		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand())
+		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand(), atRiskCommand(), toleranceCommand())
 	cmd.AddCommand(replicationCommands(ofVolume)...)
 	return cmd
 }

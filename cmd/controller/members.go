@@ -64,19 +64,22 @@ func (c *adminCluster) Members(ctx context.Context, hashAt uint64) []admin.Membe
 }
 
 func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt uint64) admin.Member {
+	sent := time.Now()
 	resp, err := askStatus(ctx, m, p, hashAt)
 	if err != nil {
 		name, _ := c.lastNames.Load(p.ID)
 		lastName, _ := name.(string)
-		return admin.Member{MemberID: p.ID, Name: lastName, Address: p.Addr, Voter: p.Voter, Err: err}
+		return admin.Member{MemberID: p.ID, Name: lastName, Address: p.Addr, Voter: p.Voter, Self: p.Self, Err: err}
 	}
 	c.lastNames.Store(p.ID, resp.GetName())
 	return admin.Member{
-		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Role: resp.GetRole(), Term: resp.GetTerm(),
+		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Self: p.Self, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
 		LastIndex: resp.GetLastLogIndex(), LastTerm: resp.GetLastLogTerm(),
 		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
+		Trouble: resp.GetTrouble(), DiskFree: resp.GetDiskFreeBytes(), SlowestSync: time.Duration(resp.GetSlowestSyncNano()),
+		ClockOffset: time.Duration(resp.GetClockUnixNano() - sent.Add(time.Since(sent)/2).UnixNano()),
 	}
 }
 

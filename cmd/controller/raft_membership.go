@@ -46,6 +46,24 @@ func (c raftMembership) Remove(ctx context.Context, memberID string) error {
 	return asRejection(m.RemovePeer(ctx, memberID))
 }
 
+// Demote implements admin.Membership.
+func (c raftMembership) Demote(ctx context.Context, memberID string) error {
+	m, err := c.cluster.member()
+	if err != nil {
+		return err
+	}
+	return asRejection(m.DemotePeer(ctx, memberID))
+}
+
+// Transfer implements admin.Membership.
+func (c raftMembership) Transfer(ctx context.Context, memberID string) error {
+	m, err := c.cluster.member()
+	if err != nil {
+		return err
+	}
+	return asRejection(m.TransferTo(ctx, memberID))
+}
+
 // asRejection turns an error that a retry does not repair into a rejection.
 func asRejection(err error) error {
 	if errors.Is(err, raftnode.ErrRefused) {

@@ -148,7 +148,7 @@ func (c *controller) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.health = daemon.ServeHealth(metrics, c.registry, c.cluster.Ready, c.Profile, c.log)
+	c.health = daemon.ServeHealth(metrics, c.registry, c.cluster.Ready, c.Profile, c.log, stopGate(c.name, &adminCluster{cluster: c.cluster}))
 	if c.csiListener, err = server.Listen(c.CSIEndpoint); err != nil {
 		return exit.Wrap(exit.Unavailable, err)
 	}

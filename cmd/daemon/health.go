@@ -27,19 +27,22 @@ func Registry(version string) *prometheus.Registry {
 	return r
 }
 
-// Health serves /metrics, /healthz (the process runs) and /readyz (it serves) until Close.
+// Health serves /metrics, /healthz (the process runs), /readyz (it serves) and gates until Close.
 type Health struct {
 	server  *http.Server
 	address string
 }
 
 // ServeHealth begins to serve on the listener. ready says why
-// the process does not serve, nil when it does. profile adds Go's profiles.
-func ServeHealth(listener net.Listener, registry *prometheus.Registry, ready func() error, profile bool, logger *slog.Logger) *Health {
+// the process does not serve, nil when it does. profile adds Go's profiles. gates are served beside them.
+func ServeHealth(listener net.Listener, registry *prometheus.Registry, ready func() error, profile bool, logger *slog.Logger, gates ...Gate) *Health {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, ready()) })
+	for _, g := range gates {
+		mux.Handle("GET "+g.Path, g)
+	}
 	if profile {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -95,7 +95,7 @@ func (n *node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log)
+	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log, n.rebootGate())
 	if err := n.listenFencePeer(); err != nil {
 		return err
 	}

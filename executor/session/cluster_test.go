@@ -257,6 +257,20 @@ func (m *testMember) View(fn func(*fsm.State) error) error {
 	return fn(m.state)
 }
 
+// Read is linearizable: it reads what is committed.
+func (m *testMember) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
+	if !m.cluster.quorum.Load() {
+		return 0, errNoQuorum
+	}
+	m.cluster.mu.Lock()
+	index := uint64(len(m.cluster.log))
+	m.cluster.mu.Unlock()
+	if err := m.WaitIndex(ctx, index); err != nil {
+		return 0, err
+	}
+	return index, m.View(fn)
+}
+
 func (m *testMember) WaitIndex(ctx context.Context, index uint64) error {
 	for {
 		m.mu.Lock()

@@ -15,6 +15,8 @@ type Member interface {
 	// A rejection is an error of type *fsm.Rejection beside the outcome, or in the outcome alone;
 	// after any other error the caller may retry.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
+	// Read calls fn with a state that holds everything acknowledged before the call, and returns the index that was read at.
+	Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error)
 	// View calls fn with this member's applied state, which may lag.
 	View(fn func(*fsm.State) error) error
 	// Fork returns a copy of this member's applied state, for long work without a lock.

@@ -1901,6 +1901,142 @@ func (x *InventoryItem) GetHeld() []byte {
 	return nil
 }
 
+type RebootSafeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claim         bool                   `protobuf:"varint,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Release       bool                   `protobuf:"varint,2,opt,name=release,proto3" json:"release,omitempty"`
+	AllowUnused   bool                   `protobuf:"varint,3,opt,name=allow_unused,json=allowUnused,proto3" json:"allow_unused,omitempty"` // volumes that are published to no host may be unavailable meanwhile
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebootSafeRequest) Reset() {
+	*x = RebootSafeRequest{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebootSafeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebootSafeRequest) ProtoMessage() {}
+
+func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebootSafeRequest.ProtoReflect.Descriptor instead.
+func (*RebootSafeRequest) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RebootSafeRequest) GetClaim() bool {
+	if x != nil {
+		return x.Claim
+	}
+	return false
+}
+
+func (x *RebootSafeRequest) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+func (x *RebootSafeRequest) GetAllowUnused() bool {
+	if x != nil {
+		return x.AllowUnused
+	}
+	return false
+}
+
+type RebootSafeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Safe          bool                   `protobuf:"varint,2,opt,name=safe,proto3" json:"safe,omitempty"`
+	Reasons       []string               `protobuf:"bytes,3,rep,name=reasons,proto3" json:"reasons,omitempty"`                                  // why not
+	InMaintenance []string               `protobuf:"bytes,4,rep,name=in_maintenance,json=inMaintenance,proto3" json:"in_maintenance,omitempty"` // other hosts
+	Claimed       uint64                 `protobuf:"varint,5,opt,name=claimed,proto3" json:"claimed,omitempty"`                                 // the index at which it was recorded to be in maintenance; 0: it is not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebootSafeResponse) Reset() {
+	*x = RebootSafeResponse{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebootSafeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebootSafeResponse) ProtoMessage() {}
+
+func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebootSafeResponse.ProtoReflect.Descriptor instead.
+func (*RebootSafeResponse) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RebootSafeResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RebootSafeResponse) GetSafe() bool {
+	if x != nil {
+		return x.Safe
+	}
+	return false
+}
+
+func (x *RebootSafeResponse) GetReasons() []string {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *RebootSafeResponse) GetInMaintenance() []string {
+	if x != nil {
+		return x.InMaintenance
+	}
+	return nil
+}
+
+func (x *RebootSafeResponse) GetClaimed() uint64 {
+	if x != nil {
+		return x.Claimed
+	}
+	return 0
+}
+
 type ProposeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Command       *fsmpb.Command         `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
@@ -1910,7 +2046,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2058,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2071,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProposeRequest) GetCommand() *fsmpb.Command {
@@ -1954,7 +2090,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2102,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2115,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
@@ -1998,7 +2134,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2146,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2159,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FactsRequest) GetSessionsOnly() bool {
@@ -2043,7 +2179,7 @@ type FactsResponse struct {
 
 func (x *FactsResponse) Reset() {
 	*x = FactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2191,7 @@ func (x *FactsResponse) String() string {
 func (*FactsResponse) ProtoMessage() {}
 
 func (x *FactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2204,7 @@ func (x *FactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsResponse.ProtoReflect.Descriptor instead.
 func (*FactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FactsResponse) GetSessions() []*SessionFacts {
@@ -2099,7 +2235,7 @@ type SessionFacts struct {
 
 func (x *SessionFacts) Reset() {
 	*x = SessionFacts{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2247,7 @@ func (x *SessionFacts) String() string {
 func (*SessionFacts) ProtoMessage() {}
 
 func (x *SessionFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2260,7 @@ func (x *SessionFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFacts.ProtoReflect.Descriptor instead.
 func (*SessionFacts) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionFacts) GetNodeId() string {
@@ -2172,7 +2308,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2320,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2333,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InventoryRequest) GetNodeId() string {
@@ -2225,7 +2361,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2373,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2386,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *InventoryResponse) GetHeld() bool {
@@ -2289,7 +2425,7 @@ type MapQuestion struct {
 
 func (x *MapQuestion) Reset() {
 	*x = MapQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2437,7 @@ func (x *MapQuestion) String() string {
 func (*MapQuestion) ProtoMessage() {}
 
 func (x *MapQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2450,7 @@ func (x *MapQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapQuestion.ProtoReflect.Descriptor instead.
 func (*MapQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MapQuestion) GetQuestion() uint64 {
@@ -2362,7 +2498,7 @@ type MapExtent struct {
 
 func (x *MapExtent) Reset() {
 	*x = MapExtent{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2510,7 @@ func (x *MapExtent) String() string {
 func (*MapExtent) ProtoMessage() {}
 
 func (x *MapExtent) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2523,7 @@ func (x *MapExtent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapExtent.ProtoReflect.Descriptor instead.
 func (*MapExtent) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MapExtent) GetOffset() int64 {
@@ -2420,7 +2556,7 @@ type MapAnswer struct {
 
 func (x *MapAnswer) Reset() {
 	*x = MapAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2568,7 @@ func (x *MapAnswer) String() string {
 func (*MapAnswer) ProtoMessage() {}
 
 func (x *MapAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2581,7 @@ func (x *MapAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapAnswer.ProtoReflect.Descriptor instead.
 func (*MapAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MapAnswer) GetQuestion() uint64 {
@@ -2500,7 +2636,7 @@ type MapRequest struct {
 
 func (x *MapRequest) Reset() {
 	*x = MapRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2648,7 @@ func (x *MapRequest) String() string {
 func (*MapRequest) ProtoMessage() {}
 
 func (x *MapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2661,7 @@ func (x *MapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
 func (*MapRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MapRequest) GetNodeId() string {
@@ -2552,7 +2688,7 @@ type MapResponse struct {
 
 func (x *MapResponse) Reset() {
 	*x = MapResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2700,7 @@ func (x *MapResponse) String() string {
 func (*MapResponse) ProtoMessage() {}
 
 func (x *MapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2713,7 @@ func (x *MapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapResponse.ProtoReflect.Descriptor instead.
 func (*MapResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MapResponse) GetHeld() bool {
@@ -2605,7 +2741,7 @@ type VolumeQuestion struct {
 
 func (x *VolumeQuestion) Reset() {
 	*x = VolumeQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2753,7 @@ func (x *VolumeQuestion) String() string {
 func (*VolumeQuestion) ProtoMessage() {}
 
 func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2766,7 @@ func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeQuestion.ProtoReflect.Descriptor instead.
 func (*VolumeQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *VolumeQuestion) GetQuestion() uint64 {
@@ -2663,7 +2799,7 @@ type VolumeAnswer struct {
 
 func (x *VolumeAnswer) Reset() {
 	*x = VolumeAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2811,7 @@ func (x *VolumeAnswer) String() string {
 func (*VolumeAnswer) ProtoMessage() {}
 
 func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2824,7 @@ func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeAnswer.ProtoReflect.Descriptor instead.
 func (*VolumeAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *VolumeAnswer) GetQuestion() uint64 {
@@ -2750,7 +2886,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2898,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2911,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *VolumeRequest) GetNodeId() string {
@@ -2802,7 +2938,7 @@ type VolumeResponse struct {
 
 func (x *VolumeResponse) Reset() {
 	*x = VolumeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2950,7 @@ func (x *VolumeResponse) String() string {
 func (*VolumeResponse) ProtoMessage() {}
 
 func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +2963,7 @@ func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeResponse.ProtoReflect.Descriptor instead.
 func (*VolumeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *VolumeResponse) GetHeld() bool {
@@ -2855,7 +2991,7 @@ type ReplicaQuestion struct {
 
 func (x *ReplicaQuestion) Reset() {
 	*x = ReplicaQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3003,7 @@ func (x *ReplicaQuestion) String() string {
 func (*ReplicaQuestion) ProtoMessage() {}
 
 func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3016,7 @@ func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaQuestion.ProtoReflect.Descriptor instead.
 func (*ReplicaQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReplicaQuestion) GetQuestion() uint64 {
@@ -2910,7 +3046,7 @@ type ReplicaAnswer struct {
 
 func (x *ReplicaAnswer) Reset() {
 	*x = ReplicaAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3058,7 @@ func (x *ReplicaAnswer) String() string {
 func (*ReplicaAnswer) ProtoMessage() {}
 
 func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3071,7 @@ func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaAnswer.ProtoReflect.Descriptor instead.
 func (*ReplicaAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReplicaAnswer) GetQuestion() uint64 {
@@ -2976,7 +3112,7 @@ type ReplicaRequest struct {
 
 func (x *ReplicaRequest) Reset() {
 	*x = ReplicaRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3124,7 @@ func (x *ReplicaRequest) String() string {
 func (*ReplicaRequest) ProtoMessage() {}
 
 func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3137,7 @@ func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRequest.ProtoReflect.Descriptor instead.
 func (*ReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReplicaRequest) GetNodeId() string {
@@ -3028,7 +3164,7 @@ type ReplicaResponse struct {
 
 func (x *ReplicaResponse) Reset() {
 	*x = ReplicaResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3176,7 @@ func (x *ReplicaResponse) String() string {
 func (*ReplicaResponse) ProtoMessage() {}
 
 func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3189,7 @@ func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaResponse.ProtoReflect.Descriptor instead.
 func (*ReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReplicaResponse) GetHeld() bool {
@@ -3262,7 +3398,17 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\vheader_uuid\x18[ \x01(\tR\n" +
 	"headerUuid\x12!\n" +
 	"\fwrong_device\x18\\ \x01(\tR\vwrongDevice\x12\x12\n" +
-	"\x04held\x18n \x01(\fR\x04held\"D\n" +
+	"\x04held\x18n \x01(\fR\x04held\"f\n" +
+	"\x11RebootSafeRequest\x12\x14\n" +
+	"\x05claim\x18\x01 \x01(\bR\x05claim\x12\x18\n" +
+	"\arelease\x18\x02 \x01(\bR\arelease\x12!\n" +
+	"\fallow_unused\x18\x03 \x01(\bR\vallowUnused\"\x99\x01\n" +
+	"\x12RebootSafeResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04safe\x18\x02 \x01(\bR\x04safe\x12\x18\n" +
+	"\areasons\x18\x03 \x03(\tR\areasons\x12%\n" +
+	"\x0ein_maintenance\x18\x04 \x03(\tR\rinMaintenance\x12\x18\n" +
+	"\aclaimed\x18\x05 \x01(\x04R\aclaimed\"D\n" +
 	"\x0eProposeRequest\x122\n" +
 	"\acommand\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\"E\n" +
 	"\x0fProposeResponse\x122\n" +
@@ -3342,10 +3488,12 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bquestion\x18\x02 \x01(\v2$.holdfast.session.v1.ReplicaQuestionR\bquestion\"a\n" +
 	"\x0fReplicaResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12:\n" +
-	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer2\xa9\x01\n" +
+	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer2\x88\x02\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
-	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xa8\x03\n" +
+	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse\x12]\n" +
+	"\n" +
+	"RebootSafe\x12&.holdfast.session.v1.RebootSafeRequest\x1a'.holdfast.session.v1.RebootSafeResponse2\xa8\x03\n" +
 	"\x05Peers\x12N\n" +
 	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12\\\n" +
 	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01\x12H\n" +
@@ -3365,7 +3513,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -3384,101 +3532,105 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*InventoryQuestion)(nil),  // 14: holdfast.session.v1.InventoryQuestion
 	(*InventoryAnswer)(nil),    // 15: holdfast.session.v1.InventoryAnswer
 	(*InventoryItem)(nil),      // 16: holdfast.session.v1.InventoryItem
-	(*ProposeRequest)(nil),     // 17: holdfast.session.v1.ProposeRequest
-	(*ProposeResponse)(nil),    // 18: holdfast.session.v1.ProposeResponse
-	(*FactsRequest)(nil),       // 19: holdfast.session.v1.FactsRequest
-	(*FactsResponse)(nil),      // 20: holdfast.session.v1.FactsResponse
-	(*SessionFacts)(nil),       // 21: holdfast.session.v1.SessionFacts
-	(*InventoryRequest)(nil),   // 22: holdfast.session.v1.InventoryRequest
-	(*InventoryResponse)(nil),  // 23: holdfast.session.v1.InventoryResponse
-	(*MapQuestion)(nil),        // 24: holdfast.session.v1.MapQuestion
-	(*MapExtent)(nil),          // 25: holdfast.session.v1.MapExtent
-	(*MapAnswer)(nil),          // 26: holdfast.session.v1.MapAnswer
-	(*MapRequest)(nil),         // 27: holdfast.session.v1.MapRequest
-	(*MapResponse)(nil),        // 28: holdfast.session.v1.MapResponse
-	(*VolumeQuestion)(nil),     // 29: holdfast.session.v1.VolumeQuestion
-	(*VolumeAnswer)(nil),       // 30: holdfast.session.v1.VolumeAnswer
-	(*VolumeRequest)(nil),      // 31: holdfast.session.v1.VolumeRequest
-	(*VolumeResponse)(nil),     // 32: holdfast.session.v1.VolumeResponse
-	(*ReplicaQuestion)(nil),    // 33: holdfast.session.v1.ReplicaQuestion
-	(*ReplicaAnswer)(nil),      // 34: holdfast.session.v1.ReplicaAnswer
-	(*ReplicaRequest)(nil),     // 35: holdfast.session.v1.ReplicaRequest
-	(*ReplicaResponse)(nil),    // 36: holdfast.session.v1.ReplicaResponse
-	(*fsmpb.RegisterNode)(nil), // 37: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 38: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 39: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 40: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 41: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),        // 42: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),  // 43: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),   // 44: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 45: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 46: holdfast.fsm.v1.Outcome
+	(*RebootSafeRequest)(nil),  // 17: holdfast.session.v1.RebootSafeRequest
+	(*RebootSafeResponse)(nil), // 18: holdfast.session.v1.RebootSafeResponse
+	(*ProposeRequest)(nil),     // 19: holdfast.session.v1.ProposeRequest
+	(*ProposeResponse)(nil),    // 20: holdfast.session.v1.ProposeResponse
+	(*FactsRequest)(nil),       // 21: holdfast.session.v1.FactsRequest
+	(*FactsResponse)(nil),      // 22: holdfast.session.v1.FactsResponse
+	(*SessionFacts)(nil),       // 23: holdfast.session.v1.SessionFacts
+	(*InventoryRequest)(nil),   // 24: holdfast.session.v1.InventoryRequest
+	(*InventoryResponse)(nil),  // 25: holdfast.session.v1.InventoryResponse
+	(*MapQuestion)(nil),        // 26: holdfast.session.v1.MapQuestion
+	(*MapExtent)(nil),          // 27: holdfast.session.v1.MapExtent
+	(*MapAnswer)(nil),          // 28: holdfast.session.v1.MapAnswer
+	(*MapRequest)(nil),         // 29: holdfast.session.v1.MapRequest
+	(*MapResponse)(nil),        // 30: holdfast.session.v1.MapResponse
+	(*VolumeQuestion)(nil),     // 31: holdfast.session.v1.VolumeQuestion
+	(*VolumeAnswer)(nil),       // 32: holdfast.session.v1.VolumeAnswer
+	(*VolumeRequest)(nil),      // 33: holdfast.session.v1.VolumeRequest
+	(*VolumeResponse)(nil),     // 34: holdfast.session.v1.VolumeResponse
+	(*ReplicaQuestion)(nil),    // 35: holdfast.session.v1.ReplicaQuestion
+	(*ReplicaAnswer)(nil),      // 36: holdfast.session.v1.ReplicaAnswer
+	(*ReplicaRequest)(nil),     // 37: holdfast.session.v1.ReplicaRequest
+	(*ReplicaResponse)(nil),    // 38: holdfast.session.v1.ReplicaResponse
+	(*fsmpb.RegisterNode)(nil), // 39: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 40: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 41: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 42: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 43: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),        // 44: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),  // 45: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),   // 46: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 47: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 48: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
 	15, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
-	26, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
-	30, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
-	34, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
-	37, // 6: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	38, // 7: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	28, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
+	32, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
+	36, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
+	39, // 6: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	40, // 7: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
 	3,  // 8: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
 	5,  // 9: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
 	6,  // 10: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
 	14, // 11: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	24, // 12: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	29, // 13: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
-	33, // 14: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
-	38, // 15: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	26, // 12: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	31, // 13: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	35, // 14: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
+	40, // 15: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
 	7,  // 16: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
 	13, // 17: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	39, // 18: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	41, // 18: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
 	10, // 19: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	38, // 20: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	40, // 21: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	41, // 22: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	40, // 20: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	42, // 21: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	43, // 22: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
 	8,  // 23: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	42, // 24: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	44, // 24: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
 	9,  // 25: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	43, // 26: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	38, // 27: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	44, // 28: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	45, // 26: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	40, // 27: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	46, // 28: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
 	11, // 29: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
 	12, // 30: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	44, // 31: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	44, // 32: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	46, // 31: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	46, // 32: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
 	16, // 33: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	45, // 34: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	46, // 35: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	21, // 36: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	47, // 34: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	48, // 35: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	23, // 36: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
 	2,  // 37: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
 	16, // 38: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	25, // 39: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	24, // 40: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	26, // 41: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	29, // 42: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
-	30, // 43: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	43, // 44: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	33, // 45: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
-	34, // 46: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
+	27, // 39: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	26, // 40: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	28, // 41: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	31, // 42: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	32, // 43: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	45, // 44: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	35, // 45: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
+	36, // 46: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
 	0,  // 47: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	17, // 48: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	19, // 49: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	22, // 50: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	27, // 51: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	31, // 52: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	35, // 53: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
-	4,  // 54: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	18, // 55: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	20, // 56: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	23, // 57: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	28, // 58: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	32, // 59: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	36, // 60: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
-	54, // [54:61] is the sub-list for method output_type
-	47, // [47:54] is the sub-list for method input_type
+	19, // 48: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	17, // 49: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
+	21, // 50: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	24, // 51: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	29, // 52: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	33, // 53: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	37, // 54: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	4,  // 55: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	20, // 56: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	18, // 57: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
+	22, // 58: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	25, // 59: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	30, // 60: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	34, // 61: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	38, // 62: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	55, // [55:63] is the sub-list for method output_type
+	47, // [47:55] is the sub-list for method input_type
 	47, // [47:47] is the sub-list for extension type_name
 	47, // [47:47] is the sub-list for extension extendee
 	0,  // [0:47] is the sub-list for field type_name
@@ -3511,7 +3663,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -21,8 +21,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Session_Attach_FullMethodName  = "/holdfast.session.v1.Session/Attach"
-	Session_Propose_FullMethodName = "/holdfast.session.v1.Session/Propose"
+	Session_Attach_FullMethodName     = "/holdfast.session.v1.Session/Attach"
+	Session_Propose_FullMethodName    = "/holdfast.session.v1.Session/Propose"
+	Session_RebootSafe_FullMethodName = "/holdfast.session.v1.Session/RebootSafe"
 )
 
 // SessionClient is the client API for Session service.
@@ -38,6 +39,9 @@ type SessionClient interface {
 	// Report, AttachReplica, SetPrimary or Outdate. Others, and those that name another
 	// node, are PERMISSION_DENIED.
 	Propose(ctx context.Context, in *ProposeRequest, opts ...grpc.CallOption) (*ProposeResponse, error)
+	// RebootSafe says whether the calling host may stop now, by a linearizable read; with claim it is recorded as in
+	// maintenance where it may. FAILED_PRECONDITION: the state does not know, as the cluster's feature level has no claims.
+	RebootSafe(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error)
 }
 
 type sessionClient struct {
@@ -71,6 +75,16 @@ func (c *sessionClient) Propose(ctx context.Context, in *ProposeRequest, opts ..
 	return out, nil
 }
 
+func (c *sessionClient) RebootSafe(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebootSafeResponse)
+	err := c.cc.Invoke(ctx, Session_RebootSafe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SessionServer is the server API for Session service.
 // All implementations must embed UnimplementedSessionServer
 // for forward compatibility.
@@ -84,6 +98,9 @@ type SessionServer interface {
 	// Report, AttachReplica, SetPrimary or Outdate. Others, and those that name another
 	// node, are PERMISSION_DENIED.
 	Propose(context.Context, *ProposeRequest) (*ProposeResponse, error)
+	// RebootSafe says whether the calling host may stop now, by a linearizable read; with claim it is recorded as in
+	// maintenance where it may. FAILED_PRECONDITION: the state does not know, as the cluster's feature level has no claims.
+	RebootSafe(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error)
 	mustEmbedUnimplementedSessionServer()
 }
 
@@ -99,6 +116,9 @@ func (UnimplementedSessionServer) Attach(grpc.BidiStreamingServer[FromNode, ToNo
 }
 func (UnimplementedSessionServer) Propose(context.Context, *ProposeRequest) (*ProposeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Propose not implemented")
+}
+func (UnimplementedSessionServer) RebootSafe(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RebootSafe not implemented")
 }
 func (UnimplementedSessionServer) mustEmbedUnimplementedSessionServer() {}
 func (UnimplementedSessionServer) testEmbeddedByValue()                 {}
@@ -146,6 +166,24 @@ func _Session_Propose_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Session_RebootSafe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebootSafeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServer).RebootSafe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Session_RebootSafe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServer).RebootSafe(ctx, req.(*RebootSafeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Session_ServiceDesc is the grpc.ServiceDesc for Session service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -156,6 +194,10 @@ var Session_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Propose",
 			Handler:    _Session_Propose_Handler,
+		},
+		{
+			MethodName: "RebootSafe",
+			Handler:    _Session_RebootSafe_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,72 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+)
+
+func atRiskTable(w io.Writer, a *adminpb.AtRiskResponse) {
+	row(w, "IMPACT", "KIND", "ID", "NAME", "NODE", "DETAIL")
+	for _, v := range a.GetVolumes() {
+		detail := v.GetReason()
+		if v.GetUsed() {
+			detail += " (in use)"
+		}
+		row(w, v.GetImpact(), "volume", v.GetVolume(), v.GetName(), "", detail)
+	}
+	for _, p := range a.GetPublications() {
+		row(w, "ends", "publication", p.GetVolume(), p.GetName(), p.GetNode(), "")
+	}
+	for _, s := range a.GetSnapshots() {
+		row(w, "only there", "snapshot", s.GetSnapshot(), s.GetName(), s.GetNode(), "of volume "+s.GetSource())
+	}
+	if a.GetMore() > 0 {
+		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
+	}
+	fmt.Fprintf(w, "without %s: %s (at index %d)\n", strings.Join(append(append([]string{}, a.GetNodes()...), a.GetMembers()...), ", "), a.GetSummary(), a.GetIndex())
+}
+
+func toleranceTable(w io.Writer, a *adminpb.ToleranceResponse) {
+	row(w, "VOLUME", "NAME", "REPLICATED", "NODES", "ZONES", "SITES")
+	for _, v := range a.GetVolumes() {
+		row(w, v.GetVolume(), v.GetName(), v.GetReplicated(), toleranceCell(v.GetNode()), toleranceCell(v.GetZone()), toleranceCell(v.GetSite()))
+	}
+	if c := a.GetCluster(); c != nil {
+		fmt.Fprintf(w, "may stop without a loss / without ending use: nodes %s, zones %s, sites %s; controllers %d\n",
+			toleranceCell(c.GetNode()), toleranceCell(c.GetZone()), toleranceCell(c.GetSite()), c.GetMembers())
+		fmt.Fprintf(w, "%s without a second whole copy, %s with one copy by design; limited by %s\n",
+			CountOf(c.GetWithoutRedundancy(), "replicated volume"), CountOf(c.GetLocal(), "volume"), cmp.Or(c.GetLimitedBy(), "none"))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+// toleranceCell shows how many may stop without a loss, and without that it cannot be used.
+func toleranceCell(t *adminpb.Tolerance) string { return fmt.Sprintf("%d/%d", t.GetLoss(), t.GetUse()) }
+
+func rebootSafeTable(w io.Writer, a *adminpb.RebootSafeResponse) {
+	answer := "may be rebooted now"
+	if !a.GetSafe() {
+		answer = "MAY NOT be rebooted now"
+	}
+	fmt.Fprintf(w, "node %s (host %s) %s\n", a.GetNode(), a.GetHostId(), answer)
+	for _, reason := range a.GetReasons() {
+		fmt.Fprintf(w, "- %s\n", reason)
+	}
+	for _, p := range a.GetPublications() {
+		fmt.Fprintf(w, "volume %s (%s) is published here: the orchestrator moves it\n", p.GetVolume(), p.GetName())
+	}
+	if a.GetMore() > 0 {
+		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
+	}
+	if a.GetClaimed() != 0 {
+		fmt.Fprintf(w, "it is in maintenance since index %d, until its next boot\n", a.GetClaimed())
+	}
+	if len(a.GetInMaintenance()) > 0 {
+		fmt.Fprintf(w, "in maintenance: %s\n", strings.Join(a.GetInMaintenance(), ", "))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
