@@ -20,6 +20,8 @@ func TestS71_ChangesOfMembersCarryAnID(t *testing.T) {
 		"replace by an address":    {[]string{"members", "replace", "c2:9800", "--yes"}, "name the member by the id that the plan shows"},
 		"add without an id":        {[]string{"members", "add", "c4:9800", "--yes"}, "--member-id"},
 		"remove without a member":  {[]string{"members", "remove", "--yes"}, "a member's id, name or address"},
+		"demote by a name":         {[]string{"members", "demote", "c2", "--yes"}, "name the member by the id that the plan shows"},
+		"transfer to anybody":      {[]string{"members", "transfer", "--yes"}, "name the member by the id that the plan shows"},
 		"a verb that there is not": {[]string{"members", "bury", "c2"}, `no command "bury"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +52,7 @@ func TestAMemberPlanWithNothingToDoOffersNothing(t *testing.T) {
 	for state, offers := range map[string]bool{"todo": true, "blocked": false, "waiting": false, "done": false} {
 		t.Run(state, func(t *testing.T) {
 			flags := serveAdmin(t, fakeMemberAPI{state: state})
-			for _, verb := range []string{"add", "remove", "replace"} {
+			for _, verb := range []string{"add", "remove", "replace", "demote", "promote", "transfer"} {
 				var stdout, stderr bytes.Buffer
 				require.Zero(t, Main(append([]string{"members", verb, "c4:9800"}, flags...), &stdout, &stderr), stderr.String())
 				require.Contains(t, stdout.String(), "the summary")
