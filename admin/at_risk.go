@@ -23,6 +23,11 @@ func (s *Server) AtRisk(ctx context.Context, req *adminpb.AtRiskRequest) (*admin
 	if len(req.GetNodes())+len(req.GetZones())+len(req.GetSites())+len(req.GetMembers()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "say what is at risk: name a node, a zone, a site or a member that stops")
 	}
+	release, err := s.acquirePlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,9 @@
 // Carrying it out proposes those commands. The progress is in the state alone, so repeating the
 // same call continues where an earlier one ended.
 //
+// AtRisk, Tolerance and RebootSafe ask a copy of the state what would happen if something stopped, and change
+// nothing. ClaimMaintenance records that a host goes down on purpose.
+//
 // FinishUpgrade raises the feature level when every member answers, and every node registered,
 // that it supports the level (S72).
 package admin

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -115,12 +114,16 @@ func (t *trials) tolerance(v *Volume, d FailureDomain) Tolerance {
 }
 
 // setsOf are the hosts of each domain, as sets.
-func (t *trials) setsOf(d FailureDomain) []int {
-	sets := map[string]int{}
+func (t *trials) setsOf(d FailureDomain) (sets []int) {
+	var names []string
 	for i, n := range t.nodes {
-		sets[d.of(n)] |= 1 << i
+		at := slices.Index(names, d.of(n))
+		if at < 0 {
+			at, names, sets = len(names), append(names, d.of(n)), append(sets, 0)
+		}
+		sets[at] |= 1 << i
 	}
-	return slices.Sorted(maps.Values(sets))
+	return sets
 }
 
 // ClusterTolerance is what the cluster tolerates now: the least of its replicated volumes.

@@ -42,9 +42,20 @@ func applySetMemberRole(s *State, _ Meta, c *fsmpb.SetMemberRole) (*fsmpb.Outcom
 	return &fsmpb.Outcome{}, nil
 }
 
+// hashNonVoters comes after the members, whose number is written where there are non-voters, as those of the skipped
+// entries and the sweeps are where there are members.
 func hashNonVoters(e *encoder, c *Cluster) {
 	if len(c.NonVoters) == 0 {
 		return
+	}
+	if len(c.Members) == 0 {
+		if len(c.Sweeps) == 0 {
+			if len(c.Skipped) == 0 {
+				e.u64(0)
+			}
+			e.u64(0)
+		}
+		e.u64(0)
 	}
 	e.u64(fieldNonVoters)
 	e.u64(uint64(len(c.NonVoters)))
