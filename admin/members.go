@@ -324,6 +324,7 @@ func (p *memberPlanner) planReplace(ctx context.Context) error {
 		blocked = "it answers: replace is for one that is gone; `holdfast members remove` takes out one that works"
 	}
 	p.addRemoval(m, blocked)
+	p.addForget()
 	switch next := p.memberAt(p.address); {
 	case next != nil && next.MemberID != p.id:
 		p.addJoined(next)

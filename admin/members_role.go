@@ -98,9 +98,9 @@ func (p *memberPlanner) recordRole(ctx context.Context, memberID string, nonVote
 	return err
 }
 
-// addForget drops what is recorded of a member that is not in the configuration any more: its id is never used again.
+// addForget drops what is recorded of a member that is removed: its id is never used again.
 func (p *memberPlanner) addForget() {
-	if p.isNonVoter(p.id) {
+	if removal := p.steps[len(p.steps)-1]; p.isNonVoter(p.id) && removal.state != stepBlocked {
 		p.add(memberStep{action: "forget", state: stepTodo, detail: "that it is not to vote",
 			apply: func(ctx context.Context) error { return p.recordRole(ctx, p.id, false) }})
 	}

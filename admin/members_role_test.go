@@ -30,6 +30,11 @@ func TestPlansOfMembersRoles(t *testing.T) {
 		"the quorum would be lost":   {with: func(v *fakeMembership) { v.members[2].Err = errUnreachable }, req: &adminpb.MemberPlanRequest{Verb: "demote", Member: "c2"}, want: "record blocked, demote blocked", detail: "no quorum"},
 		"beside a demoted one":       {with: func(v *fakeMembership) { v.recordNonVoter(3); v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove todo"},
 		"a demoted one is removed":   {with: func(v *fakeMembership) { v.recordNonVoter(3); v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c3"}, want: "remove todo, forget todo"},
+		"one that stays keeps it":    {with: func(v *fakeMembership) { v.recordNonVoter(2); v.members[2].Err = errUnreachable }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove blocked", detail: "no quorum"},
+		"a demoted one is replaced": {with: func(v *fakeMembership) {
+			v.recordNonVoter(2)
+			v.members[1].Voter, v.members[1].Err = false, errUnreachable
+		}, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: "c2"}, want: "remove todo, forget todo, join follows, vote follows"},
 		"a voter is promoted":        {req: &adminpb.MemberPlanRequest{Verb: "promote", Member: "c2"}, want: "record done, vote done"},
 		"a demoted one is promoted":  {with: func(v *fakeMembership) { v.recordNonVoter(2); v.members[1].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "promote", Member: "c2"}, want: "record todo, vote follows"},
 		"one that is to be promoted": {with: func(v *fakeMembership) { v.members[1].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "promote", Member: "c2"}, want: "record done, vote waiting"},
@@ -88,6 +93,11 @@ func TestMembersAreDemotedPromotedAndLead(t *testing.T) {
 	change("transfer", 3, "transfer done")
 	require.Equal(t, []string{idOf(2), idOf(3)}, v.moved)
 	v.members[1].Voter = true
+	v.recordNonVoter(3)
+	change("remove", 3, "remove done")
+	c = v.state.Cluster()
+	require.False(t, c.IsNonVoter(idOf(3)), "it is forgotten with the member")
+	v.members = append(v.members, Member{MemberID: idOf(4), Voter: true})
 	v.refuse = "of the 2 voters that were left only 1 answer"
 	resp, err := v.server.ChangeMember(t.Context(), &adminpb.MemberPlanRequest{Verb: "demote", Member: idOf(1), MemberId: idOf(1)})
 	require.NoError(t, err)
