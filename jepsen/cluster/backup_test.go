@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,7 +79,9 @@ func (w *wipedCluster) requireVolumes(volumes ...*harness.Volume) {
 
 // TestS24_RestoreThenRecover loses all controllers, restores one of them from a backup, and then loses two for good.
 func TestS24_RestoreThenRecover(t *testing.T) {
-	w := &wipedCluster{startCluster(t, harness.Options{Supervise: false}), t}
+	scheduled := t.TempDir()
+	w := &wipedCluster{startCluster(t, harness.Options{Supervise: false, Flags: []string{"--controller-arg=--backup-to=" + scheduled}}), t}
+	w.awaitScheduled(scheduled)
 	co := w.NewCO()
 	one, err := co.Create(t.Context(), harness.Spec{Name: "in-the-backup"})
 	require.NoError(t, err)
@@ -98,18 +102,66 @@ func TestS24_RestoreThenRecover(t *testing.T) {
 	w.beginAgain("c1", "c2", "c3")
 	w.requireVolumes(one, two)
 
-	gone := []string{"--without", w.memberID("c1"), "--without", w.memberID("c2")}
-	address = w.raftAddress("c3")
-	for _, id := range []string{"c1", "c2", "c3"} {
-		w.kill(id)
-	}
-	recovery := []string{"recover", "--data-dir", l.DataDir("c3"), "--advertise", address, "--yes"}
-	res := w.Run(t.Context(), append(recovery, gone[:2]...)...)
-	require.Equal(t, 1, res.Code, res.Stdout)
-	require.Contains(t, res.Stderr, "was not compared")
-	w.must(append(recovery, gone...)...)
-	require.Contains(t, w.must(append(recovery, gone...)...), "done already")
-	w.beginAgain("c3", "c1", "c2")
+	w.recoverOne(l)
 	w.requireVolumes(one, two)
 	require.Contains(t, w.must("status", "--dir", w.Dir, "-o", "json"), `"incarnation": 3`)
+}
+
+// recoverOne loses c1 for good and recovers from c2 or c3, whichever has more.
+func (w *wipedCluster) recoverOne(l harness.Layout) {
+	w.t.Helper()
+	lost := []string{"--without", w.memberID("c1")}
+	address := map[string]string{"c2": w.raftAddress("c2"), "c3": w.raftAddress("c3")}
+	at := func(id string, more ...string) []string {
+		return append(append([]string{"recover", "--data-dir", l.DataDir(id), "--advertise", address[id]}, lost...), more...)
+	}
+	refused := func(why string, args ...string) {
+		w.t.Helper()
+		res := w.Run(w.t.Context(), args...)
+		require.Equal(w.t, 1, res.Code, res.Stdout)
+		require.Contains(w.t, res.Stderr, why)
+	}
+	refused("stop the controller first", at("c3")...)
+	w.kill("c1")
+	w.kill("c3")
+	refused("was not compared", at("c3")...)
+	running := append([]string{"--endpoints", w.api("c2")}, w.certificate()...)
+	res := w.Run(w.t.Context(), at("c3", running...)...)
+	require.True(w.t, res.Code == 0 || strings.Contains(res.Stderr, "recover there"), res.Stderr)
+	require.Contains(w.t, res.Stdout, "c2 through")
+	w.kill("c2")
+	survivor, other := "c3", "c2"
+	if w.Run(w.t.Context(), at("c3", "--compare", l.DataDir("c2"))...).Code != 0 {
+		refused("recover there", at("c3", "--compare", l.DataDir("c2"))...)
+		survivor, other = other, survivor
+	}
+	recovery := at(survivor, "--compare", l.DataDir(other), "--yes")
+	w.must(recovery...)
+	require.Contains(w.t, w.must(recovery...), "done already")
+	w.beginAgain(survivor, "c1", other)
+}
+
+// api is the address of a controller's API.
+func (w *wipedCluster) api(id string) string {
+	w.t.Helper()
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	at := slices.IndexFunc(l.Controllers, func(c harness.Controller) bool { return c.ID == id })
+	return l.Controllers[at].API
+}
+
+// certificate are the flags with the operator's files.
+func (w *wipedCluster) certificate() []string {
+	dir := filepath.Join(w.Dir, "pki", "admin-dev")
+	return []string{"--cert", filepath.Join(dir, "admin-dev.crt"), "--key", filepath.Join(dir, "admin-dev.key"), "--ca", filepath.Join(dir, "ca.crt")}
+}
+
+// awaitScheduled waits until the leader wrote a whole backup to a folder, and all of them are what they say.
+func (w *wipedCluster) awaitScheduled(dir string) {
+	w.t.Helper()
+	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, "a scheduled backup", func() (bool, error) {
+		res := w.Run(w.t.Context(), "backup", "list", "--backup-to", dir)
+		require.Equal(w.t, 0, res.Code, res.Stderr)
+		return strings.Contains(res.Stdout, "full"), nil
+	}))
 }

@@ -47,6 +47,7 @@ type Scheduler struct {
 	Options
 	lastSuccess, lastIndex prometheus.Gauge
 	failures               prometheus.Counter
+	inARow                 int // attempts without success
 }
 
 // New makes a scheduler and registers its metrics.
@@ -70,43 +71,61 @@ func New(o Options) (*Scheduler, error) {
 
 // Run works until ctx ends. Failures are logged and counted, and tried again.
 func (s *Scheduler) Run(ctx context.Context) error {
-	ticks := time.NewTicker(s.pause())
-	defer ticks.Stop()
 	for {
-		if leading, _, _ := s.Member.Leadership(); leading {
+		leading, _, changed := s.Member.Leadership()
+		if leading {
 			s.attempt(ctx)
 		}
+		timer := time.NewTimer(s.pause())
 		select {
 		case <-ctx.Done():
+		case <-timer.C:
+		case <-changed:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return nil
-		case <-ticks.C:
 		}
 	}
 }
 
-// pause is how often it looks whether a backup is due.
+// pause is how long it waits before it looks whether a backup is due: after failures one second at first, then longer.
 func (s *Scheduler) pause() time.Duration {
 	shortest := s.Interval
 	if s.Increments > 0 {
 		shortest = min(shortest, s.Increments)
 	}
-	return min(max(shortest/5, 100*time.Millisecond), time.Minute)
+	usual := min(max(shortest/5, 100*time.Millisecond), time.Minute)
+	if s.inARow == 0 {
+		return usual
+	}
+	return min(usual, time.Second<<min(s.inARow-1, 6))
 }
 
 func (s *Scheduler) attempt(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	if err := s.Once(limited); err != nil && ctx.Err() == nil {
-		s.failures.Inc()
-		s.Logger.Warn("a scheduled backup failed; it is tried again", "to", s.Target.String(), "error", err)
+	err := s.Once(limited)
+	if err == nil || ctx.Err() != nil {
+		s.inARow = 0
+		return
 	}
+	s.inARow++
+	if leading, _, _ := s.Member.Leadership(); !leading || errors.Is(err, errNotYet) {
+		return // another one writes it, or this one a moment later
+	}
+	s.failures.Inc()
+	s.Logger.Warn("a scheduled backup failed; it is tried again", "to", s.Target.String(), "error", err)
 }
+
+// errNotYet: this leader has yet to apply what the cluster has.
+var errNotYet = errors.New("this leader has not applied everything yet")
 
 // Once writes what is due now: it goes on with what the target has, whoever wrote it.
 func (s *Scheduler) Once(ctx context.Context) error {
 	cluster := s.Member.Fork().Cluster()
 	if cluster.ID == "" {
-		return nil
+		return errNotYet
 	}
 	names, err := s.Target.Names(ctx)
 	if err != nil {
@@ -116,8 +135,8 @@ func (s *Scheduler) Once(ctx context.Context) error {
 	s.show(l.last)
 	now := s.Now()
 	switch {
-	case l.last.Index > cluster.Index: // this leader has yet to apply what was backed up
-		return nil
+	case l.last.Index > cluster.Index:
+		return errNotYet
 	case l.full.Kind == "" || now.Sub(l.full.Time) >= s.Interval:
 		return s.writeFull(ctx, l)
 	case l.last.Index == cluster.Index:

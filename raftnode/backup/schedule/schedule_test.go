@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/backup"
 	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
@@ -160,14 +161,21 @@ func TestOnlyTheLeaderWritesAndFailuresAreCounted(t *testing.T) {
 	require.NoError(t, s.Run(ended)) // it looks once, and ends
 	require.Zero(t, testutil.ToFloat64(s.failures))
 	m.Leading = true
+	s.Member = &backuptest.Member{State: fsm.New(), Leading: true} // whose cluster is not made yet
+	s.attempt(t.Context())
+	require.Zero(t, testutil.ToFloat64(s.failures))
+	require.Equal(t, time.Second, s.pause())
+	s.Member = m
 	for i := range 2 {
 		s.attempt(t.Context())
 		require.EqualValues(t, i+1, testutil.ToFloat64(s.failures))
 		full, _ := names(t, to)
 		require.Empty(t, full)
 	}
+	require.Equal(t, 4*time.Second, s.pause(), "it is tried again ever later")
 	to.broken = false
 	s.attempt(t.Context())
+	require.Equal(t, 12*time.Second, s.pause())
 	requireReaches(t, dir, m)
 	require.EqualValues(t, 2, testutil.ToFloat64(s.failures))
 }
