@@ -147,7 +147,7 @@ func backupVerifyCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files.full, files.increments = args[0], args[1:]
-			content, err := files.load()
+			content, err := files.load(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -171,7 +171,7 @@ func (f *backupFiles) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Uint64Var(&f.at, "at", 0, "the state at this log `index`; the last that the files reach when not given")
 }
 
-func (f *backupFiles) load() (*backup.Content, error) {
+func (f *backupFiles) load(notes io.Writer) (*backup.Content, error) {
 	identities, err := backup.Identities(f.identity)
 	if err != nil {
 		return nil, exit.Wrap(exit.Usage, err)
@@ -181,7 +181,7 @@ func (f *backupFiles) load() (*backup.Content, error) {
 			return nil, exit.Usagef("read the backup: %w", err)
 		}
 	}
-	content, err := backup.Load(backup.Files{Full: f.full, Increments: f.increments, Identities: identities, At: f.at})
+	content, err := backup.Load(backup.Files{Full: f.full, Increments: f.increments, Identities: identities, At: f.at, Watch: newProgress(notes, "read").writer(io.Discard)})
 	return content, exit.Wrap(exit.Refused, err)
 }
 

@@ -85,7 +85,7 @@ func (o *restoreOptions) run(out, notes io.Writer) error {
 	if err := o.rebuildOptions.check(); err != nil {
 		return err
 	}
-	content, err := o.load()
+	content, err := o.load(notes)
 	if err != nil {
 		return err
 	}

@@ -38,22 +38,23 @@ func syncDir(path string) error {
 }
 
 // CheckFile is Check for a file that may be encrypted.
-func CheckFile(path string, identities []age.Identity) (h Header, err error) {
-	err = withFile(path, identities, func(r io.Reader) (err error) {
-		h, err = Check(r)
-		return err
-	})
-	return h, err
+func CheckFile(path string, identities []age.Identity) (Header, error) {
+	f := Files{Identities: identities}
+	return f.check(path)
 }
 
 // withFile opens and decrypts a file. Its errors name the file.
-func withFile(path string, identities []age.Identity, fn func(io.Reader) error) error {
+func withFile(path string, identities []age.Identity, watch io.Writer, fn func(io.Reader) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	r, err := Decrypt(f, identities)
+	var file io.Reader = f
+	if watch != nil {
+		file = io.TeeReader(f, watch)
+	}
+	r, err := Decrypt(file, identities)
 	if err == nil {
 		err = fn(r)
 	}

@@ -22,6 +22,16 @@ type Files struct {
 	Increments []string
 	Identities []age.Identity
 	At         uint64 // the index that is wanted; 0: the last that the files reach
+	// Watch gets what is read of the files, each twice, to tell how far the work is; nil: nobody does.
+	Watch io.Writer
+}
+
+func (f *Files) check(path string) (h Header, err error) {
+	err = withFile(path, f.Identities, f.Watch, func(r io.Reader) (err error) {
+		h, err = Check(r)
+		return err
+	})
+	return h, err
 }
 
 // Content is the state that backups give.
@@ -38,7 +48,7 @@ func (c *Content) Index() uint64 { return c.State.Cluster().Index }
 // Load checks all files to their ends and replays the increments on the full backup. Each increment must
 // give the state whose hash it names, also where At is before its end.
 func Load(f Files) (*Content, error) {
-	full, err := CheckFile(f.Full, f.Identities)
+	full, err := f.check(f.Full)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +60,11 @@ func Load(f Files) (*Content, error) {
 		return nil, err
 	}
 	r := &replay{at: f.At, content: Content{Full: full, Last: full, Term: full.Term}}
-	if err := withFile(f.Full, f.Identities, r.full); err != nil {
+	if err := withFile(f.Full, f.Identities, f.Watch, r.full); err != nil {
 		return nil, err
 	}
 	for _, p := range parts {
-		if err := withFile(p.path, f.Identities, r.increment); err != nil {
+		if err := withFile(p.path, f.Identities, f.Watch, r.increment); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +79,7 @@ type part struct {
 // checkIncrements checks the increments and orders them.
 func checkIncrements(f Files, full Header) (parts []part, err error) {
 	for _, path := range f.Increments {
-		h, err := CheckFile(path, f.Identities)
+		h, err := f.check(path)
 		switch {
 		case err != nil:
 			return nil, err
