@@ -18,6 +18,8 @@ func loseQuorum(t *testing.T, kind string) (c *testCluster, survivor *testMember
 	c = newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
 	survivor = c.leader()
 	survivor.mustPropose(t, "acknowledged")
+	require.NoError(t, survivor.raft.Snapshot().Error())
+	survivor.mustPropose(t, "above-the-snapshot")
 	for _, n := range c.others(survivor) {
 		n.crash(t)
 	}
@@ -54,6 +56,8 @@ func TestS24_RecoverFromOneSurvivor(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, former.Voters(), 3)
 		require.False(t, former.Alone())
+		require.NotZero(t, former.SnapshotIndex)
+		require.Less(t, former.SnapshotIndex, former.LastIndex)
 		_, pending := former.State.Node("never-committed")
 		last, id := former.LastIndex, former.MemberID
 		_, err = OpenSurvivor(n.cfg.Dir)
@@ -94,6 +98,7 @@ func TestS24_RecoverFromOneSurvivor(t *testing.T) {
 		c.waitReady(1)
 		require.Equal(t, made.Member, n.id)
 		require.True(t, n.hasNode(t, "acknowledged"))
+		require.True(t, n.hasNode(t, "above-the-snapshot"))
 		require.Equal(t, pending, n.hasNode(t, "never-committed"), "the whole log counts")
 		require.EqualValues(t, 2, n.machine.cluster().Incarnation)
 		requireHistoryGoesOn(t, n, last)
