@@ -80,4 +80,4 @@ func (m *Member) TransferTo(ctx context.Context, id string) error {
 
 // Dial returns a connection to a peer's Raft listener, by the peer's id; it is shared and
 // kept open. Its calls reach that member or fail.
-func (m *Member) Dial(id string) (*grpc.ClientConn, error) { return m.peers.dialMember(id) }
+func (m *Member) Dial(id string) (grpc.ClientConnInterface, error) { return m.peers.dialMember(id) }

@@ -7,18 +7,21 @@ import (
 	"net"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // handshakenCreds are gRPC credentials for connections whose handshake the mux did.
-type handshakenCreds struct{}
+type handshakenCreds struct{ creds *pki.Credentials }
 
 // ServerHandshake returns the peer of the handshake that the mux did.
-func (handshakenCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c handshakenCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	tlsConn, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil, nil, errors.New("not a connection of the Raft listener")
 	}
-	return conn, tlsInfo(tlsConn), nil
+	kept, err := c.creds.Accepted(tlsConn, tlsConn.ConnectionState())
+	return kept, tlsInfo(tlsConn), err
 }
 
 func tlsInfo(conn *tls.Conn) credentials.TLSInfo {

@@ -103,8 +103,13 @@ func (m *mux) handshake(conn net.Conn) {
 	}
 	switch protocol := tlsConn.ConnectionState().NegotiatedProtocol; protocol {
 	case protoRaft, protoRaft1:
+		kept, err := m.creds.Accepted(tlsConn, tlsConn.ConnectionState())
+		if err != nil {
+			m.log.Warn("refused a connection on the Raft listener", "from", hostOf(conn.RemoteAddr()), "error", err)
+			return
+		}
 		m.raftListener.deliver(&receivedConn{
-			Conn: m.raftConns.track(tlsConn, protocol == protoRaft1), timeout: m.core.cfg.raftRPCTimeout,
+			Conn: m.raftConns.track(kept, protocol == protoRaft1), timeout: m.core.cfg.raftRPCTimeout,
 		})
 	default:
 		m.grpcListener.deliver(tlsConn)

@@ -108,7 +108,7 @@ func (m *Member) serve() {
 	m.reader.followerReads = &readBatcher{fetchIndex: m.reader.followerReadIndex}
 	members := &service{member: m}
 	m.server = grpc.NewServer(append(serverLimits(),
-		grpc.Creds(handshakenCreds{}),
+		grpc.Creds(handshakenCreds{m.cfg.Credentials}),
 		grpc.UnaryInterceptor(members.unaryTargetCheck), grpc.StreamInterceptor(members.streamTargetCheck),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))...,
@@ -120,6 +120,7 @@ func (m *Member) serve() {
 	m.metrics.register(m.cfg.Metrics, m)
 	m.mux.serve()
 	m.spawn(func(context.Context) { _ = m.server.Serve(m.mux.grpcListener) })
+	m.spawn(m.cfg.Credentials.Watch)
 	m.spawn(m.leader.leaderLoop)
 	m.spawn(m.joiner.membershipLoop)
 	m.spawn(m.reader.trackCatchUp)

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // peers keeps one connection to each other member and asks them for their status.
@@ -19,7 +21,7 @@ type peers struct {
 	*core
 
 	mu     sync.Mutex
-	conns  map[peerKey]*grpc.ClientConn
+	conns  map[peerKey]*pki.ClientConn
 	closed bool
 }
 
@@ -27,12 +29,12 @@ type peers struct {
 type peerKey struct{ id, addr string }
 
 func newPeers(c *core) *peers {
-	return &peers{core: c, conns: make(map[peerKey]*grpc.ClientConn)}
+	return &peers{core: c, conns: make(map[peerKey]*pki.ClientConn)}
 }
 
 // dial connects to a member. Without an id the connection is untargeted and takes Join and
 // Status only.
-func (p *peers) dial(id, addr string) (*grpc.ClientConn, error) {
+func (p *peers) dial(id, addr string) (*pki.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := peerKey{id, addr}
@@ -42,7 +44,7 @@ func (p *peers) dial(id, addr string) (*grpc.ClientConn, error) {
 	if conn := p.conns[key]; conn != nil {
 		return conn, nil
 	}
-	conn, err := p.dialNew(id, addr)
+	conn, err := pki.NewClientConn(func(renew func()) (*grpc.ClientConn, error) { return p.dialNew(id, addr, renew) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +53,7 @@ func (p *peers) dial(id, addr string) (*grpc.ClientConn, error) {
 }
 
 // dialMember connects to a member of the configuration.
-func (p *peers) dialMember(id string) (*grpc.ClientConn, error) {
+func (p *peers) dialMember(id string) (*pki.ClientConn, error) {
 	s, ok := p.serverOf(id)
 	if !ok {
 		return nil, fmt.Errorf("dial member %s: it is not in the configuration", id)
@@ -59,10 +61,10 @@ func (p *peers) dialMember(id string) (*grpc.ClientConn, error) {
 	return p.dial(id, string(s.Address))
 }
 
-// dialNew makes a connection that the caller closes.
-func (p *peers) dialNew(id, addr string) (*grpc.ClientConn, error) {
+// dialNew makes a connection that the caller closes, and makes again when renew is called.
+func (p *peers) dialNew(id, addr string, renew func()) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(memberCreds{p.core, id}),
+		grpc.WithTransportCredentials(memberCreds{p.core, id, renew}),
 		// Soon: a member that restarts is wanted at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
@@ -106,8 +108,9 @@ func (p *peers) close() error {
 // memberCreds are gRPC credentials for connections to one member, or to any process at the
 // address when the id is empty.
 type memberCreds struct {
-	core *core
-	id   string
+	core  *core
+	id    string
+	renew func()
 }
 
 // ClientHandshake sends the target after the TLS handshake.
@@ -119,11 +122,14 @@ func (c memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Con
 	if c.core.dialsUntargeted() {
 		protocols = append(protocols, protoMember1)
 	}
-	tlsConn, err := tlsClient(ctx, conn, c.core.cfg.Credentials, c.core.targetFor(c.id), protocols...)
+	creds := c.core.cfg.Credentials
+	own := creds.Own()
+	tlsConn, err := tlsClient(ctx, conn, creds, c.core.targetFor(c.id), protocols...)
 	if err != nil {
 		return nil, nil, err
 	}
-	return tlsConn, tlsInfo(tlsConn), nil
+	kept, err := creds.Dialed(tlsConn, tlsConn.ConnectionState(), own, func(net.Conn) { c.renew() })
+	return kept, tlsInfo(tlsConn), err
 }
 
 // ServerHandshake is never used.

@@ -64,7 +64,7 @@ func (p *peers) queryStatus(ctx context.Context, s raft.Server, req *raftpb.Stat
 func (p *peers) queryStatusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.leaderlessTimeout())
 	defer cancel()
-	conn, err := p.dialNew("", addr)
+	conn, err := p.dialNew("", addr, func() {})
 	if err != nil {
 		return nil, err
 	}

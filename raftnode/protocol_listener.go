@@ -73,11 +73,12 @@ func (l *protocolListener) Dial(address raft.ServerAddress, timeout time.Duratio
 	if l.mux.core.dialsUntargeted() {
 		protocols = append(protocols, protoRaft1)
 	}
+	own := l.mux.creds.Own()
 	tlsConn, err := tlsClient(ctx, conn, l.mux.creds, l.mux.core.targetFor(id), protocols...)
 	if err != nil {
 		return nil, fmt.Errorf("TLS handshake with %s: %w", addr, err)
 	}
-	return tlsConn, nil
+	return l.mux.creds.Dialed(tlsConn, tlsConn.ConnectionState(), own, l.mux.core.transport.renew)
 }
 
 // withMemberID is a member's address with its id.

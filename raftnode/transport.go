@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type transport struct {
 
 	commitPipelines commitPipelines
 	dialed          *raftConns
+	installing      atomic.Int64 // Raft snapshots that are being sent
 
 	// mayVote tells whether this member's own configuration has it, and no other process
 	// is that member; mayCampaign, whether it may be elected.
@@ -125,6 +127,14 @@ func (t *transport) endCalls() {
 	t.dialed.closeAll()
 }
 
+// renew ends a connection that this member dialed, so that raft dials again and repeats what it had sent. A
+// Raft snapshot on its way would begin anew: until it has arrived no connection is renewed.
+func (t *transport) renew(conn net.Conn) {
+	if t.installing.Load() == 0 {
+		_ = conn.Close()
+	}
+}
+
 // Close implements raft.WithClose.
 func (t *transport) Close() error {
 	t.closeOnce.Do(func() { close(t.done) })
@@ -186,6 +196,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	if t.isSilent(args.Term) {
 		return errSilent
 	}
+	t.installing.Add(1)
+	defer t.installing.Add(-1)
 	return t.NetworkTransport.InstallSnapshot(id, withMemberID(id, target), args, resp, data)
 }
 

@@ -13,7 +13,7 @@ import (
 func caCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ca", Short: "Make a cluster's CA and issue certificates for roles", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(caMakeCommand(), caIssueCommand())
+	cmd.AddCommand(caMakeCommand(), caIssueCommand(), caRenewCommand(), caRotateCommand())
 	return cmd
 }
 

@@ -5,7 +5,6 @@ import (
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -33,7 +32,7 @@ func (c *controller) openServers() error {
 	unary, stream := pki.Allow(apiRoles())
 	recoverUnary, recoverStream := daemon.RecoverCalls(c.log)
 	options := append(session.ServerOptions(),
-		grpc.Creds(credentials.NewTLS(c.creds.Server(pki.Controller, pki.Node, pki.Admin, pki.Viewer))),
+		grpc.Creds(c.creds.ServerCredentials(pki.Controller, pki.Node, pki.Admin, pki.Viewer)),
 		grpc.ChainUnaryInterceptor(countCalls, recoverUnary, unary), grpc.ChainStreamInterceptor(recoverStream, stream))
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)

@@ -189,6 +189,7 @@ func (n *node) serve(ctx context.Context) error {
 	var group errgroup.Group
 	n.executor.Start()
 	group.Go(func() error { return n.client.Run(connected) })
+	group.Go(func() error { n.creds.Watch(connected); return nil })
 	group.Go(func() error { return n.serveFencePeer(connected) })
 	group.Go(func() error { n.watchPools(connected); return nil })
 	err := server.Run(ctx, n.csi, n.csiListener)

@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
@@ -79,6 +78,10 @@ type Conn interface {
 	Close() error
 }
 
+// renewable is a Conn that is made again while its certificates change. Renewed is closed when calls are made
+// over another connection from now on.
+type renewable interface{ Renewed() <-chan struct{} }
+
 // Client is a host's end: one session with any controller, and proposals to any.
 type Client struct {
 	ClientConfig
@@ -134,8 +137,11 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 
 // dialWith dials endpoints with the host's credentials.
 func dialWith(creds *pki.Credentials) func(endpoint string) (Conn, error) {
-	options := append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(creds.Client(pki.Controller))))
-	return func(endpoint string) (Conn, error) { return grpc.NewClient(endpoint, options...) }
+	return func(endpoint string) (Conn, error) {
+		return pki.NewClientConn(func(renew func()) (*grpc.ClientConn, error) {
+			return grpc.NewClient(endpoint, append(DialOptions(), grpc.WithTransportCredentials(creds.ClientCredentials(pki.Controller, renew)))...)
+		})
+	}
 }
 
 // Close ends the connections. Run should have returned.
@@ -175,6 +181,10 @@ func (c *Client) Run(ctx context.Context) error {
 		}
 		if delivered {
 			failures = 0
+		}
+		if errors.Is(err, errRenewed) {
+			c.Logger.Info("the session goes on over another connection, with the certificates that are in force now", "controller", c.Endpoints[endpoint])
+			continue
 		}
 		c.noteFailure(endpoint, err)
 		sleep(ctx, c.reconnectBackoff(failures))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +23,12 @@ var errSilent = errors.New("the controller is silent")
 // errLevelRose: the host was registered for a lower feature level than the cluster has now.
 var errLevelRose = errors.New("the cluster's feature level rose")
 
+// errRenewed: the session's connection was made again, and the session has to be.
+var errRenewed = errors.New("the connection is renewed")
+
+// renewPatience is how long a session whose connection was renewed waits for the answers that it owes.
+const renewPatience = 10 * time.Second
+
 // hostSession is one session at the host's end.
 type hostSession struct {
 	*Client
@@ -29,6 +36,7 @@ type hostSession struct {
 	stream          grpc.BidiStreamingClient[sessionpb.FromNode, sessionpb.ToNode]
 	outgoing        chan *sessionpb.FromNode
 	watchdog        *time.Timer
+	answering       atomic.Int64 // the controller's queries that are not answered yet
 }
 
 // runSession runs one session with a controller until it ends. delivered tells whether it delivered an update.
@@ -38,6 +46,7 @@ func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, 
 	if err := waitConnected(ctx, c.conns[endpoint], c.timing.connectTimeout); err != nil {
 		return false, err
 	}
+	renewed := renewedOf(c.conns[endpoint])
 	stream, err := sessionpb.NewSessionClient(c.conns[endpoint]).Attach(ctx)
 	if err != nil {
 		return false, err
@@ -45,11 +54,46 @@ func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, 
 	h := &hostSession{Client: c, stream: stream, outgoing: make(chan *sessionpb.FromNode)}
 	h.watchdog = time.AfterFunc(c.timing.peerTimeout, func() { cancel(errSilent) })
 	defer h.watchdog.Stop()
+	go h.endWhenRenewed(ctx, renewed, cancel)
 	delivered, err = h.run(ctx)
-	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
-		err = errSilent
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) || errors.Is(cause, errRenewed) {
+		err = cause
 	}
 	return delivered, err
+}
+
+// renewedOf is nil for a connection that is never renewed.
+func renewedOf(conn Conn) <-chan struct{} {
+	if r, ok := conn.(renewable); ok {
+		return r.Renewed()
+	}
+	return nil
+}
+
+// endWhenRenewed ends the session when its connection was made again. The other one is there already, and
+// what was asked of the host is answered first, so that no call is lost.
+func (h *hostSession) endWhenRenewed(ctx context.Context, renewed <-chan struct{}, end context.CancelCauseFunc) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-renewed:
+	}
+	const quietFor = 100 * time.Millisecond // what was answered last is on its way
+	for waited, quiet := time.Duration(0), false; waited < renewPatience && !quiet; waited += quietFor {
+		quiet = h.answering.Load() == 0
+		sleep(ctx, quietFor)
+		quiet = quiet && h.answering.Load() == 0
+	}
+	end(errRenewed)
+}
+
+// answer answers a query beside the session.
+func (h *hostSession) answer(fn func()) {
+	h.answering.Add(1)
+	go func() {
+		defer h.answering.Add(-1)
+		fn()
+	}()
 }
 
 // waitConnected waits for the connection, for the timeout at most, and resets gRPC's backoff
@@ -123,19 +167,19 @@ func (h *hostSession) sendHello(register *fsmpb.RegisterNode, acted fsm.Epoch) e
 // handleMessage handles one message of the controller.
 func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m *sessionpb.ToNode) error {
 	if q := m.GetInventory(); q != nil {
-		go h.answerInventory(ctx, q)
+		h.answer(func() { h.answerInventory(ctx, q) })
 		return nil
 	}
 	if q := m.GetMap(); q != nil {
-		go h.answerMap(ctx, q)
+		h.answer(func() { h.answerMap(ctx, q) })
 		return nil
 	}
 	if q := m.GetVolume(); q != nil {
-		go h.answerVolume(ctx, q)
+		h.answer(func() { h.answerVolume(ctx, q) })
 		return nil
 	}
 	if q := m.GetReplica(); q != nil {
-		go h.answerReplica(ctx, q)
+		h.answer(func() { h.answerReplica(ctx, q) })
 		return nil
 	}
 	update, err := asm.add(m)

@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -47,7 +46,11 @@ func MakeCA(dir, cluster string) error {
 			return fmt.Errorf("make a CA in %s: %s is there already; use it, or name another folder", dir, name)
 		}
 	}
-	cert, key, err := newCACertificate(cluster)
+	newKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make a CA in %s: %w", dir, err)
+	}
+	cert, key, err := newCACertificate(cluster, newKey)
 	if err != nil {
 		return fmt.Errorf("make a CA in %s: %w", dir, err)
 	}
@@ -57,7 +60,7 @@ func MakeCA(dir, cluster string) error {
 	return writePEM(filepath.Join(dir, caCert), "CERTIFICATE", cert)
 }
 
-func newCACertificate(cluster string) (cert, key []byte, err error) {
+func newCACertificate(cluster string, privateKey *ecdsa.PrivateKey) (cert, key []byte, err error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "holdfast CA", Organization: []string{cluster}},
@@ -66,7 +69,11 @@ func newCACertificate(cluster string) (cert, key []byte, err error) {
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		IsCA:     true, BasicConstraintsValid: true, MaxPathLenZero: true,
 	}
-	return signCertificate(template, nil)
+	if cert, err = certify(template, privateKey.Public(), template, privateKey); err != nil {
+		return nil, nil, err
+	}
+	key, err = x509.MarshalPKCS8PrivateKey(privateKey)
+	return cert, key, err
 }
 
 // Issue makes a key pair for an identity and writes it with the CA's certificate into a
@@ -74,17 +81,17 @@ func newCACertificate(cluster string) (cert, key []byte, err error) {
 // stay trusted: it is a bundle while a CA is replaced. An empty cluster is
 // the CA's. Issuing again renews: running processes take up the new files by themselves.
 func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, error) {
-	ca, cluster, err := loadCA(caDir)
+	ca, err := loadCA(caDir)
 	if err != nil {
 		return Files{}, err
 	}
 	if id.Cluster == "" {
-		id.Cluster = cluster
+		id.Cluster = ca.cluster
 	}
-	if err := checkIssue(id, cluster, validity); err != nil {
+	if err := checkIssue(id, ca.cluster, validity); err != nil {
 		return Files{}, fmt.Errorf("issue a certificate with the CA in %s: %w", caDir, err)
 	}
-	cert, key, err := signCertificate(leafTemplate(id, validity, ca.Leaf), ca)
+	cert, key, err := signCertificate(leafTemplate(id, validity, ca.Leaf), &ca.Certificate)
 	if err != nil {
 		return Files{}, fmt.Errorf("issue a certificate for %s: %w", id, err)
 	}
@@ -92,26 +99,10 @@ func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, er
 		return Files{}, err
 	}
 	files := FilesIn(outDir, id.Role, id.Name)
-	return files, errors.Join(
-		addToBundle(files.CA, ca.Leaf),
-		writePEM(files.Key, "PRIVATE KEY", key),
-		writePEM(files.Cert, "CERTIFICATE", cert),
-	)
-}
-
-// addToBundle has the bundle name the CA, beside those that it names already.
-func addToBundle(bundle string, ca *x509.Certificate) error {
-	content, err := os.ReadFile(bundle)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the CA bundle %s: %w", bundle, err)
+	if err := addToBundle(files.CA, ca.all...); err != nil {
+		return Files{}, err
 	}
-	all := [][]byte{ca.Raw}
-	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == "CERTIFICATE" && !bytes.Equal(block.Bytes, ca.Raw) {
-			all = append(all, block.Bytes)
-		}
-	}
-	return writePEM(bundle, "CERTIFICATE", all...)
+	return files, replacePair(files, cert, key)
 }
 
 func checkIssue(id Identity, cluster string, validity time.Duration) error {
@@ -136,7 +127,7 @@ func leafTemplate(id Identity, validity time.Duration, ca *x509.Certificate) *x5
 		end = ca.NotAfter
 	}
 	return &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "holdfast " + string(id.Role)},
+		Subject:   pkix.Name{CommonName: subjectOf(id.Role)},
 		URIs:      []*url.URL{id.uri()},
 		NotBefore: now.Add(-backdate), NotAfter: end,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
@@ -144,43 +135,28 @@ func leafTemplate(id Identity, validity time.Duration, ca *x509.Certificate) *x5
 	}
 }
 
-// signCertificate makes a key and has it certified: by the CA, or by itself without one.
+// signCertificate makes a key and has it certified by the CA.
 func signCertificate(template *x509.Certificate, ca *tls.Certificate) (cert, key []byte, err error) {
 	privateKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, nil, fmt.Errorf("make a serial number: %w", err)
-	}
-	parent, signer := template, any(privateKey)
-	if ca != nil {
-		parent, signer = ca.Leaf, ca.PrivateKey
-	}
-	if cert, err = x509.CreateCertificate(rand.Reader, template, parent, privateKey.Public(), signer); err != nil {
-		return nil, nil, fmt.Errorf("sign: %w", err)
+	if cert, err = certify(template, privateKey.Public(), ca.Leaf, ca.PrivateKey); err != nil {
+		return nil, nil, err
 	}
 	key, err = x509.MarshalPKCS8PrivateKey(privateKey)
 	return cert, key, err
 }
 
-func loadCA(dir string) (*tls.Certificate, string, error) {
-	cert, err := readPrivate(filepath.Join(dir, caCert))
-	if err != nil {
-		return nil, "", fmt.Errorf("read the CA: %w", err)
+// certify signs what the template says of a public key.
+func certify(template *x509.Certificate, public any, parent *x509.Certificate, signer any) (cert []byte, err error) {
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
-	key, err := readPrivate(filepath.Join(dir, caKey))
-	if err != nil {
-		return nil, "", fmt.Errorf("read the CA: %w", err)
+	if cert, err = x509.CreateCertificate(rand.Reader, template, parent, public, signer); err != nil {
+		return nil, fmt.Errorf("sign: %w", err)
 	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, "", fmt.Errorf("read the CA in %s: %w", dir, err)
-	}
-	if len(pair.Leaf.URIs) != 1 || !pair.Leaf.IsCA {
-		return nil, "", fmt.Errorf("%s is not the certificate of a holdfast CA", filepath.Join(dir, caCert))
-	}
-	return &pair, pair.Leaf.URIs[0].Host, nil
+	return cert, nil
 }
 
 func makePrivateDir(dir string) error {
@@ -198,7 +174,8 @@ func writePEM(path, kind string, blocks ...[]byte) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(temp.Name())))
+			_ = os.Remove(temp.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
 	for _, der := range blocks {
@@ -207,5 +184,16 @@ func writePEM(path, kind string, blocks ...[]byte) (err error) {
 	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), path)
+	return moveFile(temp.Name(), path)
 }
+
+// moveFile replaces a file by another one at once.
+func moveFile(from, to string) error {
+	if err := os.Rename(from, to); err != nil || afterWrite == nil {
+		return err
+	}
+	return afterWrite(to)
+}
+
+// afterWrite lets a test end a verb behind each file that it wrote, as a kill would.
+var afterWrite func(path string) error

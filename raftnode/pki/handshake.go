@@ -38,7 +38,8 @@ func (c *Credentials) Client(server Role) *tls.Config {
 		NextProtos:         []string{"h2"},
 		InsecureSkipVerify: true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return &c.currentMaterial().cert, nil
+			own := c.currentMaterial()
+			return &own.cert, own.checkExpiry(c.files)
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			return c.verifyPeer(state, x509.ExtKeyUsageServerAuth, []Role{server})
@@ -53,15 +54,30 @@ func (c *Credentials) verifyPeer(state tls.ConnectionState, usage x509.ExtKeyUsa
 		chain = append(chain, cert.Raw)
 	}
 	peer, err := verifyChain(c.currentMaterial().roots, state.PeerCertificates, chain, usage)
+	if err != nil {
+		return explainPeer(state.PeerCertificates, usage, err)
+	}
 	switch {
-	case err != nil:
-		return fmt.Errorf("verify the peer's certificate: %w", err)
 	case peer.Cluster != c.id.Cluster:
 		return fmt.Errorf("the peer %s belongs to another cluster than %s", peer, c.id)
 	case !slices.Contains(roles, peer.Role):
 		return fmt.Errorf("the peer %s does not have the role that is needed here (%s)", peer, joinRoles(roles))
 	}
-	return nil
+	return c.checkRevoked(state.PeerCertificates[0])
+}
+
+// explainPeer words why a peer's certificate is not good.
+func explainPeer(certs []*x509.Certificate, usage x509.ExtKeyUsage, err error) error {
+	what := "the client's certificate"
+	if usage == x509.ExtKeyUsageServerAuth {
+		what = "the server's certificate"
+	}
+	if len(certs) > 0 {
+		if expired := expiredError(what, certs[0], err); expired != nil {
+			return expired
+		}
+	}
+	return fmt.Errorf("verify the peer's certificate: %w", err)
 }
 
 // verifyChain checks the chain of the first certificate and returns the identity in it.

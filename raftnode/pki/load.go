@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Files names a key pair and its CA on disk. All are 0600 in 0700 folders;
@@ -29,6 +31,9 @@ type Credentials struct {
 	mu      sync.Mutex
 	current *keyMaterial
 	err     error
+
+	revoked atomic.Pointer[func(Certificate) error]
+	conns   conns
 }
 
 // keyMaterial is the content of the files at one time.
@@ -51,19 +56,29 @@ func Load(files Files) (*Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Credentials{files: files, id: m.id, current: m}, nil
+	return &Credentials{files: files, id: m.id, current: m, conns: newConns()}, nil
 }
 
 // Identity is the credentials' own.
 func (c *Credentials) Identity() Identity { return c.id }
 
+// Certificate is the credentials' own, as it is in use now.
+func (c *Credentials) Certificate() Certificate {
+	own, _ := ReadCertificate(c.currentMaterial().cert.Leaf) // it was read when the files were
+	return own
+}
+
 // Err says why the files that are on disk now are not the ones in use: they
-// changed since, and what they changed to is refused. Nil when all is well.
+// changed since, and what they changed to is refused; or that the certificate in use has
+// expired. Nil when all is well.
 func (c *Credentials) Err() error {
-	c.currentMaterial()
+	own := c.currentMaterial()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err
+	if c.err != nil {
+		return c.err
+	}
+	return own.checkExpiry(c.files)
 }
 
 // currentMaterial is the material for a handshake that begins now. Files that changed are
@@ -117,13 +132,25 @@ func readMaterial(files Files) (*keyMaterial, error) {
 	if !m.roots.AppendCertsFromPEM(content[2]) {
 		return nil, fmt.Errorf("CA file %s holds no PEM certificate", files.CA)
 	}
-	if m.cert, err = tls.X509KeyPair(content[0], content[1]); err != nil {
+	if m.cert, err = pairOf(content[0], content[1]); err != nil {
 		return nil, fmt.Errorf("certificate %s and key %s cannot be used together: %w; issue them again", files.Cert, files.Key, err)
 	}
 	if m.id, err = verifyChain(m.roots, []*x509.Certificate{m.cert.Leaf}, m.cert.Certificate[1:], x509.ExtKeyUsageAny); err != nil {
+		if expired := expiredError("certificate "+files.Cert, m.cert.Leaf, err); expired != nil {
+			return nil, expired
+		}
 		return nil, fmt.Errorf("certificate %s is not good under the CA %s: %w; issue it again", files.Cert, files.CA, err)
 	}
 	return m, nil
+}
+
+// checkExpiry says which file has to be renewed once the certificate has expired: files that do not
+// change are not read again.
+func (m *keyMaterial) checkExpiry(files Files) error {
+	if leaf := m.cert.Leaf; time.Now().After(leaf.NotAfter) {
+		return fmt.Errorf("certificate %s of %s expired on %s; renew it with %s", files.Cert, m.id.Actor(), leaf.NotAfter.UTC().Format(time.RFC3339), m.id.renewCommand())
+	}
+	return nil
 }
 
 // readPrivate reads a file that only its owner can reach.

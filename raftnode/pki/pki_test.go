@@ -132,14 +132,14 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 // forged is a client whose certificate the CA signed with another name or end.
 func forged(t *testing.T, base *Credentials, caDir, uri string, validity time.Duration) *tls.Config {
 	t.Helper()
-	ca, cluster, err := loadCA(caDir)
+	ca, err := loadCA(caDir)
 	require.NoError(t, err)
-	template := leafTemplate(Identity{Cluster: cluster, Role: Node, Name: "n1"}, validity, ca.Leaf)
+	template := leafTemplate(Identity{Cluster: ca.cluster, Role: Node, Name: "n1"}, validity, ca.Leaf)
 	parsed, err := url.Parse(uri)
 	require.NoError(t, err)
 	template.URIs = []*url.URL{parsed}
 	template.NotBefore = time.Now().Add(-time.Hour)
-	cert, key, err := signCertificate(template, ca)
+	cert, key, err := signCertificate(template, &ca.Certificate)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, writePEM(filepath.Join(dir, "c"), "CERTIFICATE", cert))
