@@ -77,6 +77,8 @@ var commands = table(
 	on(applyAdoptVolume, byAdmin),
 	on(applySetMemberRole, byAdmin),
 	on(applyClaimMaintenance, byNodeOrAdmin),
+	on(applyRevokeIdentity, byAdmin),
+	on(applyUnrevokeIdentity, byAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.

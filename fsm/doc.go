@@ -14,6 +14,7 @@
 //	node_       hosts: register, reachability, topology; cluster.go the cluster itself
 //	fence_      fences of hosts by their addresses, and the way back
 //	failure_    what would happen if hosts stopped, and how many may; it only reads
+//	revocation  certificates of identities that every listener refuses
 //	report.go   what hosts observed, handed to the entity that it is about
 //	placement_  which hosts and pools a volume gets
 //

@@ -51,6 +51,8 @@ func (x *dumpDecoder) add(rec *fsmpb.Record) error {
 		return x.section(volumeGroupSection, "volume group", x.volumeGroup(k.VolumeGroup))
 	case *fsmpb.Record_Fence:
 		return x.section(9, "fence", x.fence(k.Fence))
+	case *fsmpb.Record_Revocation:
+		return x.section(revocationSection, "revocation", x.revocation(k.Revocation))
 	}
 	return errors.New("a record of a kind that this build does not know")
 }

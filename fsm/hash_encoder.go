@@ -20,6 +20,7 @@ const (
 	kindGroup
 	kindFence
 	kindVolumeGroup byte = 60
+	kindRevocation  byte = 125
 )
 
 func (e *encoder) begin(kind byte) { e.b = append(e.b[:0], kind) }

@@ -36,6 +36,8 @@ func (p *player) clusterCommand() (string, proto.Message) {
 		return "admin/ann", &fsmpb.ReplaceIncarnation{Counter: c.Incarnation + uint64(p.roll(3)), IncarnationId: bytesOf(fmt.Sprint(p.at), 16)}
 	case 1:
 		return "admin/ann", &fsmpb.SetFeatureLevel{Level: uint32(p.roll(3)) + uint32(p.at%2)}
+	case 6:
+		return "admin/ann", p.revocation()
 	case 2:
 		if p.at%2 == 0 {
 			return "admin/ann", &fsmpb.SetMemberRole{MemberId: fmt.Sprint("member-", p.at%6), NonVoter: p.at%8 < 5}
@@ -48,6 +50,26 @@ func (p *player) clusterCommand() (string, proto.Message) {
 	}
 	hash := p.w.s.Hash()
 	return "controller/c1", &fsmpb.Checkpoint{Index: c.Index, Hash: hash[:]}
+}
+
+// revocation revokes or unrevokes an identity, by where the log is.
+func (p *player) revocation() proto.Message {
+	at := p.w.s.Cluster().Index
+	role, name := []string{"node", "admin", "controller"}[at%3], []string{"ann", "bob"}[at/3%2]
+	if at/6%3 == 0 {
+		c := &fsmpb.UnrevokeIdentity{Role: role, Name: name, Since: at}
+		if r, ok := p.w.s.Revocation(role, name); ok && at/18%3 > 0 {
+			c.Since = r.Since
+		}
+		return c
+	}
+	c := &fsmpb.RevokeIdentity{Role: role, Name: name, Reason: "lost", Voters: []*fsmpb.VoterCertificate{{Name: "ann"}, {Name: "x"}, {Name: "y"}}}
+	if at/18%2 == 0 {
+		c.Serials = []string{fmt.Sprintf("%x", 10+at/36%9)}
+	} else {
+		c.IssuedUntil = nanosOf(p.w.s.Cluster().Time) + 1 - int64(at/36%9)
+	}
+	return c
 }
 
 // volumeGroupCommand makes, changes or deletes a group of volumes.

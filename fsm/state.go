@@ -20,6 +20,7 @@ type State struct {
 	// volumeGroups are the groups of volumes.
 	volumeGroups volumeGroupTables
 	fences       *btree.BTreeG[*storedFence]
+	revocations  *btree.BTreeG[*storedRevocation]
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
 	// index is derived from the records and rebuilt when a dump is read.
@@ -61,6 +62,7 @@ func New() *State {
 
 		volumeGroups: newVolumeGroupTables(),
 		fences:       ordered((*storedFence).before),
+		revocations:  ordered((*storedRevocation).before),
 		index:        newIndex(),
 		lookups:      newLookups(0, 0),
 	}
@@ -125,6 +127,7 @@ func (s *State) Fork() *State {
 
 		volumeGroups: s.volumeGroups.copy(),
 		fences:       s.fences.Copy(),
+		revocations:  s.revocations.Copy(),
 		sum:          s.sum,
 		index:        s.index.copy(),
 		intern:       s.intern,

@@ -23,7 +23,7 @@ func violated(invariant, format string, args ...any) error {
 }
 
 func (s *State) checkRecords() error {
-	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkNonVoters(), s.checkSites(), s.checkVolumeGroups(), s.checkRelations(), s.checkFences()); err != nil {
+	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkNonVoters(), s.checkSites(), s.checkVolumeGroups(), s.checkRelations(), s.checkFences(), s.checkRevocations()); err != nil {
 		return err
 	}
 	for n := range s.Nodes() {
@@ -261,6 +261,9 @@ func (s *State) checkHash() error {
 	})
 	for f := range s.Fences() {
 		sum = sum.plus(hashFence(&e, f))
+	}
+	for r := range s.Revocations() {
+		sum = sum.plus(hashRevocation(&e, r))
 	}
 	for n := range s.storedSnapshots() {
 		sum = sum.plus(hashSnapshot(&e, n))

@@ -28,6 +28,7 @@ func TestEveryFieldOfARecordIsHashedAndDumped(t *testing.T) {
 		"volume group":            volumeGroupEntity().forgotten,
 		"answer":                  answerEntity().forgotten,
 		"fence":                   fenceEntity().forgotten,
+		"revocation":              revocationEntity().forgotten,
 	} {
 		t.Run(name, func(t *testing.T) { require.Empty(t, forgotten()) })
 	}
@@ -161,6 +162,19 @@ func fenceEntity() entity[Fence] {
 		get: func(s *State) (found Fence) {
 			for f := range s.Fences() {
 				found = *f
+			}
+			return found
+		},
+	}
+}
+
+func revocationEntity() entity[Revocation] {
+	return entity[Revocation]{
+		sample: filled[Revocation],
+		put:    func(s *State, r Revocation) { s.storeRevocation(r) },
+		get: func(s *State) (found Revocation) {
+			for r := range s.Revocations() {
+				found = *r
 			}
 			return found
 		},

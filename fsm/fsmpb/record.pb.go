@@ -136,6 +136,7 @@ type Record struct {
 	//	*Record_Group
 	//	*Record_VolumeGroup
 	//	*Record_Fence
+	//	*Record_Revocation
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,6 +269,15 @@ func (x *Record) GetFence() *FenceRecord {
 	return nil
 }
 
+func (x *Record) GetRevocation() *RevocationRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Revocation); ok {
+			return x.Revocation
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -312,6 +322,10 @@ type Record_Fence struct {
 	Fence *FenceRecord `protobuf:"bytes,70,opt,name=fence,proto3,oneof"`
 }
 
+type Record_Revocation struct {
+	Revocation *RevocationRecord `protobuf:"bytes,125,opt,name=revocation,proto3,oneof"`
+}
+
 func (*Record_Text) isRecord_Kind() {}
 
 func (*Record_Requisite) isRecord_Kind() {}
@@ -331,6 +345,8 @@ func (*Record_Group) isRecord_Kind() {}
 func (*Record_VolumeGroup) isRecord_Kind() {}
 
 func (*Record_Fence) isRecord_Kind() {}
+
+func (*Record_Revocation) isRecord_Kind() {}
 
 // Text is a value that many records have in common.
 type Text struct {
@@ -1063,6 +1079,91 @@ func (x *FenceRecord) GetBound() []*FencedHost {
 	return nil
 }
 
+// RevocationRecord is what is revoked of an identity (level 3).
+type RevocationRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Serials       []string               `protobuf:"bytes,3,rep,name=serials,proto3" json:"serials,omitempty"`                               // sorted
+	IssuedUntil   int64                  `protobuf:"zigzag64,4,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // Unix nanoseconds; 0: the serials only
+	Since         uint64                 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevocationRecord) Reset() {
+	*x = RevocationRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevocationRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevocationRecord) ProtoMessage() {}
+
+func (x *RevocationRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevocationRecord.ProtoReflect.Descriptor instead.
+func (*RevocationRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RevocationRecord) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevocationRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevocationRecord) GetSerials() []string {
+	if x != nil {
+		return x.Serials
+	}
+	return nil
+}
+
+func (x *RevocationRecord) GetIssuedUntil() int64 {
+	if x != nil {
+		return x.IssuedUntil
+	}
+	return 0
+}
+
+func (x *RevocationRecord) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *RevocationRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type VolumeRecord struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId           []byte                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // the 16 bytes of its UUID
@@ -1107,7 +1208,7 @@ type VolumeRecord struct {
 
 func (x *VolumeRecord) Reset() {
 	*x = VolumeRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1220,7 @@ func (x *VolumeRecord) String() string {
 func (*VolumeRecord) ProtoMessage() {}
 
 func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1233,7 @@ func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
 func (*VolumeRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VolumeRecord) GetVolumeId() []byte {
@@ -1386,7 +1487,7 @@ type HeaderRestoreRecord struct {
 
 func (x *HeaderRestoreRecord) Reset() {
 	*x = HeaderRestoreRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1499,7 @@ func (x *HeaderRestoreRecord) String() string {
 func (*HeaderRestoreRecord) ProtoMessage() {}
 
 func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1512,7 @@ func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderRestoreRecord.ProtoReflect.Descriptor instead.
 func (*HeaderRestoreRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HeaderRestoreRecord) GetNodeId() string {
@@ -1464,7 +1565,7 @@ type ReplicationRecord struct {
 
 func (x *ReplicationRecord) Reset() {
 	*x = ReplicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1577,7 @@ func (x *ReplicationRecord) String() string {
 func (*ReplicationRecord) ProtoMessage() {}
 
 func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1590,7 @@ func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
 func (*ReplicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReplicationRecord) GetProtocol() Protocol {
@@ -1604,7 +1705,7 @@ type PrimaryRecord struct {
 
 func (x *PrimaryRecord) Reset() {
 	*x = PrimaryRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1717,7 @@ func (x *PrimaryRecord) String() string {
 func (*PrimaryRecord) ProtoMessage() {}
 
 func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1730,7 @@ func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
 func (*PrimaryRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PrimaryRecord) GetNodeId() string {
@@ -1698,7 +1799,7 @@ type LegRecord struct {
 
 func (x *LegRecord) Reset() {
 	*x = LegRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1811,7 @@ func (x *LegRecord) String() string {
 func (*LegRecord) ProtoMessage() {}
 
 func (x *LegRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1824,7 @@ func (x *LegRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
 func (*LegRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LegRecord) GetHostId() string {
@@ -1848,7 +1949,7 @@ type KnownUUIDRecord struct {
 
 func (x *KnownUUIDRecord) Reset() {
 	*x = KnownUUIDRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1961,7 @@ func (x *KnownUUIDRecord) String() string {
 func (*KnownUUIDRecord) ProtoMessage() {}
 
 func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1974,7 @@ func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
 func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *KnownUUIDRecord) GetUuid() uint64 {
@@ -1903,7 +2004,7 @@ type ForcedRecord struct {
 
 func (x *ForcedRecord) Reset() {
 	*x = ForcedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2016,7 @@ func (x *ForcedRecord) String() string {
 func (*ForcedRecord) ProtoMessage() {}
 
 func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2029,7 @@ func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
 func (*ForcedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForcedRecord) GetHostId() string {
@@ -1977,7 +2078,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2090,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2103,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -2051,7 +2152,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2164,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2177,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -2262,7 +2363,7 @@ type KeptRecord struct {
 
 func (x *KeptRecord) Reset() {
 	*x = KeptRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2375,7 @@ func (x *KeptRecord) String() string {
 func (*KeptRecord) ProtoMessage() {}
 
 func (x *KeptRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2388,7 @@ func (x *KeptRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
 func (*KeptRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KeptRecord) GetReason() string {
@@ -2352,7 +2453,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2465,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2478,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -2482,7 +2583,7 @@ type VolumeGroupRecord struct {
 
 func (x *VolumeGroupRecord) Reset() {
 	*x = VolumeGroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2494,7 +2595,7 @@ func (x *VolumeGroupRecord) String() string {
 func (*VolumeGroupRecord) ProtoMessage() {}
 
 func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2507,7 +2608,7 @@ func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroupRecord.ProtoReflect.Descriptor instead.
 func (*VolumeGroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *VolumeGroupRecord) GetGroupId() []byte {
@@ -2585,7 +2686,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2698,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2711,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -2657,7 +2758,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2770,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2783,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -2755,7 +2856,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +2868,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +2881,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -2843,7 +2944,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +2956,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +2969,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -2951,7 +3052,7 @@ type ReclaimedRecord struct {
 
 func (x *ReclaimedRecord) Reset() {
 	*x = ReclaimedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3064,7 @@ func (x *ReclaimedRecord) String() string {
 func (*ReclaimedRecord) ProtoMessage() {}
 
 func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3077,7 @@ func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimedRecord.ProtoReflect.Descriptor instead.
 func (*ReclaimedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReclaimedRecord) GetEpoch() *Epoch {
@@ -3005,7 +3106,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3118,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3131,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -3074,7 +3175,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3187,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3200,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -3148,7 +3249,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3261,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3274,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -3217,7 +3318,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3330,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3343,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -3356,7 +3457,7 @@ type AnswerRecord struct {
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3469,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3482,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -3539,7 +3640,7 @@ type RelationRecord struct {
 
 func (x *RelationRecord) Reset() {
 	*x = RelationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3652,7 @@ func (x *RelationRecord) String() string {
 func (*RelationRecord) ProtoMessage() {}
 
 func (x *RelationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3665,7 @@ func (x *RelationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationRecord.ProtoReflect.Descriptor instead.
 func (*RelationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RelationRecord) GetSites() []string {
@@ -3669,7 +3770,7 @@ type MoveRecord struct {
 
 func (x *MoveRecord) Reset() {
 	*x = MoveRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3782,7 @@ func (x *MoveRecord) String() string {
 func (*MoveRecord) ProtoMessage() {}
 
 func (x *MoveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3795,7 @@ func (x *MoveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRecord.ProtoReflect.Descriptor instead.
 func (*MoveRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MoveRecord) GetTo() string {
@@ -3729,7 +3830,7 @@ type OustedRecord struct {
 
 func (x *OustedRecord) Reset() {
 	*x = OustedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3741,7 +3842,7 @@ func (x *OustedRecord) String() string {
 func (*OustedRecord) ProtoMessage() {}
 
 func (x *OustedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3754,7 +3855,7 @@ func (x *OustedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OustedRecord.ProtoReflect.Descriptor instead.
 func (*OustedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OustedRecord) GetSite() string {
@@ -3807,7 +3908,7 @@ type RelationMemberRecord struct {
 
 func (x *RelationMemberRecord) Reset() {
 	*x = RelationMemberRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3920,7 @@ func (x *RelationMemberRecord) String() string {
 func (*RelationMemberRecord) ProtoMessage() {}
 
 func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3933,7 @@ func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationMemberRecord.ProtoReflect.Descriptor instead.
 func (*RelationMemberRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RelationMemberRecord) GetAdded() bool {
@@ -3988,7 +4089,7 @@ type ConversionRecord struct {
 
 func (x *ConversionRecord) Reset() {
 	*x = ConversionRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4101,7 @@ func (x *ConversionRecord) String() string {
 func (*ConversionRecord) ProtoMessage() {}
 
 func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4114,7 @@ func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionRecord.ProtoReflect.Descriptor instead.
 func (*ConversionRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ConversionRecord) GetBegan() uint64 {
@@ -4063,7 +4164,7 @@ type RevertRecord struct {
 
 func (x *RevertRecord) Reset() {
 	*x = RevertRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4176,7 @@ func (x *RevertRecord) String() string {
 func (*RevertRecord) ProtoMessage() {}
 
 func (x *RevertRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4189,7 @@ func (x *RevertRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertRecord.ProtoReflect.Descriptor instead.
 func (*RevertRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RevertRecord) GetHostId() string {
@@ -4130,7 +4231,7 @@ type GroupNameRecord struct {
 
 func (x *GroupNameRecord) Reset() {
 	*x = GroupNameRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4142,7 +4243,7 @@ func (x *GroupNameRecord) String() string {
 func (*GroupNameRecord) ProtoMessage() {}
 
 func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4155,7 +4256,7 @@ func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupNameRecord.ProtoReflect.Descriptor instead.
 func (*GroupNameRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GroupNameRecord) GetSite() string {
@@ -4193,7 +4294,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\x12\x1d\n" +
 	"\n" +
 	"state_hash\x18\x06 \x01(\fR\tstateHash\x12\x18\n" +
-	"\arecords\x18\a \x01(\x04R\arecords\"\xd4\x04\n" +
+	"\arecords\x18\a \x01(\x04R\arecords\"\x99\x05\n" +
 	"\x06Record\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.holdfast.fsm.v1.TextH\x00R\x04text\x12@\n" +
 	"\trequisite\x18\x02 \x01(\v2 .holdfast.fsm.v1.RequisiteRecordH\x00R\trequisite\x12:\n" +
@@ -4204,7 +4305,10 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\bsnapshot\x18\a \x01(\v2\x1f.holdfast.fsm.v1.SnapshotRecordH\x00R\bsnapshot\x124\n" +
 	"\x05group\x18\b \x01(\v2\x1c.holdfast.fsm.v1.GroupRecordH\x00R\x05group\x12G\n" +
 	"\fvolume_group\x18< \x01(\v2\".holdfast.fsm.v1.VolumeGroupRecordH\x00R\vvolumeGroup\x124\n" +
-	"\x05fence\x18F \x01(\v2\x1c.holdfast.fsm.v1.FenceRecordH\x00R\x05fenceB\x06\n" +
+	"\x05fence\x18F \x01(\v2\x1c.holdfast.fsm.v1.FenceRecordH\x00R\x05fence\x12C\n" +
+	"\n" +
+	"revocation\x18} \x01(\v2!.holdfast.fsm.v1.RevocationRecordH\x00R\n" +
+	"revocationB\x06\n" +
 	"\x04kind\"\x1c\n" +
 	"\x04Text\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\"D\n" +
@@ -4275,7 +4379,14 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05since\x18\x03 \x01(\x04R\x05since\x121\n" +
-	"\x05bound\x18\x04 \x03(\v2\x1b.holdfast.fsm.v1.FencedHostR\x05bound\"\x9d\r\n" +
+	"\x05bound\x18\x04 \x03(\v2\x1b.holdfast.fsm.v1.FencedHostR\x05bound\"\xa5\x01\n" +
+	"\x10RevocationRecord\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aserials\x18\x03 \x03(\tR\aserials\x12!\n" +
+	"\fissued_until\x18\x04 \x01(\x12R\vissuedUntil\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9d\r\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -4622,7 +4733,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),               // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),               // 1: holdfast.fsm.v1.Record
@@ -4635,150 +4746,152 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*SkippedRecord)(nil),        // 8: holdfast.fsm.v1.SkippedRecord
 	(*NodeRecord)(nil),           // 9: holdfast.fsm.v1.NodeRecord
 	(*FenceRecord)(nil),          // 10: holdfast.fsm.v1.FenceRecord
-	(*VolumeRecord)(nil),         // 11: holdfast.fsm.v1.VolumeRecord
-	(*HeaderRestoreRecord)(nil),  // 12: holdfast.fsm.v1.HeaderRestoreRecord
-	(*ReplicationRecord)(nil),    // 13: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),        // 14: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),            // 15: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),      // 16: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),         // 17: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),         // 18: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),       // 19: holdfast.fsm.v1.SnapshotRecord
-	(*KeptRecord)(nil),           // 20: holdfast.fsm.v1.KeptRecord
-	(*GroupRecord)(nil),          // 21: holdfast.fsm.v1.GroupRecord
-	(*VolumeGroupRecord)(nil),    // 22: holdfast.fsm.v1.VolumeGroupRecord
-	(*CapabilityRecord)(nil),     // 23: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),        // 24: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),         // 25: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil),    // 26: holdfast.fsm.v1.PublicationRecord
-	(*ReclaimedRecord)(nil),      // 27: holdfast.fsm.v1.ReclaimedRecord
-	(*StagingRecord)(nil),        // 28: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),         // 29: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),       // 30: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),      // 31: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),         // 32: holdfast.fsm.v1.AnswerRecord
-	(*RelationRecord)(nil),       // 33: holdfast.fsm.v1.RelationRecord
-	(*MoveRecord)(nil),           // 34: holdfast.fsm.v1.MoveRecord
-	(*OustedRecord)(nil),         // 35: holdfast.fsm.v1.OustedRecord
-	(*RelationMemberRecord)(nil), // 36: holdfast.fsm.v1.RelationMemberRecord
-	(*ConversionRecord)(nil),     // 37: holdfast.fsm.v1.ConversionRecord
-	(*RevertRecord)(nil),         // 38: holdfast.fsm.v1.RevertRecord
-	(*GroupNameRecord)(nil),      // 39: holdfast.fsm.v1.GroupNameRecord
-	(*Checkpoint)(nil),           // 40: holdfast.fsm.v1.Checkpoint
-	(*Epoch)(nil),                // 41: holdfast.fsm.v1.Epoch
-	(*Pool)(nil),                 // 42: holdfast.fsm.v1.Pool
-	(*Label)(nil),                // 43: holdfast.fsm.v1.Label
-	(*Replication)(nil),          // 44: holdfast.fsm.v1.Replication
-	(*FencedHost)(nil),           // 45: holdfast.fsm.v1.FencedHost
-	(*Condition)(nil),            // 46: holdfast.fsm.v1.Condition
-	(*Limits)(nil),               // 47: holdfast.fsm.v1.Limits
-	(*Claim)(nil),                // 48: holdfast.fsm.v1.Claim
-	(*Crypt)(nil),                // 49: holdfast.fsm.v1.Crypt
-	(Protocol)(0),                // 50: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),          // 51: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),               // 52: holdfast.fsm.v1.Format
-	(*Capability)(nil),           // 53: holdfast.fsm.v1.Capability
-	(AccessMode)(0),              // 54: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),             // 55: holdfast.fsm.v1.FormatPhase
-	(*Reclaimed)(nil),            // 56: holdfast.fsm.v1.Reclaimed
-	(*Rejection)(nil),            // 57: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                // 58: holdfast.fsm.v1.Grant
-	(Verdict)(0),                 // 59: holdfast.fsm.v1.Verdict
-	(*KeyRotated)(nil),           // 60: holdfast.fsm.v1.KeyRotated
-	(*GivenUp)(nil),              // 61: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),            // 62: holdfast.fsm.v1.RoleMoved
+	(*RevocationRecord)(nil),     // 11: holdfast.fsm.v1.RevocationRecord
+	(*VolumeRecord)(nil),         // 12: holdfast.fsm.v1.VolumeRecord
+	(*HeaderRestoreRecord)(nil),  // 13: holdfast.fsm.v1.HeaderRestoreRecord
+	(*ReplicationRecord)(nil),    // 14: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),        // 15: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),            // 16: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),      // 17: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),         // 18: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),         // 19: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),       // 20: holdfast.fsm.v1.SnapshotRecord
+	(*KeptRecord)(nil),           // 21: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),          // 22: holdfast.fsm.v1.GroupRecord
+	(*VolumeGroupRecord)(nil),    // 23: holdfast.fsm.v1.VolumeGroupRecord
+	(*CapabilityRecord)(nil),     // 24: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),        // 25: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),         // 26: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil),    // 27: holdfast.fsm.v1.PublicationRecord
+	(*ReclaimedRecord)(nil),      // 28: holdfast.fsm.v1.ReclaimedRecord
+	(*StagingRecord)(nil),        // 29: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),         // 30: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),       // 31: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),      // 32: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),         // 33: holdfast.fsm.v1.AnswerRecord
+	(*RelationRecord)(nil),       // 34: holdfast.fsm.v1.RelationRecord
+	(*MoveRecord)(nil),           // 35: holdfast.fsm.v1.MoveRecord
+	(*OustedRecord)(nil),         // 36: holdfast.fsm.v1.OustedRecord
+	(*RelationMemberRecord)(nil), // 37: holdfast.fsm.v1.RelationMemberRecord
+	(*ConversionRecord)(nil),     // 38: holdfast.fsm.v1.ConversionRecord
+	(*RevertRecord)(nil),         // 39: holdfast.fsm.v1.RevertRecord
+	(*GroupNameRecord)(nil),      // 40: holdfast.fsm.v1.GroupNameRecord
+	(*Checkpoint)(nil),           // 41: holdfast.fsm.v1.Checkpoint
+	(*Epoch)(nil),                // 42: holdfast.fsm.v1.Epoch
+	(*Pool)(nil),                 // 43: holdfast.fsm.v1.Pool
+	(*Label)(nil),                // 44: holdfast.fsm.v1.Label
+	(*Replication)(nil),          // 45: holdfast.fsm.v1.Replication
+	(*FencedHost)(nil),           // 46: holdfast.fsm.v1.FencedHost
+	(*Condition)(nil),            // 47: holdfast.fsm.v1.Condition
+	(*Limits)(nil),               // 48: holdfast.fsm.v1.Limits
+	(*Claim)(nil),                // 49: holdfast.fsm.v1.Claim
+	(*Crypt)(nil),                // 50: holdfast.fsm.v1.Crypt
+	(Protocol)(0),                // 51: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),          // 52: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),               // 53: holdfast.fsm.v1.Format
+	(*Capability)(nil),           // 54: holdfast.fsm.v1.Capability
+	(AccessMode)(0),              // 55: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),             // 56: holdfast.fsm.v1.FormatPhase
+	(*Reclaimed)(nil),            // 57: holdfast.fsm.v1.Reclaimed
+	(*Rejection)(nil),            // 58: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                // 59: holdfast.fsm.v1.Grant
+	(Verdict)(0),                 // 60: holdfast.fsm.v1.Verdict
+	(*KeyRotated)(nil),           // 61: holdfast.fsm.v1.KeyRotated
+	(*GivenUp)(nil),              // 62: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),            // 63: holdfast.fsm.v1.RoleMoved
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
 	3,  // 1: holdfast.fsm.v1.Record.requisite:type_name -> holdfast.fsm.v1.RequisiteRecord
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	9,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
-	11, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	32, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	19, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	21, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
-	22, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
+	12, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
+	33, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	20, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	22, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	23, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
 	10, // 9: holdfast.fsm.v1.Record.fence:type_name -> holdfast.fsm.v1.FenceRecord
-	4,  // 10: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	40, // 11: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	8,  // 12: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
-	7,  // 13: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
-	6,  // 14: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
-	41, // 15: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	42, // 16: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	43, // 17: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	41, // 18: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	44, // 19: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	45, // 20: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
-	23, // 21: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	24, // 22: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	25, // 23: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	26, // 24: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	41, // 25: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	30, // 26: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	31, // 27: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	46, // 28: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	18, // 29: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	47, // 30: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	13, // 31: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	47, // 32: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	48, // 33: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
-	31, // 34: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
-	27, // 35: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
-	49, // 36: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	12, // 37: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
-	33, // 38: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	36, // 39: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
-	13, // 40: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
-	50, // 41: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	14, // 42: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	15, // 43: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	17, // 44: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	15, // 45: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	37, // 46: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
-	38, // 47: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
-	41, // 48: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	51, // 49: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	16, // 50: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	16, // 51: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	52, // 52: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	53, // 53: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	31, // 54: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	41, // 55: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	20, // 56: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
-	49, // 57: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	31, // 58: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	41, // 59: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	41, // 60: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	33, // 61: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	39, // 62: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
-	54, // 63: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	47, // 64: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	55, // 65: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	41, // 66: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	23, // 67: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	41, // 68: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	28, // 69: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	29, // 70: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	41, // 71: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	56, // 72: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
-	23, // 73: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	23, // 74: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	41, // 75: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	57, // 76: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	41, // 77: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	58, // 78: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	59, // 79: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	60, // 80: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	61, // 81: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	62, // 82: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	34, // 83: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
-	35, // 84: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	11, // 10: holdfast.fsm.v1.Record.revocation:type_name -> holdfast.fsm.v1.RevocationRecord
+	4,  // 11: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
+	41, // 12: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	8,  // 13: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
+	7,  // 14: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
+	6,  // 15: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
+	42, // 16: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	43, // 17: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	44, // 18: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	42, // 19: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	45, // 20: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	46, // 21: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
+	24, // 22: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	25, // 23: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	26, // 24: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	27, // 25: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	42, // 26: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	31, // 27: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	32, // 28: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	47, // 29: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	19, // 30: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	48, // 31: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	14, // 32: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	48, // 33: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	49, // 34: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	32, // 35: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
+	28, // 36: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
+	50, // 37: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	13, // 38: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
+	34, // 39: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	37, // 40: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
+	14, // 41: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
+	51, // 42: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	15, // 43: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	16, // 44: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	18, // 45: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	16, // 46: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	38, // 47: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
+	39, // 48: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
+	42, // 49: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	52, // 50: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	17, // 51: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	17, // 52: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	53, // 53: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	54, // 54: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	32, // 55: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	42, // 56: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	21, // 57: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	50, // 58: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	32, // 59: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	42, // 60: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	42, // 61: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	34, // 62: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	40, // 63: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
+	55, // 64: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	48, // 65: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	56, // 66: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	42, // 67: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	24, // 68: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	42, // 69: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	29, // 70: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	30, // 71: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	42, // 72: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	57, // 73: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
+	24, // 74: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	24, // 75: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	42, // 76: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	58, // 77: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	42, // 78: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	59, // 79: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	60, // 80: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	61, // 81: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	62, // 82: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	63, // 83: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	35, // 84: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
+	36, // 85: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -4798,6 +4911,7 @@ func file_fsm_fsmpb_record_proto_init() {
 		(*Record_Group)(nil),
 		(*Record_VolumeGroup)(nil),
 		(*Record_Fence)(nil),
+		(*Record_Revocation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4805,7 +4919,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
