@@ -82,10 +82,17 @@ type Member struct {
 	Trouble              string // why it is not ready; empty: it is
 	// DiskFree is that of the disk with its data folder, in bytes, and SlowestSync its longest durable write of the last
 	// minute; 0: it does not say.
-	DiskFree    int64
-	SlowestSync time.Duration
-	ClockOffset time.Duration // of its clock from this controller's
-	Err         error
+	DiskFree     int64
+	SlowestSync  time.Duration
+	ClockOffset  time.Duration // of its clock from this controller's
+	Certificates []Certificate // its own first, then those of the peers that are connected to it
+	Err          error
+}
+
+// Certificate is what a controller saw of one.
+type Certificate struct {
+	Role, Name, Serial, Issuer string
+	Issued, NotAfter           time.Time
 }
 
 // Entry is one applied command. An entry without a command marks a gap in the journal.
@@ -145,6 +152,8 @@ type Options struct {
 	Name string
 	// Actor returns the verified identity of a call's peer, in the form of a command's actor.
 	Actor func(context.Context) (string, error)
+	// CallerSerial returns the serial number of the certificate of a call's peer, in hex; nil: it is not known.
+	CallerSerial func(context.Context) string
 	// Error converts an error of the cluster to a gRPC status error.
 	Error func(error) error
 	// AuditPause is the time between two rounds of an audit; 0 means 250 ms.

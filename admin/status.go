@@ -78,5 +78,8 @@ func memberView(m Member) *adminpb.Member {
 	out.StateHash, out.HashIndex = m.Hash, m.HashIndex
 	out.LastLogIndex, out.LastLogTerm = m.LastIndex, m.LastTerm
 	out.Reachable, out.Version, out.LogStore = true, m.Version, m.LogStore
+	if len(m.Certificates) > 0 {
+		out.Detail = expiryText(m.Certificates[0], time.Now())
+	}
 	return out
 }

@@ -49,6 +49,10 @@ func printTable(w io.Writer, answer proto.Message) error {
 		rebootSafeTable(out, a)
 	case *adminpb.MemberPlanResponse:
 		memberPlanTable(out, a)
+	case *adminpb.CertificatesResponse:
+		certificatesTable(out, a)
+	case *adminpb.RevocationPlanResponse:
+		revocationPlanTable(out, a)
 	case *adminpb.ChangeResponse:
 		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
 	case *adminpb.HistoryHeader:

@@ -50,6 +50,9 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 		if n.GetNoNewReplicas() {
 			state += ", no new replicas"
 		}
+		if n.GetCertificate() != "" {
+			state += ", " + n.GetCertificate()
+		}
 		for _, p := range n.GetPools() {
 			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
 				formatSize(p.GetCapacityBytes()), freeCell(p), formatSize(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), p.GetCondition())

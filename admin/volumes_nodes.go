@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -71,7 +72,10 @@ func (s *Server) Nodes(ctx context.Context, req *adminpb.NodesRequest) (*adminpb
 		return nil, err
 	}
 	nodes := nodeViews(st)
+	var asking sync.WaitGroup
+	asking.Go(func() { s.noteExpiry(ctx, nodes) })
 	s.measure(ctx, nodes)
+	asking.Wait()
 	return &adminpb.NodesResponse{Index: st.Cluster().Index, Nodes: nodes}, nil
 }
 

@@ -144,6 +144,7 @@ func (m *machine) replaceState(state *fsm.State, term uint64) error {
 	m.state, m.stateTerm = state, term
 	m.hashes.reset(index, state.Hash())
 	m.index.Store(index)
+	m.events.revoked(state)
 	if err := m.journal.Restored(index); err != nil {
 		return fmt.Errorf("journal the Raft snapshot at index %d: %w", index, err)
 	}

@@ -51,8 +51,10 @@ type machineEvents struct {
 	clusterNamed func(id string) error // the first command named the cluster
 	// configuration gets each committed configuration.
 	configuration func(raft.Configuration)
-	diverged      func(index uint64, own, agreed []byte)
-	failed        func(what string)
+	// revoked gets the state when what is revoked may have changed, under the machine's lock.
+	revoked  func(*fsm.State)
+	diverged func(index uint64, own, agreed []byte)
+	failed   func(what string)
 	// entryFailed is called before failed: the state machine faults on this entry.
 	entryFailed  func(l *raft.Log, cause any)
 	batchApplied func(entries int, took time.Duration)

@@ -85,7 +85,7 @@ func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, out
 	return changes
 }
 
-// handleMemberCommands handles the two commands that concern the member itself.
+// handleMemberCommands handles the commands that concern the member itself.
 func (m *machine) handleMemberCommands(cmd *fsmpb.Command, o *fsmpb.Outcome) {
 	if o.GetRejection() != nil {
 		return
@@ -93,6 +93,8 @@ func (m *machine) handleMemberCommands(cmd *fsmpb.Command, o *fsmpb.Outcome) {
 	switch c := cmd.GetBody().(type) {
 	case *fsmpb.Command_Checkpoint:
 		m.compareHash(c.Checkpoint)
+	case *fsmpb.Command_RevokeIdentity, *fsmpb.Command_UnrevokeIdentity:
+		m.events.revoked(m.state)
 	case *fsmpb.Command_Bootstrap:
 		if err := m.events.clusterNamed(m.state.Cluster().ID); err != nil {
 			panic(fmt.Sprintf("record the cluster's id: %v", err))

@@ -28,8 +28,9 @@ type Member struct {
 	checkpoints *checkpoints
 	leader      *leader
 
-	diskGuard *diskGuard
-	slowSyncs slowSyncs
+	diskGuard   *diskGuard
+	slowSyncs   slowSyncs
+	revocations *revocations
 
 	terminateOnce sync.Once
 	terminateErr  error

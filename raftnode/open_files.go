@@ -33,6 +33,11 @@ func (m *Member) openFiles() (err error) {
 	}
 	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.tracker.resign("the disk is full") })
 	m.proposer.diskGuard, m.checkpoints.diskGuard = m.diskGuard, m.diskGuard
+	recorded, err := m.storage.revocations()
+	if err != nil {
+		return errors.Join(err, m.journal.Close(), m.storage.close())
+	}
+	m.revocations = newRevocations(m.core, recorded)
 	m.machine = newMachine(m.journal, m.events())
 	m.machine.verifiedDump, m.machine.apply = dump, m.cfg.apply
 	m.machine.skips, err = loadSkips(m.storage)
@@ -68,6 +73,7 @@ func (m *Member) events() machineEvents {
 		diverged: func(index uint64, ownHash, majorityHash []byte) {
 			go m.checkpoints.quarantine(index, ownHash, majorityHash)
 		},
+		revoked:      m.revocations.update,
 		failed:       func(reason string) { m.fatal(ExitRestart, reason) },
 		entryFailed:  m.recordEntryFault,
 		batchApplied: m.metrics.observeApplied,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
@@ -40,6 +41,10 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 	if err := m.Ready(); err != nil {
 		s.Trouble = err.Error()
 	}
+	s.Certificates = append(s.Certificates, certificateSeen(m.cfg.Credentials.Certificate()))
+	for _, c := range m.cfg.Credentials.Connected() {
+		s.Certificates = append(s.Certificates, certificateSeen(c))
+	}
 	return s, nil
 }
 
@@ -50,6 +55,12 @@ func lastLogEntry(r *raft.Raft) (index, term uint64) {
 		*number, _ = strconv.ParseUint(stats[text], 10, 64) // raft formats it so
 	}
 	return index, term
+}
+
+func certificateSeen(c pki.Certificate) *raftpb.CertificateSeen {
+	return &raftpb.CertificateSeen{
+		Role: string(c.Role), Name: c.Name, Serial: c.Serial, Issued: c.Issued.UnixNano(), NotAfter: c.NotAfter.UnixNano(), Issuer: c.Issuer,
+	}
 }
 
 func roleOf(c *core) string {

@@ -23,6 +23,9 @@ type storage struct {
 
 	skips       func() ([]store.Skip, error)
 	recordFault func(store.Fault) error
+
+	revocations       func() (store.Revocations, error)
+	recordRevocations func(store.Revocations) error
 }
 
 func openStorage(o store.Options) (*storage, error) {
@@ -34,6 +37,7 @@ func openStorage(o store.Options) (*storage, error) {
 		logs: s.Logs, stable: s.Stable, snapshots: s.Snapshots, memberID: s.MemberID,
 		clusterID: s.ClusterID, setClusterID: s.SetClusterID, hasState: s.HasExistingState,
 		quarantine: s.Quarantine, close: s.Close, skips: s.Skips, recordFault: s.RecordFault,
+		revocations: s.Revocations, recordRevocations: s.RecordRevocations,
 	}, nil
 }
 

@@ -236,6 +236,7 @@ func newTestMachine(t *testing.T, fault *atomic.Pointer[string]) *machine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	return newMachine(j, machineEvents{
+		revoked: func(*fsm.State) {},
 		changed: func([]fsm.Change) {}, allChanged: func() {}, committed: func(uint64, uint64) {},
 		clusterNamed: func(string) error { return nil }, diverged: func(uint64, []byte, []byte) {},
 		failed: func(what string) { fault.Store(&what) }, entryFailed: func(*raft.Log, any) {},

@@ -3353,6 +3353,7 @@ type Node struct {
 	Addresses          []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                                             // by which a fence finds it
 	Maintenance        uint64                 `protobuf:"varint,130,opt,name=maintenance,proto3" json:"maintenance,omitempty"`                                       // the index at which it was recorded to go down on purpose; 0: it is not in maintenance
 	Fence              string                 `protobuf:"bytes,71,opt,name=fence,proto3" json:"fence,omitempty"`                                                     // how it is fenced, or on its way back; empty: it is not
+	Certificate        string                 `protobuf:"bytes,125,opt,name=certificate,proto3" json:"certificate,omitempty"`                                        // that the certificate of its session is about to expire; empty: it is not
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -3523,6 +3524,13 @@ func (x *Node) GetMaintenance() uint64 {
 func (x *Node) GetFence() string {
 	if x != nil {
 		return x.Fence
+	}
+	return ""
+}
+
+func (x *Node) GetCertificate() string {
+	if x != nil {
+		return x.Certificate
 	}
 	return ""
 }
@@ -5939,6 +5947,502 @@ func (x *RebootSafeResponse) GetMore() uint64 {
 	return 0
 }
 
+type CertificatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificatesRequest) Reset() {
+	*x = CertificatesRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificatesRequest) ProtoMessage() {}
+
+func (x *CertificatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificatesRequest.ProtoReflect.Descriptor instead.
+func (*CertificatesRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
+}
+
+type CertificatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Certificates  []*Certificate         `protobuf:"bytes,2,rep,name=certificates,proto3" json:"certificates,omitempty"` // in order of role, name and serial number
+	Revocations   []*Revocation          `protobuf:"bytes,3,rep,name=revocations,proto3" json:"revocations,omitempty"`   // in order of role and name
+	Unknown       []string               `protobuf:"bytes,4,rep,name=unknown,proto3" json:"unknown,omitempty"`           // controllers that did not answer, and why
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificatesResponse) Reset() {
+	*x = CertificatesResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificatesResponse) ProtoMessage() {}
+
+func (x *CertificatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificatesResponse.ProtoReflect.Descriptor instead.
+func (*CertificatesResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *CertificatesResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *CertificatesResponse) GetCertificates() []*Certificate {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+func (x *CertificatesResponse) GetRevocations() []*Revocation {
+	if x != nil {
+		return x.Revocations
+	}
+	return nil
+}
+
+func (x *CertificatesResponse) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+type Certificate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Serial        string                 `protobuf:"bytes,3,opt,name=serial,proto3" json:"serial,omitempty"` // hex
+	Issued        string                 `protobuf:"bytes,4,opt,name=issued,proto3" json:"issued,omitempty"`
+	NotAfter      string                 `protobuf:"bytes,5,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	Issuer        string                 `protobuf:"bytes,6,opt,name=issuer,proto3" json:"issuer,omitempty"`               // hex, the key id of the CA
+	SeenBy        []string               `protobuf:"bytes,7,rep,name=seen_by,json=seenBy,proto3" json:"seen_by,omitempty"` // controllers whose own it is, or to which its holder is connected
+	Condition     string                 `protobuf:"bytes,8,opt,name=condition,proto3" json:"condition,omitempty"`         // that it is revoked, or is about to expire
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate) Reset() {
+	*x = Certificate{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate) ProtoMessage() {}
+
+func (x *Certificate) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
+func (*Certificate) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *Certificate) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Certificate) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Certificate) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *Certificate) GetIssued() string {
+	if x != nil {
+		return x.Issued
+	}
+	return ""
+}
+
+func (x *Certificate) GetNotAfter() string {
+	if x != nil {
+		return x.NotAfter
+	}
+	return ""
+}
+
+func (x *Certificate) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *Certificate) GetSeenBy() []string {
+	if x != nil {
+		return x.SeenBy
+	}
+	return nil
+}
+
+func (x *Certificate) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
+type Revocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Serials       []string               `protobuf:"bytes,3,rep,name=serials,proto3" json:"serials,omitempty"`                            // hex
+	IssuedUntil   string                 `protobuf:"bytes,4,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // all that were issued up to then; empty: the serials only
+	Since         uint64                 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`                               // the entry that changed it last
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revocation) Reset() {
+	*x = Revocation{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revocation) ProtoMessage() {}
+
+func (x *Revocation) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
+func (*Revocation) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *Revocation) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Revocation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Revocation) GetSerials() []string {
+	if x != nil {
+		return x.Serials
+	}
+	return nil
+}
+
+func (x *Revocation) GetIssuedUntil() string {
+	if x != nil {
+		return x.IssuedUntil
+	}
+	return ""
+}
+
+func (x *Revocation) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Revocation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RevocationPlanRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // revoke, unrevoke
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Serials       []string               `protobuf:"bytes,4,rep,name=serials,proto3" json:"serials,omitempty"`                            // of revoke: of certificates; none: all that were issued until now
+	IssuedUntil   string                 `protobuf:"bytes,5,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // of revoke without serials; ChangeRevocation: required, as the plan showed it
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Since         uint64                 `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"` // of unrevoke; ChangeRevocation: required, as the plan showed it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevocationPlanRequest) Reset() {
+	*x = RevocationPlanRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevocationPlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevocationPlanRequest) ProtoMessage() {}
+
+func (x *RevocationPlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevocationPlanRequest.ProtoReflect.Descriptor instead.
+func (*RevocationPlanRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *RevocationPlanRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *RevocationPlanRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevocationPlanRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevocationPlanRequest) GetSerials() []string {
+	if x != nil {
+		return x.Serials
+	}
+	return nil
+}
+
+func (x *RevocationPlanRequest) GetIssuedUntil() string {
+	if x != nil {
+		return x.IssuedUntil
+	}
+	return ""
+}
+
+func (x *RevocationPlanRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RevocationPlanRequest) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+type RevocationPlanResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Serials       []string               `protobuf:"bytes,5,rep,name=serials,proto3" json:"serials,omitempty"`
+	IssuedUntil   string                 `protobuf:"bytes,6,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"`
+	Since         uint64                 `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`
+	Steps         []*PlanStep            `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"` // node is the controller, host or operator concerned
+	Summary       string                 `protobuf:"bytes,9,opt,name=summary,proto3" json:"summary,omitempty"`
+	Done          bool                   `protobuf:"varint,10,opt,name=done,proto3" json:"done,omitempty"` // nothing is left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevocationPlanResponse) Reset() {
+	*x = RevocationPlanResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevocationPlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevocationPlanResponse) ProtoMessage() {}
+
+func (x *RevocationPlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevocationPlanResponse.ProtoReflect.Descriptor instead.
+func (*RevocationPlanResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *RevocationPlanResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RevocationPlanResponse) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *RevocationPlanResponse) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevocationPlanResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevocationPlanResponse) GetSerials() []string {
+	if x != nil {
+		return x.Serials
+	}
+	return nil
+}
+
+func (x *RevocationPlanResponse) GetIssuedUntil() string {
+	if x != nil {
+		return x.IssuedUntil
+	}
+	return ""
+}
+
+func (x *RevocationPlanResponse) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *RevocationPlanResponse) GetSteps() []*PlanStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *RevocationPlanResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *RevocationPlanResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // an id or a name
@@ -5953,7 +6457,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5965,7 +6469,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5978,7 +6482,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -6036,7 +6540,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6048,7 +6552,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6061,7 +6565,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -6116,7 +6620,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +6632,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +6645,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -6192,7 +6696,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6708,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6721,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{70}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -6340,7 +6844,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6352,7 +6856,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6365,7 +6869,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{71}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
 }
 
 type AuditResponse struct {
@@ -6383,7 +6887,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +6899,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +6912,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{72}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -6473,7 +6977,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6485,7 +6989,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6498,7 +7002,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Finding) GetNode() string {
@@ -6546,7 +7050,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +7062,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +7075,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Unknown) GetNode() string {
@@ -6597,7 +7101,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6609,7 +7113,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6622,7 +7126,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -6649,7 +7153,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6661,7 +7165,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6674,7 +7178,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -6794,7 +7298,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6806,7 +7310,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6819,7 +7323,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -6889,7 +7393,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6901,7 +7405,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6914,7 +7418,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -6948,7 +7452,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6960,7 +7464,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6973,7 +7477,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -6992,7 +7496,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7508,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7521,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -7044,7 +7548,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7056,7 +7560,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7069,7 +7573,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -7148,7 +7652,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7160,7 +7664,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7173,7 +7677,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Understanding) GetId() string {
@@ -7535,7 +8039,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"T\n" +
 	"\rNodesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\x84\x05\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xa6\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -7558,7 +8062,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fno_new_replicas\x18\x11 \x01(\bR\rnoNewReplicas\x12\x1c\n" +
 	"\taddresses\x18F \x03(\tR\taddresses\x12!\n" +
 	"\vmaintenance\x18\x82\x01 \x01(\x04R\vmaintenance\x12\x14\n" +
-	"\x05fence\x18G \x01(\tR\x05fence\"%\n" +
+	"\x05fence\x18G \x01(\tR\x05fence\x12 \n" +
+	"\vcertificate\x18} \x01(\tR\vcertificate\"%\n" +
 	"\rFencesRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"X\n" +
 	"\x0eFencesResponse\x12\x14\n" +
@@ -7774,7 +8279,50 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0ein_maintenance\x18\x06 \x03(\tR\rinMaintenance\x12\x18\n" +
 	"\aclaimed\x18\a \x01(\x04R\aclaimed\x12F\n" +
 	"\fpublications\x18\b \x03(\v2\".holdfast.admin.v1.PublicationRiskR\fpublications\x12\x12\n" +
-	"\x04more\x18\t \x01(\x04R\x04more\"\x92\x01\n" +
+	"\x04more\x18\t \x01(\x04R\x04more\"\x15\n" +
+	"\x13CertificatesRequest\"\xcb\x01\n" +
+	"\x14CertificatesResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12B\n" +
+	"\fcertificates\x18\x02 \x03(\v2\x1e.holdfast.admin.v1.CertificateR\fcertificates\x12?\n" +
+	"\vrevocations\x18\x03 \x03(\v2\x1d.holdfast.admin.v1.RevocationR\vrevocations\x12\x18\n" +
+	"\aunknown\x18\x04 \x03(\tR\aunknown\"\xd1\x01\n" +
+	"\vCertificate\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06serial\x18\x03 \x01(\tR\x06serial\x12\x16\n" +
+	"\x06issued\x18\x04 \x01(\tR\x06issued\x12\x1b\n" +
+	"\tnot_after\x18\x05 \x01(\tR\bnotAfter\x12\x16\n" +
+	"\x06issuer\x18\x06 \x01(\tR\x06issuer\x12\x17\n" +
+	"\aseen_by\x18\a \x03(\tR\x06seenBy\x12\x1c\n" +
+	"\tcondition\x18\b \x01(\tR\tcondition\"\x9f\x01\n" +
+	"\n" +
+	"Revocation\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aserials\x18\x03 \x03(\tR\aserials\x12!\n" +
+	"\fissued_until\x18\x04 \x01(\tR\vissuedUntil\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xbe\x01\n" +
+	"\x15RevocationPlanRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aserials\x18\x04 \x03(\tR\aserials\x12!\n" +
+	"\fissued_until\x18\x05 \x01(\tR\vissuedUntil\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05since\x18\a \x01(\x04R\x05since\"\x9e\x02\n" +
+	"\x16RevocationPlanResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x18\n" +
+	"\aserials\x18\x05 \x03(\tR\aserials\x12!\n" +
+	"\fissued_until\x18\x06 \x01(\tR\vissuedUntil\x12\x14\n" +
+	"\x05since\x18\a \x01(\x04R\x05since\x121\n" +
+	"\x05steps\x18\b \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
+	"\asummary\x18\t \x01(\tR\asummary\x12\x12\n" +
+	"\x04done\x18\n" +
+	" \x01(\bR\x04done\"\x92\x01\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -7871,7 +8419,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\x99\x12\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xd4\x14\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
@@ -7901,7 +8449,10 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"RebootSafe\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\x10ClaimMaintenance\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\x12[\n" +
-	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
+	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\x12d\n" +
+	"\fCertificates\x12&.holdfast.admin.v1.CertificatesRequest\x1a'.holdfast.admin.v1.CertificatesResponse\"\x03\x90\x02\x01\x12j\n" +
+	"\x0ePlanRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\x10ChangeRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
 	file_admin_adminpb_admin_proto_rawDescOnce sync.Once
@@ -7915,7 +8466,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -7984,153 +8535,168 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*VolumeTolerance)(nil),        // 64: holdfast.admin.v1.VolumeTolerance
 	(*RebootSafeRequest)(nil),      // 65: holdfast.admin.v1.RebootSafeRequest
 	(*RebootSafeResponse)(nil),     // 66: holdfast.admin.v1.RebootSafeResponse
-	(*HistoryRequest)(nil),         // 67: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 68: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 69: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 70: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 71: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 72: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 73: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 74: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 75: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 76: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 77: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 78: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 79: holdfast.admin.v1.BackupResponse
-	(*UpgradeRequest)(nil),         // 80: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 81: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 82: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 83: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 84: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 85: holdfast.fsm.v1.Outcome
+	(*CertificatesRequest)(nil),    // 67: holdfast.admin.v1.CertificatesRequest
+	(*CertificatesResponse)(nil),   // 68: holdfast.admin.v1.CertificatesResponse
+	(*Certificate)(nil),            // 69: holdfast.admin.v1.Certificate
+	(*Revocation)(nil),             // 70: holdfast.admin.v1.Revocation
+	(*RevocationPlanRequest)(nil),  // 71: holdfast.admin.v1.RevocationPlanRequest
+	(*RevocationPlanResponse)(nil), // 72: holdfast.admin.v1.RevocationPlanResponse
+	(*HistoryRequest)(nil),         // 73: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 74: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 75: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 76: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 77: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 78: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 79: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 80: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 81: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 82: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 83: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 84: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 85: holdfast.admin.v1.BackupResponse
+	(*UpgradeRequest)(nil),         // 86: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 87: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 88: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 89: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 90: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 91: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
-	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
-	4,  // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	7,  // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
-	31, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
-	32, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
-	34, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
-	44, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
-	19, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
-	20, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
-	16, // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
-	15, // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
-	13, // 11: holdfast.admin.v1.Volume.encryption:type_name -> holdfast.admin.v1.Encryption
-	8,  // 12: holdfast.admin.v1.Volume.relation:type_name -> holdfast.admin.v1.Relation
-	12, // 13: holdfast.admin.v1.Volume.conversion:type_name -> holdfast.admin.v1.Conversion
-	9,  // 14: holdfast.admin.v1.Relation.ousted:type_name -> holdfast.admin.v1.Ousted
-	10, // 15: holdfast.admin.v1.Relation.last_sync:type_name -> holdfast.admin.v1.LastSync
-	11, // 16: holdfast.admin.v1.Relation.given_up:type_name -> holdfast.admin.v1.GivenUp
-	14, // 17: holdfast.admin.v1.Encryption.rotation:type_name -> holdfast.admin.v1.KeyRotation
-	17, // 18: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
-	18, // 19: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
-	23, // 20: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
-	44, // 21: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
-	24, // 22: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
-	27, // 23: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
-	44, // 24: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
-	30, // 25: holdfast.admin.v1.VolumeGroupsResponse.groups:type_name -> holdfast.admin.v1.VolumeGroup
-	8,  // 26: holdfast.admin.v1.VolumeGroup.relation:type_name -> holdfast.admin.v1.Relation
-	33, // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
-	37, // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
-	41, // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	83, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
-	40, // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
-	44, // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
-	15, // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
-	49, // 34: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	3,  // 35: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
-	49, // 36: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	56, // 37: holdfast.admin.v1.AtRiskResponse.volumes:type_name -> holdfast.admin.v1.VolumeRisk
-	57, // 38: holdfast.admin.v1.AtRiskResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
-	58, // 39: holdfast.admin.v1.AtRiskResponse.snapshots:type_name -> holdfast.admin.v1.SnapshotRisk
-	59, // 40: holdfast.admin.v1.AtRiskResponse.quorum:type_name -> holdfast.admin.v1.MemberQuorum
-	62, // 41: holdfast.admin.v1.ToleranceResponse.cluster:type_name -> holdfast.admin.v1.ClusterTolerance
-	64, // 42: holdfast.admin.v1.ToleranceResponse.volumes:type_name -> holdfast.admin.v1.VolumeTolerance
-	63, // 43: holdfast.admin.v1.ClusterTolerance.node:type_name -> holdfast.admin.v1.Tolerance
-	63, // 44: holdfast.admin.v1.ClusterTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
-	63, // 45: holdfast.admin.v1.ClusterTolerance.site:type_name -> holdfast.admin.v1.Tolerance
-	63, // 46: holdfast.admin.v1.VolumeTolerance.node:type_name -> holdfast.admin.v1.Tolerance
-	63, // 47: holdfast.admin.v1.VolumeTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
-	63, // 48: holdfast.admin.v1.VolumeTolerance.site:type_name -> holdfast.admin.v1.Tolerance
-	57, // 49: holdfast.admin.v1.RebootSafeResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
-	69, // 50: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	70, // 51: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	84, // 52: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	85, // 53: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	15, // 54: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	73, // 55: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	73, // 56: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	73, // 57: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	74, // 58: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	73, // 59: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	77, // 60: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	37, // 61: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 62: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	23, // 63: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	27, // 64: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	30, // 65: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,  // 66: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	82, // 67: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	82, // 68: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,  // 69: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 70: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21, // 71: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25, // 72: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28, // 73: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35, // 74: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38, // 75: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42, // 76: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	67, // 77: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	71, // 78: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	75, // 79: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	78, // 80: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45, // 81: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45, // 82: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46, // 83: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47, // 84: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47, // 85: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	80, // 86: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	80, // 87: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50, // 88: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52, // 89: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54, // 90: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60, // 91: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65, // 92: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65, // 93: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52, // 94: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 95: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 96: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22, // 97: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26, // 98: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29, // 99: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36, // 100: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39, // 101: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43, // 102: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	68, // 103: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	72, // 104: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	76, // 105: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	79, // 106: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,  // 107: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 108: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 109: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48, // 110: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48, // 111: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	81, // 112: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	81, // 113: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51, // 114: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53, // 115: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55, // 116: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61, // 117: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66, // 118: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66, // 119: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53, // 120: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	95, // [95:121] is the sub-list for method output_type
-	69, // [69:95] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
+	4,   // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	7,   // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
+	31,  // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
+	32,  // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
+	34,  // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
+	44,  // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
+	19,  // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
+	20,  // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
+	16,  // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
+	15,  // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
+	13,  // 11: holdfast.admin.v1.Volume.encryption:type_name -> holdfast.admin.v1.Encryption
+	8,   // 12: holdfast.admin.v1.Volume.relation:type_name -> holdfast.admin.v1.Relation
+	12,  // 13: holdfast.admin.v1.Volume.conversion:type_name -> holdfast.admin.v1.Conversion
+	9,   // 14: holdfast.admin.v1.Relation.ousted:type_name -> holdfast.admin.v1.Ousted
+	10,  // 15: holdfast.admin.v1.Relation.last_sync:type_name -> holdfast.admin.v1.LastSync
+	11,  // 16: holdfast.admin.v1.Relation.given_up:type_name -> holdfast.admin.v1.GivenUp
+	14,  // 17: holdfast.admin.v1.Encryption.rotation:type_name -> holdfast.admin.v1.KeyRotation
+	17,  // 18: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
+	18,  // 19: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
+	23,  // 20: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
+	44,  // 21: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
+	24,  // 22: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
+	27,  // 23: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
+	44,  // 24: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
+	30,  // 25: holdfast.admin.v1.VolumeGroupsResponse.groups:type_name -> holdfast.admin.v1.VolumeGroup
+	8,   // 26: holdfast.admin.v1.VolumeGroup.relation:type_name -> holdfast.admin.v1.Relation
+	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
+	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
+	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
+	89,  // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
+	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
+	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
+	49,  // 34: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	3,   // 35: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
+	49,  // 36: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	56,  // 37: holdfast.admin.v1.AtRiskResponse.volumes:type_name -> holdfast.admin.v1.VolumeRisk
+	57,  // 38: holdfast.admin.v1.AtRiskResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
+	58,  // 39: holdfast.admin.v1.AtRiskResponse.snapshots:type_name -> holdfast.admin.v1.SnapshotRisk
+	59,  // 40: holdfast.admin.v1.AtRiskResponse.quorum:type_name -> holdfast.admin.v1.MemberQuorum
+	62,  // 41: holdfast.admin.v1.ToleranceResponse.cluster:type_name -> holdfast.admin.v1.ClusterTolerance
+	64,  // 42: holdfast.admin.v1.ToleranceResponse.volumes:type_name -> holdfast.admin.v1.VolumeTolerance
+	63,  // 43: holdfast.admin.v1.ClusterTolerance.node:type_name -> holdfast.admin.v1.Tolerance
+	63,  // 44: holdfast.admin.v1.ClusterTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
+	63,  // 45: holdfast.admin.v1.ClusterTolerance.site:type_name -> holdfast.admin.v1.Tolerance
+	63,  // 46: holdfast.admin.v1.VolumeTolerance.node:type_name -> holdfast.admin.v1.Tolerance
+	63,  // 47: holdfast.admin.v1.VolumeTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
+	63,  // 48: holdfast.admin.v1.VolumeTolerance.site:type_name -> holdfast.admin.v1.Tolerance
+	57,  // 49: holdfast.admin.v1.RebootSafeResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
+	69,  // 50: holdfast.admin.v1.CertificatesResponse.certificates:type_name -> holdfast.admin.v1.Certificate
+	70,  // 51: holdfast.admin.v1.CertificatesResponse.revocations:type_name -> holdfast.admin.v1.Revocation
+	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	75,  // 53: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	76,  // 54: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	90,  // 55: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	91,  // 56: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15,  // 57: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	79,  // 58: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	79,  // 59: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	79,  // 60: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	80,  // 61: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	79,  // 62: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	83,  // 63: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37,  // 64: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,   // 65: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23,  // 66: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27,  // 67: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30,  // 68: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,   // 69: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	88,  // 70: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	88,  // 71: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 72: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 73: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 74: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 75: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 76: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 77: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 78: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 79: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	73,  // 80: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	77,  // 81: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	81,  // 82: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	84,  // 83: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 84: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 85: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 86: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 87: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 88: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	86,  // 89: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	86,  // 90: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 91: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 92: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 93: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 94: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 95: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 96: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52,  // 97: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	67,  // 98: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	71,  // 99: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	71,  // 100: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	2,   // 101: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 102: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 103: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 104: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 105: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 106: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 107: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 108: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	74,  // 109: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	78,  // 110: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	82,  // 111: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	85,  // 112: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 113: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 114: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 115: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 116: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 117: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	87,  // 118: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	87,  // 119: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 120: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 121: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 122: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 123: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 124: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 125: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53,  // 126: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	68,  // 127: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	72,  // 128: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	72,  // 129: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	101, // [101:130] is the sub-list for method output_type
+	72,  // [72:101] is the sub-list for method input_type
+	72,  // [72:72] is the sub-list for extension type_name
+	72,  // [72:72] is the sub-list for extension extendee
+	0,   // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -8138,11 +8704,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[68].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[74].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[76].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[82].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -8156,7 +8722,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   83,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

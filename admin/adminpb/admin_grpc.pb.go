@@ -49,6 +49,9 @@ const (
 	Admin_RebootSafe_FullMethodName       = "/holdfast.admin.v1.Admin/RebootSafe"
 	Admin_ClaimMaintenance_FullMethodName = "/holdfast.admin.v1.Admin/ClaimMaintenance"
 	Admin_ChangeMember_FullMethodName     = "/holdfast.admin.v1.Admin/ChangeMember"
+	Admin_Certificates_FullMethodName     = "/holdfast.admin.v1.Admin/Certificates"
+	Admin_PlanRevocation_FullMethodName   = "/holdfast.admin.v1.Admin/PlanRevocation"
+	Admin_ChangeRevocation_FullMethodName = "/holdfast.admin.v1.Admin/ChangeRevocation"
 )
 
 // AdminClient is the client API for Admin service.
@@ -114,6 +117,13 @@ type AdminClient interface {
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
+	// Certificates lists the certificates that controllers see, their own and those of connected peers, and what
+	// is revoked.
+	Certificates(ctx context.Context, in *CertificatesRequest, opts ...grpc.CallOption) (*CertificatesResponse, error)
+	// PlanRevocation says whom a revocation, or its end, would concern now, and changes nothing.
+	PlanRevocation(ctx context.Context, in *RevocationPlanRequest, opts ...grpc.CallOption) (*RevocationPlanResponse, error)
+	// ChangeRevocation carries it out, for the time, the serial numbers or the entry that the plan showed.
+	ChangeRevocation(ctx context.Context, in *RevocationPlanRequest, opts ...grpc.CallOption) (*RevocationPlanResponse, error)
 }
 
 type adminClient struct {
@@ -411,6 +421,36 @@ func (c *adminClient) ChangeMember(ctx context.Context, in *MemberPlanRequest, o
 	return out, nil
 }
 
+func (c *adminClient) Certificates(ctx context.Context, in *CertificatesRequest, opts ...grpc.CallOption) (*CertificatesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CertificatesResponse)
+	err := c.cc.Invoke(ctx, Admin_Certificates_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PlanRevocation(ctx context.Context, in *RevocationPlanRequest, opts ...grpc.CallOption) (*RevocationPlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevocationPlanResponse)
+	err := c.cc.Invoke(ctx, Admin_PlanRevocation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ChangeRevocation(ctx context.Context, in *RevocationPlanRequest, opts ...grpc.CallOption) (*RevocationPlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevocationPlanResponse)
+	err := c.cc.Invoke(ctx, Admin_ChangeRevocation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -474,6 +514,13 @@ type AdminServer interface {
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
+	// Certificates lists the certificates that controllers see, their own and those of connected peers, and what
+	// is revoked.
+	Certificates(context.Context, *CertificatesRequest) (*CertificatesResponse, error)
+	// PlanRevocation says whom a revocation, or its end, would concern now, and changes nothing.
+	PlanRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error)
+	// ChangeRevocation carries it out, for the time, the serial numbers or the entry that the plan showed.
+	ChangeRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -561,6 +608,15 @@ func (UnimplementedAdminServer) ClaimMaintenance(context.Context, *RebootSafeReq
 }
 func (UnimplementedAdminServer) ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeMember not implemented")
+}
+func (UnimplementedAdminServer) Certificates(context.Context, *CertificatesRequest) (*CertificatesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Certificates not implemented")
+}
+func (UnimplementedAdminServer) PlanRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanRevocation not implemented")
+}
+func (UnimplementedAdminServer) ChangeRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeRevocation not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1030,6 +1086,60 @@ func _Admin_ChangeMember_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Certificates_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CertificatesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Certificates(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Certificates_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Certificates(ctx, req.(*CertificatesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PlanRevocation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevocationPlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PlanRevocation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PlanRevocation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PlanRevocation(ctx, req.(*RevocationPlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ChangeRevocation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevocationPlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ChangeRevocation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ChangeRevocation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ChangeRevocation(ctx, req.(*RevocationPlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1128,6 +1238,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeMember",
 			Handler:    _Admin_ChangeMember_Handler,
+		},
+		{
+			MethodName: "Certificates",
+			Handler:    _Admin_Certificates_Handler,
+		},
+		{
+			MethodName: "PlanRevocation",
+			Handler:    _Admin_PlanRevocation_Handler,
+		},
+		{
+			MethodName: "ChangeRevocation",
+			Handler:    _Admin_ChangeRevocation_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

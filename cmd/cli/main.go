@@ -120,6 +120,7 @@ func Root() *cobra.Command {
 		fencePeerCommand(),
 		nodesCommand(),
 		membersCommand(),
+		certsCommand(),
 		operationsCommand(),
 		historyCommand(),
 		auditCommand(),

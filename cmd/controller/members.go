@@ -80,7 +80,18 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
 		Trouble: resp.GetTrouble(), DiskFree: resp.GetDiskFreeBytes(), SlowestSync: time.Duration(resp.GetSlowestSyncNano()),
 		ClockOffset: time.Duration(resp.GetClockUnixNano() - sent.Add(time.Since(sent)/2).UnixNano()),
+		Certificates: certificatesOf(resp),
 	}
+}
+
+func certificatesOf(resp *raftpb.StatusResponse) (all []admin.Certificate) {
+	for _, c := range resp.GetCertificates() {
+		all = append(all, admin.Certificate{
+			Role: c.GetRole(), Name: c.GetName(), Serial: c.GetSerial(), Issuer: c.GetIssuer(),
+			Issued: time.Unix(0, c.GetIssued()), NotAfter: time.Unix(0, c.GetNotAfter()),
+		})
+	}
+	return all
 }
 
 func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt uint64) (*raftpb.StatusResponse, error) {

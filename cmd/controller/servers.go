@@ -38,7 +38,7 @@ func (c *controller) openServers() error {
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
 		Cluster: &adminCluster{cluster: c.cluster}, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
-		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, Error: rpcerr.From, Logger: c.log,
+		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
 }
@@ -92,4 +92,13 @@ func actor(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return peer.Actor(), nil
+}
+
+// callerSerial returns the serial number of the caller's certificate, empty where there is none.
+func callerSerial(ctx context.Context) string {
+	of, err := pki.PeerCertificate(ctx)
+	if err != nil {
+		return ""
+	}
+	return of.Serial
 }

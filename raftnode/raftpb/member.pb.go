@@ -938,6 +938,7 @@ type StatusResponse struct {
 	Site            string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                                  // that it acts for; empty: a build without sites
 	DiskFreeBytes   int64                  `protobuf:"varint,130,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`       // of the disk with its data folder
 	SlowestSyncNano int64                  `protobuf:"varint,131,opt,name=slowest_sync_nano,json=slowestSyncNano,proto3" json:"slowest_sync_nano,omitempty"` // the longest durable write to the log or the vote of the last minute; 0: none, or not known
+	Certificates    []*CertificateSeen     `protobuf:"bytes,125,rep,name=certificates,proto3" json:"certificates,omitempty"`                                 // its own first, then those of the peers that are connected
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1154,6 +1155,98 @@ func (x *StatusResponse) GetSlowestSyncNano() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetCertificates() []*CertificateSeen {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+// CertificateSeen is what a certificate says of itself.
+type CertificateSeen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Serial        string                 `protobuf:"bytes,3,opt,name=serial,proto3" json:"serial,omitempty"`                      // hex
+	Issued        int64                  `protobuf:"varint,4,opt,name=issued,proto3" json:"issued,omitempty"`                     // Unix nanoseconds
+	NotAfter      int64                  `protobuf:"varint,5,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix nanoseconds
+	Issuer        string                 `protobuf:"bytes,6,opt,name=issuer,proto3" json:"issuer,omitempty"`                      // hex, the key id of the CA
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificateSeen) Reset() {
+	*x = CertificateSeen{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificateSeen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificateSeen) ProtoMessage() {}
+
+func (x *CertificateSeen) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificateSeen.ProtoReflect.Descriptor instead.
+func (*CertificateSeen) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *CertificateSeen) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *CertificateSeen) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CertificateSeen) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *CertificateSeen) GetIssued() int64 {
+	if x != nil {
+		return x.Issued
+	}
+	return 0
+}
+
+func (x *CertificateSeen) GetNotAfter() int64 {
+	if x != nil {
+		return x.NotAfter
+	}
+	return 0
+}
+
+func (x *CertificateSeen) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
 var File_raftnode_raftpb_member_proto protoreflect.FileDescriptor
 
 const file_raftnode_raftpb_member_proto_rawDesc = "" +
@@ -1205,7 +1298,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x10TransferResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xb4\x06\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xff\x06\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1238,7 +1331,15 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\bsays_log\x18@ \x01(\bR\asaysLog\x12\x12\n" +
 	"\x04site\x18< \x01(\tR\x04site\x12'\n" +
 	"\x0fdisk_free_bytes\x18\x82\x01 \x01(\x03R\rdiskFreeBytes\x12+\n" +
-	"\x11slowest_sync_nano\x18\x83\x01 \x01(\x03R\x0fslowestSyncNano*u\n" +
+	"\x11slowest_sync_nano\x18\x83\x01 \x01(\x03R\x0fslowestSyncNano\x12I\n" +
+	"\fcertificates\x18} \x03(\v2%.holdfast.raftnode.v1.CertificateSeenR\fcertificates\"\x9e\x01\n" +
+	"\x0fCertificateSeen\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06serial\x18\x03 \x01(\tR\x06serial\x12\x16\n" +
+	"\x06issued\x18\x04 \x01(\x03R\x06issued\x12\x1b\n" +
+	"\tnot_after\x18\x05 \x01(\x03R\bnotAfter\x12\x16\n" +
+	"\x06issuer\x18\x06 \x01(\tR\x06issuer*u\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
 	"\x12FAILURE_NOT_LEADER\x10\x01\x12\x13\n" +
@@ -1269,7 +1370,7 @@ func file_raftnode_raftpb_member_proto_rawDescGZIP() []byte {
 }
 
 var file_raftnode_raftpb_member_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_raftnode_raftpb_member_proto_goTypes = []any{
 	(Failure)(0),               // 0: holdfast.raftnode.v1.Failure
 	(*ProposeRequest)(nil),     // 1: holdfast.raftnode.v1.ProposeRequest
@@ -1290,35 +1391,37 @@ var file_raftnode_raftpb_member_proto_goTypes = []any{
 	(*TransferResponse)(nil),   // 16: holdfast.raftnode.v1.TransferResponse
 	(*StatusRequest)(nil),      // 17: holdfast.raftnode.v1.StatusRequest
 	(*StatusResponse)(nil),     // 18: holdfast.raftnode.v1.StatusResponse
-	(*fsmpb.Command)(nil),      // 19: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 20: holdfast.fsm.v1.Outcome
+	(*CertificateSeen)(nil),    // 19: holdfast.raftnode.v1.CertificateSeen
+	(*fsmpb.Command)(nil),      // 20: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 21: holdfast.fsm.v1.Outcome
 }
 var file_raftnode_raftpb_member_proto_depIdxs = []int32{
-	19, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	20, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	20, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	21, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
 	0,  // 2: holdfast.raftnode.v1.ProposeResponse.failure:type_name -> holdfast.raftnode.v1.Failure
 	2,  // 3: holdfast.raftnode.v1.ProposeAllResponse.answers:type_name -> holdfast.raftnode.v1.ProposeResponse
-	1,  // 4: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
-	3,  // 5: holdfast.raftnode.v1.Member.ProposeAll:input_type -> holdfast.raftnode.v1.ProposeAllRequest
-	5,  // 6: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
-	9,  // 7: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
-	11, // 8: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
-	13, // 9: holdfast.raftnode.v1.Member.Demote:input_type -> holdfast.raftnode.v1.DemoteRequest
-	15, // 10: holdfast.raftnode.v1.Member.Transfer:input_type -> holdfast.raftnode.v1.TransferRequest
-	17, // 11: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
-	2,  // 12: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
-	4,  // 13: holdfast.raftnode.v1.Member.ProposeAll:output_type -> holdfast.raftnode.v1.ProposeAllResponse
-	6,  // 14: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
-	10, // 15: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
-	12, // 16: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
-	14, // 17: holdfast.raftnode.v1.Member.Demote:output_type -> holdfast.raftnode.v1.DemoteResponse
-	16, // 18: holdfast.raftnode.v1.Member.Transfer:output_type -> holdfast.raftnode.v1.TransferResponse
-	18, // 19: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
-	12, // [12:20] is the sub-list for method output_type
-	4,  // [4:12] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	19, // 4: holdfast.raftnode.v1.StatusResponse.certificates:type_name -> holdfast.raftnode.v1.CertificateSeen
+	1,  // 5: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
+	3,  // 6: holdfast.raftnode.v1.Member.ProposeAll:input_type -> holdfast.raftnode.v1.ProposeAllRequest
+	5,  // 7: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
+	9,  // 8: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
+	11, // 9: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
+	13, // 10: holdfast.raftnode.v1.Member.Demote:input_type -> holdfast.raftnode.v1.DemoteRequest
+	15, // 11: holdfast.raftnode.v1.Member.Transfer:input_type -> holdfast.raftnode.v1.TransferRequest
+	17, // 12: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
+	2,  // 13: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
+	4,  // 14: holdfast.raftnode.v1.Member.ProposeAll:output_type -> holdfast.raftnode.v1.ProposeAllResponse
+	6,  // 15: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
+	10, // 16: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
+	12, // 17: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
+	14, // 18: holdfast.raftnode.v1.Member.Demote:output_type -> holdfast.raftnode.v1.DemoteResponse
+	16, // 19: holdfast.raftnode.v1.Member.Transfer:output_type -> holdfast.raftnode.v1.TransferResponse
+	18, // 20: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
+	13, // [13:21] is the sub-list for method output_type
+	5,  // [5:13] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_raftnode_raftpb_member_proto_init() }
@@ -1332,7 +1435,7 @@ func file_raftnode_raftpb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftnode_raftpb_member_proto_rawDesc), len(file_raftnode_raftpb_member_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

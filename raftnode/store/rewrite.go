@@ -91,7 +91,7 @@ func (d dataDir) rewrite() error {
 // rewritten lists the files that there are of those whose content counts.
 func (d dataDir) rewritten() (paths []string, err error) {
 	for _, pattern := range []string{
-		"vote.json", "raft.db", "log.mark", "fault.json", "skips.json", "wal/*.wal", "wal/meta.json", "wal/member",
+		"vote.json", "raft.db", "log.mark", "fault.json", "skips.json", "revocations.json", "wal/*.wal", "wal/meta.json", "wal/member",
 		"snapshots/member", "snapshots/*/" + checksumFile, "identity.json",
 	} {
 		found, err := fs.Glob(os.DirFS(d.root), pattern)
