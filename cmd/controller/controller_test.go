@@ -157,6 +157,7 @@ func (b *testController) checkHealth(c *controller) {
 	for _, name := range []string{
 		"holdfast_build_info", "holdfast_csi_calls_total", "holdfast_api_calls_total", "holdfast_csi_call_duration_seconds",
 		"holdfast_raft_state", "holdfast_raft_apply_seconds", "holdfast_raft_fsync_seconds", "holdfast_cluster_nodes", "go_goroutines",
+		"holdfast_certificate_expiry_timestamp_seconds",
 	} {
 		require.Contains(b.t, families, name)
 	}

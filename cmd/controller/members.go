@@ -79,7 +79,7 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		LastIndex: resp.GetLastLogIndex(), LastTerm: resp.GetLastLogTerm(),
 		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
 		Trouble: resp.GetTrouble(), DiskFree: resp.GetDiskFreeBytes(), SlowestSync: time.Duration(resp.GetSlowestSyncNano()),
-		ClockOffset: time.Duration(resp.GetClockUnixNano() - sent.Add(time.Since(sent)/2).UnixNano()),
+		ClockOffset:  time.Duration(resp.GetClockUnixNano() - sent.Add(time.Since(sent)/2).UnixNano()),
 		Certificates: certificatesOf(resp),
 	}
 }

@@ -117,6 +117,9 @@ func (c *controller) open(ctx context.Context) error {
 	if err := c.listen(ctx); err != nil {
 		return err
 	}
+	if err := daemon.WatchCertificate(ctx, c.creds, c.registry, c.log); err != nil {
+		return err
+	}
 	c.sessions = session.NewServer(c.cluster, c.log)
 	c.members = session.NewMembers(c.sessions)
 	c.monitor = policy.NewMonitor(policy.MonitorConfig{

@@ -95,6 +95,9 @@ func (n *node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := daemon.WatchCertificate(ctx, n.creds, n.registry, n.log); err != nil {
+		return errors.Join(err, metrics.Close())
+	}
 	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log, n.rebootGate())
 	if err := n.listenFencePeer(); err != nil {
 		return err
