@@ -92,9 +92,14 @@ func (l *testCluster) startHost(name string, controllers ...*testMember) *testHo
 
 func (l *testCluster) newHost(name string, endpoints ...string) *testHost {
 	l.t.Helper()
+	return l.newHostWith(l.credentials(pki.Node, name), name, endpoints...)
+}
+
+func (l *testCluster) newHostWith(creds *pki.Credentials, name string, endpoints ...string) *testHost {
+	l.t.Helper()
 	n := &testHost{}
 	client, err := NewClient(ClientConfig{
-		Endpoints: endpoints, Credentials: l.credentials(pki.Node, name),
+		Endpoints: endpoints, Credentials: creds,
 		Register:   func() *fsmpb.RegisterNode { return register(name) },
 		ActedEpoch: n.actedEpoch, Handle: n.handle,
 		Telemetry:         func() []executor.PoolFacts { return []executor.PoolFacts{{ID: fsm.PoolID("pool-" + name), Free: 5}} },
