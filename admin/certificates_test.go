@@ -118,6 +118,7 @@ func TestARevocationIsBoundToItsPlan(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "revoked", list.GetCertificates()[4].GetCondition())
 	require.Equal(t, issuedText, list.GetRevocations()[0].GetIssuedUntil())
+	require.Equal(t, "certificates of node/n1 are revoked (all issued until "+issuedText+"): ", sentenceOf(&adminpb.HistoryEntry{Command: w.log[len(w.log)-1].Command}))
 	lift := &adminpb.RevocationPlanRequest{Verb: "unrevoke", Role: "node", Name: "n1", Since: first.Since}
 	for range 2 {
 		resp, err := change(lift)

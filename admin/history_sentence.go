@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// sentenceOf says what an entry of sites, groups, fences, reclaims and encryption is about; empty for other
+// sentenceOf says what an entry of sites, groups, fences, revocations, reclaims and encryption is about; empty for other
 // entries, whose kind and subject say it.
 func sentenceOf(e *adminpb.HistoryEntry) string {
 	switch body := e.GetCommand().GetBody().(type) {
@@ -36,6 +36,10 @@ func sentenceOf(e *adminpb.HistoryEntry) string {
 		return "a new key for the volume"
 	case *fsmpb.Command_RestoreHeader:
 		return fmt.Sprintf("the node may restore LUKS header %s: %s", body.RestoreHeader.GetLuksUuid(), body.RestoreHeader.GetReason())
+	case *fsmpb.Command_RevokeIdentity:
+		return revokeSentence(body.RevokeIdentity)
+	case *fsmpb.Command_UnrevokeIdentity:
+		return fmt.Sprintf("the certificates of %s/%s are good again", body.UnrevokeIdentity.GetRole(), body.UnrevokeIdentity.GetName())
 	case *fsmpb.Command_Report:
 		return reportSentence(e)
 	}
@@ -48,6 +52,14 @@ func fenceSentence(e *adminpb.HistoryEntry, what, verb string) string {
 		nodes = strings.Join(bound, ", ")
 	}
 	return fmt.Sprintf("%s for %s %s %s", what, fsm.FenceOwnerOf(e.GetActor(), e.GetCommand().GetSite()), verb, nodes)
+}
+
+func revokeSentence(c *fsmpb.RevokeIdentity) string {
+	what := strings.Join(c.GetSerials(), ", ")
+	if c.GetIssuedUntil() != 0 {
+		what = strings.TrimSpace("all issued until " + untilView(fsm.TimeOf(c.GetIssuedUntil())) + " " + what)
+	}
+	return fmt.Sprintf("certificates of %s/%s are revoked (%s): %s", c.GetRole(), c.GetName(), what, c.GetReason())
 }
 
 // reportSentence says what came of a reclaim, and how far a key rotation is.

@@ -115,7 +115,7 @@ func (n *node) openExecutor() (err error) {
 		return err
 	}
 	n.client, err = session.NewClient(session.ClientConfig{
-		Endpoints: n.endpoints, Credentials: n.creds, Logger: n.log,
+		Endpoints: n.endpoints, Credentials: n.creds, Logger: n.log, RevocationsFile: filepath.Join(n.dataDir, "revocations.json"),
 		Register:   func() *registration { return n.executor.Register() },
 		ActedEpoch: func() (fsm.Epoch, []byte) { return n.executor.ActedEpoch() },
 		Handle:     func(u executor.Update) { n.executor.Update(u) },

@@ -32,6 +32,7 @@ type feed struct {
 	welcomed      bool
 	adopted       bool
 	fenced        bool
+	revoked       revokedVersion // that the host was sent
 }
 
 type sender interface {
@@ -41,6 +42,8 @@ type sender interface {
 // desiredUpdate is what one view of the state showed for the host.
 type desiredUpdate struct {
 	cluster     fsm.Cluster
+	revoked     *sessionpb.RevokedControllers // nil: the host has them
+	version     revokedVersion
 	adopted     bool
 	fenced      bool
 	full        bool
@@ -129,6 +132,7 @@ func (f *feed) checkRecord(state *fsm.State, u *desiredUpdate) error {
 	}
 	u.adopted = record.Incarnation == u.cluster.Incarnation // else the host is in adoption mode (S1)
 	u.fenced = record.IsFenced()
+	f.readRevoked(state, u)
 	return nil
 }
 
@@ -185,12 +189,14 @@ func (f *feed) readSnapshot(state *fsm.State, u *desiredUpdate, id fsm.SnapshotI
 // welcome sends the cluster and its incarnation, at the start and when the incarnation changed.
 func (f *feed) welcome(u *desiredUpdate) error {
 	f.adopted, f.fenced = u.adopted, u.fenced
-	if !f.incarnationChanged(u.cluster) {
+	if !f.incarnationChanged(u.cluster) && u.revoked == nil {
 		return nil
 	}
+	f.revoked = u.version
 	f.welcomed, f.incarnation, f.incarnationID = true, u.cluster.Incarnation, bytes.Clone(u.cluster.IncarnationID)
 	return f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Welcome{Welcome: &sessionpb.Welcome{
 		ClusterId: u.cluster.ID, Incarnation: f.incarnation, IncarnationId: f.incarnationID, Adopted: u.adopted,
+		Revoked: u.revoked,
 	}}})
 }
 

@@ -62,6 +62,9 @@ type ClientConfig struct {
 	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration
 	Logger         *slog.Logger
+	// RevocationsFile keeps what is revoked of controllers, so that the host refuses it from its next start
+	// on; empty: it is not kept.
+	RevocationsFile string
 	// Dial prepares the connection to an endpoint; nil: gRPC with the credentials.
 	Dial func(endpoint string) (Conn, error)
 	// Jitter returns a duration from 0 to below d; nil: a random one.
@@ -85,8 +88,9 @@ type renewable interface{ Renewed() <-chan struct{} }
 // Client is a host's end: one session with any controller, and proposals to any.
 type Client struct {
 	ClientConfig
-	conns  []Conn
-	timing timing
+	conns       []Conn
+	timing      timing
+	revocations *hostRevocations
 
 	lastTelemetry  atomic.Pointer[sessionpb.Telemetry]
 	telemetryReady chan struct{} // lastTelemetry was replaced
@@ -123,8 +127,12 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Jitter == nil {
 		cfg.Jitter = rand.N[time.Duration]
 	}
+	revocations, err := openHostRevocations(cfg.RevocationsFile, cfg.Credentials, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
 	first := int(cfg.Jitter(time.Duration(len(cfg.Endpoints))))
-	c := &Client{ClientConfig: cfg, timing: defaultTiming, telemetryReady: make(chan struct{}, 1), registrationReady: make(chan newRegistration, 1), currentEndpoint: first, openProposals: map[string]uint64{}}
+	c := &Client{ClientConfig: cfg, timing: defaultTiming, revocations: revocations, telemetryReady: make(chan struct{}, 1), registrationReady: make(chan newRegistration, 1), currentEndpoint: first, openProposals: map[string]uint64{}}
 	for _, endpoint := range cfg.Endpoints {
 		conn, err := cfg.Dial(endpoint)
 		if err != nil {

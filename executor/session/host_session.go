@@ -186,6 +186,9 @@ func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 	if err != nil {
 		return err
 	}
+	if revoked := m.GetWelcome().GetRevoked(); revoked != nil {
+		h.revocations.take(revoked)
+	}
 	h.noteIndex(asm.lastEpoch)
 	if update != nil {
 		h.setLevel(update.FeatureLevel)

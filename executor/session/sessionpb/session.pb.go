@@ -506,7 +506,10 @@ type Welcome struct {
 	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	IncarnationId []byte                 `protobuf:"bytes,3,opt,name=incarnation_id,json=incarnationId,proto3" json:"incarnation_id,omitempty"`
 	// adopted is false while the host is in adoption mode (S1).
-	Adopted       bool `protobuf:"varint,4,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	Adopted bool `protobuf:"varint,4,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// revocations of controllers' certificates; unset: the cluster's feature level has none. Another welcome
+	// comes when they change.
+	Revoked       *RevokedControllers `protobuf:"bytes,125,opt,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +572,133 @@ func (x *Welcome) GetAdopted() bool {
 	return false
 }
 
+func (x *Welcome) GetRevoked() *RevokedControllers {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
+type RevokedControllers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Controllers   []*RevokedController   `protobuf:"bytes,2,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokedControllers) Reset() {
+	*x = RevokedControllers{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokedControllers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokedControllers) ProtoMessage() {}
+
+func (x *RevokedControllers) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokedControllers.ProtoReflect.Descriptor instead.
+func (*RevokedControllers) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RevokedControllers) GetAt() *fsmpb.Epoch {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RevokedControllers) GetControllers() []*RevokedController {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
+}
+
+type RevokedController struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Serials       []string               `protobuf:"bytes,2,rep,name=serials,proto3" json:"serials,omitempty"`                             // hex, sorted
+	IssuedUntil   int64                  `protobuf:"varint,3,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // Unix nanoseconds; 0: the serials only
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokedController) Reset() {
+	*x = RevokedController{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokedController) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokedController) ProtoMessage() {}
+
+func (x *RevokedController) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokedController.ProtoReflect.Descriptor instead.
+func (*RevokedController) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RevokedController) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevokedController) GetSerials() []string {
+	if x != nil {
+		return x.Serials
+	}
+	return nil
+}
+
+func (x *RevokedController) GetIssuedUntil() int64 {
+	if x != nil {
+		return x.IssuedUntil
+	}
+	return 0
+}
+
+func (x *RevokedController) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // DesiredState is that of this host, as of an index. One comes at least every
 // second, without content when nothing changed: a host that receives nothing for some
 // seconds looks for another controller.
@@ -594,7 +724,7 @@ type DesiredState struct {
 
 func (x *DesiredState) Reset() {
 	*x = DesiredState{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[6]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +736,7 @@ func (x *DesiredState) String() string {
 func (*DesiredState) ProtoMessage() {}
 
 func (x *DesiredState) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[6]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +749,7 @@ func (x *DesiredState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredState.ProtoReflect.Descriptor instead.
 func (*DesiredState) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{6}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DesiredState) GetAt() *fsmpb.Epoch {
@@ -718,7 +848,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +860,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +873,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{7}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DesiredVolume) GetVolume() string {
@@ -947,7 +1077,7 @@ type DesiredReplica struct {
 
 func (x *DesiredReplica) Reset() {
 	*x = DesiredReplica{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1089,7 @@ func (x *DesiredReplica) String() string {
 func (*DesiredReplica) ProtoMessage() {}
 
 func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1102,7 @@ func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredReplica.ProtoReflect.Descriptor instead.
 func (*DesiredReplica) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DesiredReplica) GetProtocol() fsmpb.Protocol {
@@ -1202,7 +1332,7 @@ type ReplicaPeer struct {
 
 func (x *ReplicaPeer) Reset() {
 	*x = ReplicaPeer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1344,7 @@ func (x *ReplicaPeer) String() string {
 func (*ReplicaPeer) ProtoMessage() {}
 
 func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1357,7 @@ func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaPeer.ProtoReflect.Descriptor instead.
 func (*ReplicaPeer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReplicaPeer) GetNode() string {
@@ -1305,7 +1435,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1447,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1460,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{10}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Publication) GetEpoch() *fsmpb.Epoch {
@@ -1415,7 +1545,7 @@ type Staging struct {
 
 func (x *Staging) Reset() {
 	*x = Staging{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1557,7 @@ func (x *Staging) String() string {
 func (*Staging) ProtoMessage() {}
 
 func (x *Staging) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1570,7 @@ func (x *Staging) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staging.ProtoReflect.Descriptor instead.
 func (*Staging) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{11}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Staging) GetPath() string {
@@ -1484,7 +1614,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1626,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1639,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Target) GetPath() string {
@@ -1568,7 +1698,7 @@ type DesiredSnapshot struct {
 
 func (x *DesiredSnapshot) Reset() {
 	*x = DesiredSnapshot{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1710,7 @@ func (x *DesiredSnapshot) String() string {
 func (*DesiredSnapshot) ProtoMessage() {}
 
 func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1723,7 @@ func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredSnapshot.ProtoReflect.Descriptor instead.
 func (*DesiredSnapshot) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DesiredSnapshot) GetSnapshot() string {
@@ -1690,7 +1820,7 @@ type InventoryQuestion struct {
 
 func (x *InventoryQuestion) Reset() {
 	*x = InventoryQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1832,7 @@ func (x *InventoryQuestion) String() string {
 func (*InventoryQuestion) ProtoMessage() {}
 
 func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1845,7 @@ func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryQuestion.ProtoReflect.Descriptor instead.
 func (*InventoryQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *InventoryQuestion) GetQuestion() uint64 {
@@ -1745,7 +1875,7 @@ type InventoryAnswer struct {
 
 func (x *InventoryAnswer) Reset() {
 	*x = InventoryAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1887,7 @@ func (x *InventoryAnswer) String() string {
 func (*InventoryAnswer) ProtoMessage() {}
 
 func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1900,7 @@ func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryAnswer.ProtoReflect.Descriptor instead.
 func (*InventoryAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InventoryAnswer) GetQuestion() uint64 {
@@ -1824,7 +1954,7 @@ type InventoryItem struct {
 
 func (x *InventoryItem) Reset() {
 	*x = InventoryItem{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1966,7 @@ func (x *InventoryItem) String() string {
 func (*InventoryItem) ProtoMessage() {}
 
 func (x *InventoryItem) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1979,7 @@ func (x *InventoryItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryItem.ProtoReflect.Descriptor instead.
 func (*InventoryItem) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InventoryItem) GetKind() string {
@@ -1912,7 +2042,7 @@ type RebootSafeRequest struct {
 
 func (x *RebootSafeRequest) Reset() {
 	*x = RebootSafeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2054,7 @@ func (x *RebootSafeRequest) String() string {
 func (*RebootSafeRequest) ProtoMessage() {}
 
 func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2067,7 @@ func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootSafeRequest.ProtoReflect.Descriptor instead.
 func (*RebootSafeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RebootSafeRequest) GetClaim() bool {
@@ -1974,7 +2104,7 @@ type RebootSafeResponse struct {
 
 func (x *RebootSafeResponse) Reset() {
 	*x = RebootSafeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2116,7 @@ func (x *RebootSafeResponse) String() string {
 func (*RebootSafeResponse) ProtoMessage() {}
 
 func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2129,7 @@ func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootSafeResponse.ProtoReflect.Descriptor instead.
 func (*RebootSafeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RebootSafeResponse) GetIndex() uint64 {
@@ -2046,7 +2176,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2188,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2201,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ProposeRequest) GetCommand() *fsmpb.Command {
@@ -2090,7 +2220,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2232,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2245,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
@@ -2134,7 +2264,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2276,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2289,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FactsRequest) GetSessionsOnly() bool {
@@ -2179,7 +2309,7 @@ type FactsResponse struct {
 
 func (x *FactsResponse) Reset() {
 	*x = FactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2321,7 @@ func (x *FactsResponse) String() string {
 func (*FactsResponse) ProtoMessage() {}
 
 func (x *FactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2334,7 @@ func (x *FactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsResponse.ProtoReflect.Descriptor instead.
 func (*FactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FactsResponse) GetSessions() []*SessionFacts {
@@ -2235,7 +2365,7 @@ type SessionFacts struct {
 
 func (x *SessionFacts) Reset() {
 	*x = SessionFacts{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2377,7 @@ func (x *SessionFacts) String() string {
 func (*SessionFacts) ProtoMessage() {}
 
 func (x *SessionFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2390,7 @@ func (x *SessionFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFacts.ProtoReflect.Descriptor instead.
 func (*SessionFacts) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionFacts) GetNodeId() string {
@@ -2308,7 +2438,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2450,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2463,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *InventoryRequest) GetNodeId() string {
@@ -2361,7 +2491,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2503,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2516,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InventoryResponse) GetHeld() bool {
@@ -2425,7 +2555,7 @@ type MapQuestion struct {
 
 func (x *MapQuestion) Reset() {
 	*x = MapQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2567,7 @@ func (x *MapQuestion) String() string {
 func (*MapQuestion) ProtoMessage() {}
 
 func (x *MapQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2580,7 @@ func (x *MapQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapQuestion.ProtoReflect.Descriptor instead.
 func (*MapQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MapQuestion) GetQuestion() uint64 {
@@ -2498,7 +2628,7 @@ type MapExtent struct {
 
 func (x *MapExtent) Reset() {
 	*x = MapExtent{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2640,7 @@ func (x *MapExtent) String() string {
 func (*MapExtent) ProtoMessage() {}
 
 func (x *MapExtent) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2653,7 @@ func (x *MapExtent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapExtent.ProtoReflect.Descriptor instead.
 func (*MapExtent) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MapExtent) GetOffset() int64 {
@@ -2556,7 +2686,7 @@ type MapAnswer struct {
 
 func (x *MapAnswer) Reset() {
 	*x = MapAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2698,7 @@ func (x *MapAnswer) String() string {
 func (*MapAnswer) ProtoMessage() {}
 
 func (x *MapAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2711,7 @@ func (x *MapAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapAnswer.ProtoReflect.Descriptor instead.
 func (*MapAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MapAnswer) GetQuestion() uint64 {
@@ -2636,7 +2766,7 @@ type MapRequest struct {
 
 func (x *MapRequest) Reset() {
 	*x = MapRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2778,7 @@ func (x *MapRequest) String() string {
 func (*MapRequest) ProtoMessage() {}
 
 func (x *MapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2791,7 @@ func (x *MapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
 func (*MapRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MapRequest) GetNodeId() string {
@@ -2688,7 +2818,7 @@ type MapResponse struct {
 
 func (x *MapResponse) Reset() {
 	*x = MapResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2830,7 @@ func (x *MapResponse) String() string {
 func (*MapResponse) ProtoMessage() {}
 
 func (x *MapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2843,7 @@ func (x *MapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapResponse.ProtoReflect.Descriptor instead.
 func (*MapResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MapResponse) GetHeld() bool {
@@ -2741,7 +2871,7 @@ type VolumeQuestion struct {
 
 func (x *VolumeQuestion) Reset() {
 	*x = VolumeQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +2883,7 @@ func (x *VolumeQuestion) String() string {
 func (*VolumeQuestion) ProtoMessage() {}
 
 func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +2896,7 @@ func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeQuestion.ProtoReflect.Descriptor instead.
 func (*VolumeQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *VolumeQuestion) GetQuestion() uint64 {
@@ -2799,7 +2929,7 @@ type VolumeAnswer struct {
 
 func (x *VolumeAnswer) Reset() {
 	*x = VolumeAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2941,7 @@ func (x *VolumeAnswer) String() string {
 func (*VolumeAnswer) ProtoMessage() {}
 
 func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2954,7 @@ func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeAnswer.ProtoReflect.Descriptor instead.
 func (*VolumeAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *VolumeAnswer) GetQuestion() uint64 {
@@ -2886,7 +3016,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3028,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3041,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *VolumeRequest) GetNodeId() string {
@@ -2938,7 +3068,7 @@ type VolumeResponse struct {
 
 func (x *VolumeResponse) Reset() {
 	*x = VolumeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3080,7 @@ func (x *VolumeResponse) String() string {
 func (*VolumeResponse) ProtoMessage() {}
 
 func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3093,7 @@ func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeResponse.ProtoReflect.Descriptor instead.
 func (*VolumeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *VolumeResponse) GetHeld() bool {
@@ -2991,7 +3121,7 @@ type ReplicaQuestion struct {
 
 func (x *ReplicaQuestion) Reset() {
 	*x = ReplicaQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3133,7 @@ func (x *ReplicaQuestion) String() string {
 func (*ReplicaQuestion) ProtoMessage() {}
 
 func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3146,7 @@ func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaQuestion.ProtoReflect.Descriptor instead.
 func (*ReplicaQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReplicaQuestion) GetQuestion() uint64 {
@@ -3046,7 +3176,7 @@ type ReplicaAnswer struct {
 
 func (x *ReplicaAnswer) Reset() {
 	*x = ReplicaAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3188,7 @@ func (x *ReplicaAnswer) String() string {
 func (*ReplicaAnswer) ProtoMessage() {}
 
 func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3201,7 @@ func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaAnswer.ProtoReflect.Descriptor instead.
 func (*ReplicaAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReplicaAnswer) GetQuestion() uint64 {
@@ -3112,7 +3242,7 @@ type ReplicaRequest struct {
 
 func (x *ReplicaRequest) Reset() {
 	*x = ReplicaRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3254,7 @@ func (x *ReplicaRequest) String() string {
 func (*ReplicaRequest) ProtoMessage() {}
 
 func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3267,7 @@ func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRequest.ProtoReflect.Descriptor instead.
 func (*ReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReplicaRequest) GetNodeId() string {
@@ -3164,7 +3294,7 @@ type ReplicaResponse struct {
 
 func (x *ReplicaResponse) Reset() {
 	*x = ReplicaResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3176,7 +3306,7 @@ func (x *ReplicaResponse) String() string {
 func (*ReplicaResponse) ProtoMessage() {}
 
 func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3189,7 +3319,7 @@ func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaResponse.ProtoReflect.Descriptor instead.
 func (*ReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReplicaResponse) GetHeld() bool {
@@ -3239,13 +3369,22 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03map\x12=\n" +
 	"\x06volume\x18V \x01(\v2#.holdfast.session.v1.VolumeQuestionH\x00R\x06volume\x12@\n" +
 	"\areplica\x18l \x01(\v2$.holdfast.session.v1.ReplicaQuestionH\x00R\areplicaB\x06\n" +
-	"\x04body\"\x8b\x01\n" +
+	"\x04body\"\xce\x01\n" +
 	"\aWelcome\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eincarnation_id\x18\x03 \x01(\fR\rincarnationId\x12\x18\n" +
-	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xe9\x02\n" +
+	"\aadopted\x18\x04 \x01(\bR\aadopted\x12A\n" +
+	"\arevoked\x18} \x01(\v2'.holdfast.session.v1.RevokedControllersR\arevoked\"\x86\x01\n" +
+	"\x12RevokedControllers\x12&\n" +
+	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12H\n" +
+	"\vcontrollers\x18\x02 \x03(\v2&.holdfast.session.v1.RevokedControllerR\vcontrollers\"|\n" +
+	"\x11RevokedController\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aserials\x18\x02 \x03(\tR\aserials\x12!\n" +
+	"\fissued_until\x18\x03 \x01(\x03R\vissuedUntil\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xe9\x02\n" +
 	"\fDesiredState\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12<\n" +
@@ -3513,7 +3652,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -3521,119 +3660,124 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*PoolFacts)(nil),          // 3: holdfast.session.v1.PoolFacts
 	(*ToNode)(nil),             // 4: holdfast.session.v1.ToNode
 	(*Welcome)(nil),            // 5: holdfast.session.v1.Welcome
-	(*DesiredState)(nil),       // 6: holdfast.session.v1.DesiredState
-	(*DesiredVolume)(nil),      // 7: holdfast.session.v1.DesiredVolume
-	(*DesiredReplica)(nil),     // 8: holdfast.session.v1.DesiredReplica
-	(*ReplicaPeer)(nil),        // 9: holdfast.session.v1.ReplicaPeer
-	(*Publication)(nil),        // 10: holdfast.session.v1.Publication
-	(*Staging)(nil),            // 11: holdfast.session.v1.Staging
-	(*Target)(nil),             // 12: holdfast.session.v1.Target
-	(*DesiredSnapshot)(nil),    // 13: holdfast.session.v1.DesiredSnapshot
-	(*InventoryQuestion)(nil),  // 14: holdfast.session.v1.InventoryQuestion
-	(*InventoryAnswer)(nil),    // 15: holdfast.session.v1.InventoryAnswer
-	(*InventoryItem)(nil),      // 16: holdfast.session.v1.InventoryItem
-	(*RebootSafeRequest)(nil),  // 17: holdfast.session.v1.RebootSafeRequest
-	(*RebootSafeResponse)(nil), // 18: holdfast.session.v1.RebootSafeResponse
-	(*ProposeRequest)(nil),     // 19: holdfast.session.v1.ProposeRequest
-	(*ProposeResponse)(nil),    // 20: holdfast.session.v1.ProposeResponse
-	(*FactsRequest)(nil),       // 21: holdfast.session.v1.FactsRequest
-	(*FactsResponse)(nil),      // 22: holdfast.session.v1.FactsResponse
-	(*SessionFacts)(nil),       // 23: holdfast.session.v1.SessionFacts
-	(*InventoryRequest)(nil),   // 24: holdfast.session.v1.InventoryRequest
-	(*InventoryResponse)(nil),  // 25: holdfast.session.v1.InventoryResponse
-	(*MapQuestion)(nil),        // 26: holdfast.session.v1.MapQuestion
-	(*MapExtent)(nil),          // 27: holdfast.session.v1.MapExtent
-	(*MapAnswer)(nil),          // 28: holdfast.session.v1.MapAnswer
-	(*MapRequest)(nil),         // 29: holdfast.session.v1.MapRequest
-	(*MapResponse)(nil),        // 30: holdfast.session.v1.MapResponse
-	(*VolumeQuestion)(nil),     // 31: holdfast.session.v1.VolumeQuestion
-	(*VolumeAnswer)(nil),       // 32: holdfast.session.v1.VolumeAnswer
-	(*VolumeRequest)(nil),      // 33: holdfast.session.v1.VolumeRequest
-	(*VolumeResponse)(nil),     // 34: holdfast.session.v1.VolumeResponse
-	(*ReplicaQuestion)(nil),    // 35: holdfast.session.v1.ReplicaQuestion
-	(*ReplicaAnswer)(nil),      // 36: holdfast.session.v1.ReplicaAnswer
-	(*ReplicaRequest)(nil),     // 37: holdfast.session.v1.ReplicaRequest
-	(*ReplicaResponse)(nil),    // 38: holdfast.session.v1.ReplicaResponse
-	(*fsmpb.RegisterNode)(nil), // 39: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 40: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 41: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 42: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 43: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),        // 44: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),  // 45: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),   // 46: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 47: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 48: holdfast.fsm.v1.Outcome
+	(*RevokedControllers)(nil), // 6: holdfast.session.v1.RevokedControllers
+	(*RevokedController)(nil),  // 7: holdfast.session.v1.RevokedController
+	(*DesiredState)(nil),       // 8: holdfast.session.v1.DesiredState
+	(*DesiredVolume)(nil),      // 9: holdfast.session.v1.DesiredVolume
+	(*DesiredReplica)(nil),     // 10: holdfast.session.v1.DesiredReplica
+	(*ReplicaPeer)(nil),        // 11: holdfast.session.v1.ReplicaPeer
+	(*Publication)(nil),        // 12: holdfast.session.v1.Publication
+	(*Staging)(nil),            // 13: holdfast.session.v1.Staging
+	(*Target)(nil),             // 14: holdfast.session.v1.Target
+	(*DesiredSnapshot)(nil),    // 15: holdfast.session.v1.DesiredSnapshot
+	(*InventoryQuestion)(nil),  // 16: holdfast.session.v1.InventoryQuestion
+	(*InventoryAnswer)(nil),    // 17: holdfast.session.v1.InventoryAnswer
+	(*InventoryItem)(nil),      // 18: holdfast.session.v1.InventoryItem
+	(*RebootSafeRequest)(nil),  // 19: holdfast.session.v1.RebootSafeRequest
+	(*RebootSafeResponse)(nil), // 20: holdfast.session.v1.RebootSafeResponse
+	(*ProposeRequest)(nil),     // 21: holdfast.session.v1.ProposeRequest
+	(*ProposeResponse)(nil),    // 22: holdfast.session.v1.ProposeResponse
+	(*FactsRequest)(nil),       // 23: holdfast.session.v1.FactsRequest
+	(*FactsResponse)(nil),      // 24: holdfast.session.v1.FactsResponse
+	(*SessionFacts)(nil),       // 25: holdfast.session.v1.SessionFacts
+	(*InventoryRequest)(nil),   // 26: holdfast.session.v1.InventoryRequest
+	(*InventoryResponse)(nil),  // 27: holdfast.session.v1.InventoryResponse
+	(*MapQuestion)(nil),        // 28: holdfast.session.v1.MapQuestion
+	(*MapExtent)(nil),          // 29: holdfast.session.v1.MapExtent
+	(*MapAnswer)(nil),          // 30: holdfast.session.v1.MapAnswer
+	(*MapRequest)(nil),         // 31: holdfast.session.v1.MapRequest
+	(*MapResponse)(nil),        // 32: holdfast.session.v1.MapResponse
+	(*VolumeQuestion)(nil),     // 33: holdfast.session.v1.VolumeQuestion
+	(*VolumeAnswer)(nil),       // 34: holdfast.session.v1.VolumeAnswer
+	(*VolumeRequest)(nil),      // 35: holdfast.session.v1.VolumeRequest
+	(*VolumeResponse)(nil),     // 36: holdfast.session.v1.VolumeResponse
+	(*ReplicaQuestion)(nil),    // 37: holdfast.session.v1.ReplicaQuestion
+	(*ReplicaAnswer)(nil),      // 38: holdfast.session.v1.ReplicaAnswer
+	(*ReplicaRequest)(nil),     // 39: holdfast.session.v1.ReplicaRequest
+	(*ReplicaResponse)(nil),    // 40: holdfast.session.v1.ReplicaResponse
+	(*fsmpb.RegisterNode)(nil), // 41: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 42: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 43: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 44: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 45: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),        // 46: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),  // 47: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),   // 48: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 49: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 50: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
-	15, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
-	28, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
-	32, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
-	36, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
-	39, // 6: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	40, // 7: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	17, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
+	30, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
+	34, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
+	38, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
+	41, // 6: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	42, // 7: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
 	3,  // 8: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
 	5,  // 9: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	6,  // 10: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
-	14, // 11: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	26, // 12: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	31, // 13: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
-	35, // 14: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
-	40, // 15: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 16: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
-	13, // 17: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	41, // 18: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
-	10, // 19: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	40, // 20: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	42, // 21: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	43, // 22: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	8,  // 23: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	44, // 24: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
-	9,  // 25: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	45, // 26: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	40, // 27: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	46, // 28: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	11, // 29: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	12, // 30: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	46, // 31: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	46, // 32: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	16, // 33: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	47, // 34: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	48, // 35: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	23, // 36: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 37: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	16, // 38: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	27, // 39: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	26, // 40: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	28, // 41: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	31, // 42: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
-	32, // 43: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	45, // 44: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	35, // 45: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
-	36, // 46: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
-	0,  // 47: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	19, // 48: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	17, // 49: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
-	21, // 50: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	24, // 51: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	29, // 52: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	33, // 53: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	37, // 54: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
-	4,  // 55: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	20, // 56: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	18, // 57: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
-	22, // 58: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	25, // 59: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	30, // 60: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	34, // 61: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	38, // 62: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
-	55, // [55:63] is the sub-list for method output_type
-	47, // [47:55] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	8,  // 10: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
+	16, // 11: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	28, // 12: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	33, // 13: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	37, // 14: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
+	6,  // 15: holdfast.session.v1.Welcome.revoked:type_name -> holdfast.session.v1.RevokedControllers
+	42, // 16: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 17: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
+	42, // 18: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	9,  // 19: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
+	15, // 20: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	43, // 21: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	12, // 22: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	42, // 23: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	44, // 24: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	45, // 25: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	10, // 26: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	46, // 27: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	11, // 28: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	47, // 29: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	42, // 30: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	48, // 31: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	13, // 32: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	14, // 33: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	48, // 34: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	48, // 35: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	18, // 36: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	49, // 37: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	50, // 38: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	25, // 39: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 40: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	18, // 41: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	29, // 42: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	28, // 43: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	30, // 44: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	33, // 45: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	34, // 46: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	47, // 47: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	37, // 48: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
+	38, // 49: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
+	0,  // 50: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	21, // 51: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	19, // 52: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
+	23, // 53: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	26, // 54: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	31, // 55: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	35, // 56: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	39, // 57: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	4,  // 58: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	22, // 59: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	20, // 60: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
+	24, // 61: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	27, // 62: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	32, // 63: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	36, // 64: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	40, // 65: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	58, // [58:66] is the sub-list for method output_type
+	50, // [50:58] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -3663,7 +3807,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
