@@ -57,8 +57,17 @@ func Reason(err error) string {
 			return strings.Trim(why, `"`)
 		}
 	}
+	if strings.Contains(text, refusedCertificate) {
+		return "the controller refuses this certificate: it is revoked, or not of a CA that the controller trusts; `holdfast certs list` of another operator says which"
+	}
+	if _, why, found := strings.Cut(text, "authentication handshake failed: "); found {
+		return strings.Trim(why, `"`)
+	}
 	return text
 }
+
+// refusedCertificate is all that the other end of a connection is told of a certificate that is refused.
+const refusedCertificate = "remote error: tls: bad certificate"
 
 func retryable(err error) bool {
 	code := status.Code(err)

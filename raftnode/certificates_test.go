@@ -165,17 +165,27 @@ func TestARevokedControllerIsCutOff(t *testing.T) {
 	require.NotZero(t, others[0].machine.cluster().Index)
 }
 
-// What is unrevoked connects again, and a new certificate of a revoked identity is good at once.
+// A leader that is revoked leads no more; a new certificate of its identity is good at once, and what is unrevoked is
+// recorded so.
 func TestARevokedControllerComesBack(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
-	revoked := c.followers()[0]
-	leader := c.leader()
-	_, err := leader.Propose(testContext(t), revokeController(revoked.cfg.Name, c))
-	require.NoError(t, err)
+	revoked := c.leader()
+	others := c.others(revoked)
+	retryUnavailable(t, func() error {
+		_, err := others[0].Propose(testContext(t), revokeController(revoked.cfg.Name, c))
+		return err
+	})
+	leader := c.leader(others...)
 	eventually(t, func() error {
 		if revoked.Ready() == nil {
 			return fmt.Errorf("it still serves")
+		}
+		return nil
+	})
+	eventually(t, func() error { // it may apply the entry later than the others
+		if _, ok := leader.revocations.current.Load().by["controller/"+revoked.cfg.Name]; !ok {
+			return fmt.Errorf("it is not applied")
 		}
 		return nil
 	})
@@ -187,7 +197,7 @@ func TestARevokedControllerComesBack(t *testing.T) {
 	eventually(t, revoked.Ready)
 
 	var since uint64
-	_, err = leader.Read(testContext(t), func(s *fsm.State) error {
+	_, err := leader.Read(testContext(t), func(s *fsm.State) error {
 		r, ok := s.Revocation("controller", revoked.cfg.Name)
 		require.True(t, ok)
 		since = r.Since

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
@@ -32,6 +36,9 @@ func (v *fileVerb) run(cmd *cobra.Command, plan func() (*pki.FilePlan, error)) e
 		return exit.Usagef("%s: set --ca-dir", cmd.CommandPath())
 	}
 	p, err := plan()
+	if of := (*exit.Error)(nil); errors.As(err, &of) {
+		return err
+	}
 	if err != nil {
 		return exit.Wrap(exit.Refused, err)
 	}
@@ -87,13 +94,14 @@ func caRenewCommand() *cobra.Command {
 }
 
 func caRotateCommand() *cobra.Command {
-	v := &fileVerb{}
+	v, c := &fileVerb{}, &connection{}
 	var change, finish bool
 	cmd := &cobra.Command{Use: "rotate", Short: "Replace the CA in three stages, without a restart", Args: noArgs,
 		Long: "Replaces a cluster's CA. The first stage makes a new CA beside the old one, and has bundles name both; when every host\n" +
 			"and operator has its bundle, --switch has the new CA sign and issues the certificates in the folders again; when none of the\n" +
 			"old ones is in use any more, --finish drops the old CA from the bundles. Each stage shows its plan, and carries it out with\n" +
-			"--yes; each may be repeated after any interruption.",
+			"--yes; each may be repeated after any interruption. With --dir or --endpoints, --finish also asks the cluster whether a\n" +
+			"certificate of the old CA is in use.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case change && finish:
@@ -101,12 +109,52 @@ func caRotateCommand() *cobra.Command {
 			case change:
 				return v.run(cmd, func() (*pki.FilePlan, error) { return pki.PlanSwitch(v.caDir, v.folders, v.validity) })
 			case finish:
-				return v.run(cmd, func() (*pki.FilePlan, error) { return pki.PlanFinish(v.caDir, v.folders) })
+				return v.run(cmd, func() (*pki.FilePlan, error) { return v.planFinish(cmd.Context(), c) })
 			}
 			return v.run(cmd, func() (*pki.FilePlan, error) { return pki.PlanRotate(v.caDir, v.folders) })
 		}}
 	v.addFlags(cmd)
 	cmd.Flags().BoolVar(&change, "switch", false, "the second stage: the new CA signs, and the certificates in the folders are issued again")
 	cmd.Flags().BoolVar(&finish, "finish", false, "the last stage: the bundles name the new CA only")
+	c.addFlags(cmd, readTimeout)
 	return cmd
+}
+
+// planFinish plans the last stage. Where a cluster is named, it is refused while a certificate of the old CA is in
+// use there.
+func (v *fileVerb) planFinish(ctx context.Context, c *connection) (*pki.FilePlan, error) {
+	p, err := pki.PlanFinish(v.caDir, v.folders)
+	if err != nil || c.dir == "" && len(c.endpoints) == 0 {
+		return p, err
+	}
+	issuer, err := pki.IssuerID(v.caDir)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	var seen *adminpb.CertificatesResponse
+	err = client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		seen, err = api.Certificates(ctx, &adminpb.CertificatesRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, callError("ask which certificates are in use", err)
+	}
+	return p, checkIssuer(seen, issuer)
+}
+
+// checkIssuer is nil when all certificates that are in use were signed by one CA, and every controller was asked.
+func checkIssuer(seen *adminpb.CertificatesResponse, issuer string) error {
+	for _, u := range seen.GetUnknown() {
+		return exit.Unavailablef("drop the old CA: a controller was not asked for the certificates that it sees: %s", u)
+	}
+	for _, c := range seen.GetCertificates() {
+		if c.GetIssuer() != issuer {
+			return exit.Refusedf("drop the old CA: certificate %s of %s/%s is another CA's, and in use at %s", c.GetSerial(), c.GetRole(), c.GetName(), strings.Join(c.GetSeenBy(), ", "))
+		}
+	}
+	return nil
 }

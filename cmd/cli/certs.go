@@ -89,7 +89,7 @@ func (v *revocationVerb) run(ctx context.Context, c *connection, client *admin.C
 	state := resp.GetSteps()[0].GetState()
 	switch {
 	case state == "blocked":
-		return exit.Refusedf("%s: %s", what, resp.GetSteps()[0].GetDetail())
+		return exit.Refusedf("%s is blocked: %s", what, strings.TrimPrefix(resp.GetSteps()[0].GetDetail(), what+": "))
 	case v.yes && !carryOut && state == "todo":
 		return exit.Usagef("nothing was changed: --yes needs what the plan is for: the same command with %scarries it out", v.binding(resp))
 	case state == "todo":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -230,6 +231,9 @@ func (c *Client) endpoint() int {
 func (c *Client) noteFailure(endpoint int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if strings.Contains(err.Error(), "remote error: tls: bad certificate") { // all that TLS tells
+		err = fmt.Errorf("it refuses this host's certificate, which is revoked or not of a CA that it trusts (`holdfast certs list`): %w", err)
+	}
 	err = fmt.Errorf("session with controller %s: %w", c.Endpoints[endpoint], err)
 	if c.connected || c.lastErr == nil || c.lastErr.Error() != err.Error() {
 		c.Logger.Warn("no session", "error", err)

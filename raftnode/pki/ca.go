@@ -168,7 +168,7 @@ func makePrivateDir(dir string) error {
 
 // writePEM replaces a file at once, so that no reader sees half of it.
 func writePEM(path, kind string, blocks ...[]byte) (err error) {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	temp, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*") // 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -186,6 +186,9 @@ func writePEM(path, kind string, blocks ...[]byte) (err error) {
 	}
 	return moveFile(temp.Name(), path)
 }
+
+// tempPrefix begins the names of files that are being written.
+const tempPrefix = ".new-"
 
 // moveFile replaces a file by another one at once.
 func moveFile(from, to string) error {

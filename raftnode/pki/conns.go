@@ -83,7 +83,7 @@ func (c *Credentials) keep(k *conn) (_ net.Conn, err error) {
 	c.conns.open[k] = struct{}{}
 	c.conns.mu.Unlock()
 	// A revocation may have come since the handshake, before the connection was kept.
-	if err := c.checkRevoked(k.chain[0]); err != nil {
+	if err := c.reasonRevoked(k.peer); err != nil {
 		c.conns.forget(k)
 		return nil, err
 	}
@@ -124,16 +124,12 @@ func (c *Credentials) SetRevoked(revoked func(Certificate) error) {
 	c.Recheck()
 }
 
-func (c *Credentials) checkRevoked(cert *x509.Certificate) error {
-	revoked := c.revoked.Load()
-	if revoked == nil {
-		return nil
+// reasonRevoked is nil for a certificate that is not revoked.
+func (c *Credentials) reasonRevoked(peer Certificate) error {
+	if revoked := c.revoked.Load(); revoked != nil {
+		return (*revoked)(peer)
 	}
-	peer, err := ReadCertificate(cert)
-	if err != nil {
-		return err
-	}
-	return (*revoked)(peer)
+	return nil
 }
 
 // Recheck has open connections checked at once: what is revoked changed. It does not block.
@@ -185,7 +181,7 @@ func (c *Credentials) checkConns(now time.Time) {
 // mustEnd: the peer's certificate expires before the next check, is revoked, or was signed by a CA that is
 // not trusted any more.
 func (k *conn) mustEnd(now time.Time, m *keyMaterial) bool {
-	if !now.Add(checkInterval).Before(k.peer.NotAfter) || k.creds.checkRevoked(k.chain[0]) != nil {
+	if !now.Add(checkInterval).Before(k.peer.NotAfter) || k.creds.reasonRevoked(k.peer) != nil {
 		return true
 	}
 	if k.roots != m.roots {

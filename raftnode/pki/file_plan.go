@@ -1,10 +1,13 @@
 package pki
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // FilePlan is what a verb does to files. Its steps are in an order in which each of them leaves folders that can
@@ -43,10 +46,34 @@ func (p *FilePlan) CarryOut() error {
 		if s.Done() {
 			continue
 		}
+		if err := removeUnfinished(filepath.Dir(s.Subject)); err != nil {
+			return fmt.Errorf("%s: %w", s.Action, err)
+		}
 		if err := s.do(); err != nil {
 			return fmt.Errorf("%s: %w; nothing is lost, the same command goes on", s.Action, err)
 		}
 		s.do = nil
+	}
+	return nil
+}
+
+// unfinishedFor is how old a file is that was being written when its verb was killed, in any case.
+const unfinishedFor = time.Hour
+
+// removeUnfinished removes what a killed verb was writing: it may hold a key.
+func removeUnfinished(dir string) error {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), tempPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		info, err := os.Lstat(path)
+		if err == nil && time.Since(info.ModTime()) > unfinishedFor {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

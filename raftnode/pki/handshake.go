@@ -63,7 +63,11 @@ func (c *Credentials) verifyPeer(state tls.ConnectionState, usage x509.ExtKeyUsa
 	case !slices.Contains(roles, peer.Role):
 		return fmt.Errorf("the peer %s does not have the role that is needed here (%s)", peer, joinRoles(roles))
 	}
-	return c.checkRevoked(state.PeerCertificates[0])
+	of, err := ReadCertificate(state.PeerCertificates[0])
+	if err != nil {
+		return err
+	}
+	return c.reasonRevoked(of)
 }
 
 // explainPeer words why a peer's certificate is not good.

@@ -222,3 +222,12 @@ func (r *rotation) dropOld(p *FilePlan, bundle string) error {
 	p.add(len(kept) == len(known), func() error { return writeBundle(bundle, kept) }, "trust the new CA only", bundle, "it names %d", len(known))
 	return nil
 }
+
+// IssuerID is the key id, in hex, of the CA that signs in a folder: Certificate.Issuer of what it signed.
+func IssuerID(dir string) (string, error) {
+	ca, err := loadCA(dir)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", ca.Leaf.SubjectKeyId), nil
+}

@@ -136,6 +136,11 @@ func TestTheOldCAIsNotDroppedWhileACertificateIsItsOwn(t *testing.T) {
 
 func TestRenewOutlivesKills(t *testing.T) {
 	r := newRotated(t)
+	killed, other := filepath.Join(r.nodes, tempPrefix+"1"), filepath.Join(r.nodes, tempPrefix+"2")
+	for _, path := range []string{killed, other} {
+		require.NoError(t, os.WriteFile(path, []byte("half a key"), 0o600))
+	}
+	require.NoError(t, os.Chtimes(killed, time.Time{}, time.Now().Add(-2*unfinishedFor)))
 	_, err := Issue(r.ca, r.nodes, Identity{Role: Node, Name: "n9"}, 1000*time.Hour)
 	require.NoError(t, err)
 	before, err := os.ReadFile(FilesIn(r.nodes, Node, "n9").Cert)
@@ -147,6 +152,8 @@ func TestRenewOutlivesKills(t *testing.T) {
 	creds, err := Load(FilesIn(r.nodes, Node, "n1"))
 	require.NoError(t, err)
 	require.Greater(t, time.Until(creds.Certificate().NotAfter), 29*time.Hour)
+	require.NoFileExists(t, killed)
+	require.FileExists(t, other, "it may be another verb's, which runs now")
 	_, err = PlanRenew(r.ca, r.folders, 2*time.Hour, time.Hour)
 	require.ErrorContains(t, err, "renewed again at once")
 }
