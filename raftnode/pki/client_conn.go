@@ -37,19 +37,26 @@ type countedConn struct {
 // hands on the function that it is given.
 func NewClientConn(dial func(renew func()) (*grpc.ClientConn, error)) (*ClientConn, error) {
 	c := &ClientConn{dial: dial, old: map[*countedConn]struct{}{}}
-	first, err := dial(c.Renew)
+	first, err := c.dialCounted()
 	if err != nil {
 		return nil, err
 	}
-	c.current = &countedConn{ClientConn: first, renewed: make(chan struct{})}
+	c.current = first
 	return c, nil
 }
 
-// Renew makes the connection again, in the background. If that fails the one that there is stays.
-func (c *ClientConn) Renew() {
+func (c *ClientConn) dialCounted() (k *countedConn, err error) {
+	k = &countedConn{renewed: make(chan struct{})}
+	k.ClientConn, err = c.dial(func() { c.renew(k) })
+	return k, err
+}
+
+// renew makes a connection again, in the background, unless another one took its place already: it may go on
+// with its calls. If that fails the one that there is stays.
+func (c *ClientConn) renew(k *countedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.renewing && !c.closed {
+	if c.current == k && !c.renewing && !c.closed {
 		c.renewing = true
 		go c.replace()
 	}
@@ -57,8 +64,8 @@ func (c *ClientConn) Renew() {
 
 // replace connects first.
 func (c *ClientConn) replace() {
-	fresh, err := c.dial(c.Renew)
-	if err == nil && !becomesReady(fresh) {
+	fresh, err := c.dialCounted()
+	if err == nil && !becomesReady(fresh.ClientConn) {
 		err = errors.Join(errNotReady, fresh.Close())
 	}
 	c.mu.Lock()
@@ -70,7 +77,7 @@ func (c *ClientConn) replace() {
 		_ = fresh.Close()
 	default:
 		was := c.current
-		c.current = &countedConn{ClientConn: fresh, renewed: make(chan struct{})}
+		c.current = fresh
 		c.old[was] = struct{}{}
 		close(was.renewed)
 		c.closeUnused(was)

@@ -47,7 +47,7 @@ type conn struct {
 	// Of the goroutine that checks, under conns.mu.
 	roots     *x509.CertPool // under which the chain was last found good
 	untrusted time.Time      // since when it is not; zero: it is
-	asked     time.Time      // when renew was called last
+	asked     time.Time      // when renew was called last, or the connection was made
 }
 
 // Accepted keeps a connection that a listener accepted, after its handshake, until it is closed: it
@@ -78,7 +78,7 @@ func (c *Credentials) keep(k *conn) (_ net.Conn, err error) {
 	if k.peer, err = ReadCertificate(k.chain[0]); err != nil {
 		return nil, err
 	}
-	k.creds = c
+	k.creds, k.asked = c, time.Now()
 	c.conns.mu.Lock()
 	c.conns.open[k] = struct{}{}
 	c.conns.mu.Unlock()

@@ -87,9 +87,24 @@ func TestAConnectionDoesNotOutliveItsPeersCertificate(t *testing.T) {
 	requireEnds(t, func() bool { return p.open() == [2]bool{} })
 }
 
+// A peer that does not renew its certificate is tried a few times, and not by each connection that was just made.
+func TestAConnectionThatWasJustMadeIsNotRenewedAtOnce(t *testing.T) {
+	p := newPair(t, 20*time.Second) // it is dated back, so that all of its life is within the margin
+	end := p.server.Certificate().NotAfter
+	p.client.conns.mu.Lock()
+	for k := range p.client.conns.open {
+		k.asked = end.Add(-20 * time.Second)
+	}
+	p.client.conns.mu.Unlock()
+	p.check(t, end.Add(-19500*time.Millisecond))
+	require.Zero(t, p.renewed)
+	p.check(t, end.Add(-12*time.Second))
+	require.Equal(t, 1, p.renewed)
+}
+
 func TestAConnectionIsRenewedWhenTheOwnCertificateIs(t *testing.T) {
 	p := newPair(t, time.Hour)
-	now := time.Now()
+	now := time.Now().Add(checkInterval)
 	p.check(t, now)
 	require.Zero(t, p.renewed)
 	_, err := Issue(p.ca, p.nodeDir, Identity{Role: Node, Name: "n1"}, time.Hour)
@@ -102,7 +117,7 @@ func TestAConnectionIsRenewedWhenTheOwnCertificateIs(t *testing.T) {
 
 func TestConnectionsOfADroppedCAEnd(t *testing.T) {
 	p := newPair(t, time.Hour)
-	now := time.Now()
+	now := time.Now().Add(checkInterval)
 	_, err := Issue(newCA(t, "one"), filepath.Dir(p.client.files.CA), Identity{Role: Node, Name: "n1"}, time.Hour)
 	require.NoError(t, err)
 	bundle, err := readBundle(p.client.files.CA)
@@ -192,8 +207,12 @@ func TestAClientConnIsRenewedWithoutADroppedCall(t *testing.T) {
 	renewed := conn.Renewed()
 	_, err = Issue(ca, filepath.Dir(client.files.Cert), Identity{Role: Node, Name: "n1"}, time.Hour)
 	require.NoError(t, err)
-	client.checkConns(time.Now())
+	client.checkConns(time.Now().Add(checkInterval))
 	<-renewed
+	client.checkConns(time.Now().Add(3 * checkInterval)) // the old connection still is of the old certificate
+	conn.mu.Lock()
+	require.False(t, conn.renewing, "what took its place is not made again for it")
+	conn.mu.Unlock()
 	_, err = api.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	require.Len(t, server.Connected(), 2, "the stream still has the one that it began on")
