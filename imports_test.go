@@ -65,6 +65,7 @@ var mayImport = importMap{
 	"executor/plan":              {"fsm", "fsm/fsmpb", "executor", "executor/records", "plantedbug"},
 	"executor/agent":             {"fsm", "fsm/fsmpb", "executor", "executor/records", "executor/plan", "plantedbug"},
 	"executor/run":               {},
+	"executor/hostcheck":         {"executor/run"},
 	"executor/session":           {"fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
 	"executor/session/sessionpb": {"fsm/fsmpb"},
 	"executor/policy":            {"fsm", "fsm/fsmpb", "executor/session", "executor/session/sessionpb"},

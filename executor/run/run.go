@@ -34,6 +34,8 @@ type Command struct {
 	// Stdout receives the complete output, which Run then does not return. It is written to until
 	// Run returns, or, if that returns an Error, until its Stuck channel is closed.
 	Stdout io.Writer
+	// BothStreams has stderr go where stdout goes, of commands that print what is wanted on either.
+	BothStreams bool
 	// OutlivesParent keeps the command running when this process is killed. It is for tools that
 	// must not be interrupted and that hold a lock of their own, on which a later run waits.
 	OutlivesParent bool
@@ -139,6 +141,9 @@ func newChild(path string, command Command) *child {
 	}
 	if command.Stdout != nil {
 		c.cmd.Stdout = command.Stdout
+	}
+	if command.BothStreams {
+		c.cmd.Stderr = c.cmd.Stdout
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if command.OutlivesParent {

@@ -27,6 +27,8 @@ type liveSession struct {
 	// arrival orders the sessions of this member by the arrival of their hellos. What follows, up
 	// to the registration, may take longer for an earlier one.
 	arrival uint64
+	// answersHostFacts: the host's build answers what it shows of itself.
+	answersHostFacts bool
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -47,7 +49,10 @@ type pendingQuery struct {
 	mapAnswer     *sessionpb.MapAnswer
 	volumeAnswer  *sessionpb.VolumeAnswer
 	replicaAnswer *sessionpb.ReplicaAnswer
-	done          chan error
+
+	hostFactsAnswer *sessionpb.HostFactsAnswer
+
+	done chan error
 }
 
 func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode, arrival uint64) *liveSession {

@@ -24,6 +24,7 @@ type Server struct {
 	proposalLimits     *nodeRateLimits
 	registrationLimits *nodeRateLimits
 	arrivals           atomic.Uint64 // counts the hellos
+	ownFacts           func(context.Context) ([]byte, error)
 
 	mu       sync.Mutex
 	sessions map[fsm.NodeID]*liveSession

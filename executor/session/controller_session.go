@@ -35,6 +35,7 @@ func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 		return err
 	}
 	ls := newLiveSession(stream.Context(), hello.GetRegister(), arrival)
+	ls.answersHostFacts = hello.GetHostFacts()
 	if err := s.addSession(ls); err != nil {
 		return err
 	}
@@ -259,6 +260,8 @@ func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 		ls.endQuery(body.Volume.GetQuestion(), func(q *pendingQuery) { q.volumeAnswer = body.Volume })
 	case *sessionpb.FromNode_Replica:
 		ls.endQuery(body.Replica.GetQuestion(), func(q *pendingQuery) { q.replicaAnswer = body.Replica })
+	case *sessionpb.FromNode_HostFacts:
+		ls.endQuery(body.HostFacts.GetQuestion(), func(q *pendingQuery) { q.hostFactsAnswer = body.HostFacts })
 	case *sessionpb.FromNode_Hello: // controllers of earlier builds end the session here, and the next one registers as much
 		return s.registerAgain(ls, body.Hello.GetRegister())
 	}

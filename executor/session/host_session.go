@@ -160,7 +160,7 @@ func (h *hostSession) sendHello(register *fsmpb.RegisterNode, acted fsm.Epoch) e
 	register.Incarnation = acted.Incarnation
 	h.registered.Store(register)
 	return h.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
-		Register: register, Seen: acted.Proto(),
+		Register: register, Seen: acted.Proto(), HostFacts: h.HostFacts != nil,
 	}}})
 }
 
@@ -180,6 +180,10 @@ func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 	}
 	if q := m.GetReplica(); q != nil {
 		h.answer(func() { h.answerReplica(ctx, q) })
+		return nil
+	}
+	if q := m.GetHostFacts(); q != nil {
+		go h.answerHostFacts(ctx, q)
 		return nil
 	}
 	update, err := asm.add(m)

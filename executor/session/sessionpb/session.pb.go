@@ -35,6 +35,7 @@ type FromNode struct {
 	//	*FromNode_Map
 	//	*FromNode_Volume
 	//	*FromNode_Replica
+	//	*FromNode_HostFacts
 	Body          isFromNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -131,6 +132,15 @@ func (x *FromNode) GetReplica() *ReplicaAnswer {
 	return nil
 }
 
+func (x *FromNode) GetHostFacts() *HostFactsAnswer {
+	if x != nil {
+		if x, ok := x.Body.(*FromNode_HostFacts); ok {
+			return x.HostFacts
+		}
+	}
+	return nil
+}
+
 type isFromNode_Body interface {
 	isFromNode_Body()
 }
@@ -159,6 +169,10 @@ type FromNode_Replica struct {
 	Replica *ReplicaAnswer `protobuf:"bytes,108,opt,name=replica,proto3,oneof"`
 }
 
+type FromNode_HostFacts struct {
+	HostFacts *HostFactsAnswer `protobuf:"bytes,120,opt,name=host_facts,json=hostFacts,proto3,oneof"`
+}
+
 func (*FromNode_Hello) isFromNode_Body() {}
 
 func (*FromNode_Telemetry) isFromNode_Body() {}
@@ -171,12 +185,15 @@ func (*FromNode_Volume) isFromNode_Body() {}
 
 func (*FromNode_Replica) isFromNode_Body() {}
 
+func (*FromNode_HostFacts) isFromNode_Body() {}
+
 type Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Register *fsmpb.RegisterNode    `protobuf:"bytes,1,opt,name=register,proto3" json:"register,omitempty"`
 	// seen is the highest incarnation and index of desired state that the host acted on;
 	// a controller that has not applied as much waits before it answers (S14).
 	Seen          *fsmpb.Epoch `protobuf:"bytes,2,opt,name=seen,proto3" json:"seen,omitempty"`
+	HostFacts     bool         `protobuf:"varint,120,opt,name=host_facts,json=hostFacts,proto3" json:"host_facts,omitempty"` // the host answers HostFactsQuestion; a build that does not is not asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +240,13 @@ func (x *Hello) GetSeen() *fsmpb.Epoch {
 		return x.Seen
 	}
 	return nil
+}
+
+func (x *Hello) GetHostFacts() bool {
+	if x != nil {
+		return x.HostFacts
+	}
+	return false
 }
 
 type Telemetry struct {
@@ -364,6 +388,7 @@ type ToNode struct {
 	//	*ToNode_Map
 	//	*ToNode_Volume
 	//	*ToNode_Replica
+	//	*ToNode_HostFacts
 	Body          isToNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -460,6 +485,15 @@ func (x *ToNode) GetReplica() *ReplicaQuestion {
 	return nil
 }
 
+func (x *ToNode) GetHostFacts() *HostFactsQuestion {
+	if x != nil {
+		if x, ok := x.Body.(*ToNode_HostFacts); ok {
+			return x.HostFacts
+		}
+	}
+	return nil
+}
+
 type isToNode_Body interface {
 	isToNode_Body()
 }
@@ -488,6 +522,10 @@ type ToNode_Replica struct {
 	Replica *ReplicaQuestion `protobuf:"bytes,108,opt,name=replica,proto3,oneof"`
 }
 
+type ToNode_HostFacts struct {
+	HostFacts *HostFactsQuestion `protobuf:"bytes,120,opt,name=host_facts,json=hostFacts,proto3,oneof"`
+}
+
 func (*ToNode_Welcome) isToNode_Body() {}
 
 func (*ToNode_Desired) isToNode_Body() {}
@@ -499,6 +537,8 @@ func (*ToNode_Map) isToNode_Body() {}
 func (*ToNode_Volume) isToNode_Body() {}
 
 func (*ToNode_Replica) isToNode_Body() {}
+
+func (*ToNode_HostFacts) isToNode_Body() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3336,22 +3376,229 @@ func (x *ReplicaResponse) GetAnswer() *ReplicaAnswer {
 	return nil
 }
 
+// HostFactsQuestion asks a host what it shows of itself.
+type HostFactsQuestion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFactsQuestion) Reset() {
+	*x = HostFactsQuestion{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFactsQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFactsQuestion) ProtoMessage() {}
+
+func (x *HostFactsQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFactsQuestion.ProtoReflect.Descriptor instead.
+func (*HostFactsQuestion) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *HostFactsQuestion) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+// HostFactsAnswer is a host's, or a member's, facts as JSON, which builds that gather different ones can read,
+// or why it could not gather any.
+type HostFactsAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Facts         []byte                 `protobuf:"bytes,2,opt,name=facts,proto3" json:"facts,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFactsAnswer) Reset() {
+	*x = HostFactsAnswer{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFactsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFactsAnswer) ProtoMessage() {}
+
+func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFactsAnswer.ProtoReflect.Descriptor instead.
+func (*HostFactsAnswer) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *HostFactsAnswer) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *HostFactsAnswer) GetFacts() []byte {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *HostFactsAnswer) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type HostFactsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // empty: the member's own host, and how it reaches the other members
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFactsRequest) Reset() {
+	*x = HostFactsRequest{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFactsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFactsRequest) ProtoMessage() {}
+
+func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFactsRequest.ProtoReflect.Descriptor instead.
+func (*HostFactsRequest) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *HostFactsRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+type HostFactsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // false: this member has no session with the host
+	Answer        *HostFactsAnswer       `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFactsResponse) Reset() {
+	*x = HostFactsResponse{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFactsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFactsResponse) ProtoMessage() {}
+
+func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFactsResponse.ProtoReflect.Descriptor instead.
+func (*HostFactsResponse) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *HostFactsResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *HostFactsResponse) GetAnswer() *HostFactsAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 var File_executor_session_sessionpb_session_proto protoreflect.FileDescriptor
 
 const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
-	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\xfd\x02\n" +
+	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\xc4\x03\n" +
 	"\bFromNode\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.holdfast.session.v1.HelloH\x00R\x05hello\x12>\n" +
 	"\ttelemetry\x18\x02 \x01(\v2\x1e.holdfast.session.v1.TelemetryH\x00R\ttelemetry\x12D\n" +
 	"\tinventory\x18\x03 \x01(\v2$.holdfast.session.v1.InventoryAnswerH\x00R\tinventory\x122\n" +
 	"\x03map\x18\x04 \x01(\v2\x1e.holdfast.session.v1.MapAnswerH\x00R\x03map\x12;\n" +
 	"\x06volume\x18V \x01(\v2!.holdfast.session.v1.VolumeAnswerH\x00R\x06volume\x12>\n" +
-	"\areplica\x18l \x01(\v2\".holdfast.session.v1.ReplicaAnswerH\x00R\areplicaB\x06\n" +
-	"\x04body\"n\n" +
+	"\areplica\x18l \x01(\v2\".holdfast.session.v1.ReplicaAnswerH\x00R\areplica\x12E\n" +
+	"\n" +
+	"host_facts\x18x \x01(\v2$.holdfast.session.v1.HostFactsAnswerH\x00R\thostFactsB\x06\n" +
+	"\x04body\"\x8d\x01\n" +
 	"\x05Hello\x129\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeR\bregister\x12*\n" +
-	"\x04seen\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x04seen\"A\n" +
+	"\x04seen\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x04seen\x12\x1d\n" +
+	"\n" +
+	"host_facts\x18x \x01(\bR\thostFacts\"A\n" +
 	"\tTelemetry\x124\n" +
 	"\x05pools\x18\x01 \x03(\v2\x1e.holdfast.session.v1.PoolFactsR\x05pools\"\x9c\x01\n" +
 	"\tPoolFacts\x12\x0e\n" +
@@ -3361,14 +3608,16 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x16\n" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1f\n" +
 	"\vfull_copies\x18\x06 \x01(\bR\n" +
-	"fullCopies\"\x88\x03\n" +
+	"fullCopies\"\xd1\x03\n" +
 	"\x06ToNode\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x12=\n" +
 	"\adesired\x18\x02 \x01(\v2!.holdfast.session.v1.DesiredStateH\x00R\adesired\x12F\n" +
 	"\tinventory\x18\x03 \x01(\v2&.holdfast.session.v1.InventoryQuestionH\x00R\tinventory\x124\n" +
 	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03map\x12=\n" +
 	"\x06volume\x18V \x01(\v2#.holdfast.session.v1.VolumeQuestionH\x00R\x06volume\x12@\n" +
-	"\areplica\x18l \x01(\v2$.holdfast.session.v1.ReplicaQuestionH\x00R\areplicaB\x06\n" +
+	"\areplica\x18l \x01(\v2$.holdfast.session.v1.ReplicaQuestionH\x00R\areplica\x12G\n" +
+	"\n" +
+	"host_facts\x18x \x01(\v2&.holdfast.session.v1.HostFactsQuestionH\x00R\thostFactsB\x06\n" +
 	"\x04body\"\xce\x01\n" +
 	"\aWelcome\x12\x1d\n" +
 	"\n" +
@@ -3627,18 +3876,30 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bquestion\x18\x02 \x01(\v2$.holdfast.session.v1.ReplicaQuestionR\bquestion\"a\n" +
 	"\x0fReplicaResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12:\n" +
-	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer2\x88\x02\n" +
+	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer\"/\n" +
+	"\x11HostFactsQuestion\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\"Y\n" +
+	"\x0fHostFactsAnswer\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x14\n" +
+	"\x05facts\x18\x02 \x01(\fR\x05facts\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"+\n" +
+	"\x10HostFactsRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"e\n" +
+	"\x11HostFactsResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12<\n" +
+	"\x06answer\x18\x02 \x01(\v2$.holdfast.session.v1.HostFactsAnswerR\x06answer2\x88\x02\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
 	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse\x12]\n" +
 	"\n" +
-	"RebootSafe\x12&.holdfast.session.v1.RebootSafeRequest\x1a'.holdfast.session.v1.RebootSafeResponse2\xa8\x03\n" +
+	"RebootSafe\x12&.holdfast.session.v1.RebootSafeRequest\x1a'.holdfast.session.v1.RebootSafeResponse2\x84\x04\n" +
 	"\x05Peers\x12N\n" +
 	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12\\\n" +
 	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01\x12H\n" +
 	"\x03Map\x12\x1f.holdfast.session.v1.MapRequest\x1a .holdfast.session.v1.MapResponse\x12Q\n" +
 	"\x06Volume\x12\".holdfast.session.v1.VolumeRequest\x1a#.holdfast.session.v1.VolumeResponse\x12T\n" +
-	"\aReplica\x12#.holdfast.session.v1.ReplicaRequest\x1a$.holdfast.session.v1.ReplicaResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
+	"\aReplica\x12#.holdfast.session.v1.ReplicaRequest\x1a$.holdfast.session.v1.ReplicaResponse\x12Z\n" +
+	"\tHostFacts\x12%.holdfast.session.v1.HostFactsRequest\x1a&.holdfast.session.v1.HostFactsResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
 
 var (
 	file_executor_session_sessionpb_session_proto_rawDescOnce sync.Once
@@ -3652,7 +3913,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -3695,16 +3956,20 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*ReplicaAnswer)(nil),      // 38: holdfast.session.v1.ReplicaAnswer
 	(*ReplicaRequest)(nil),     // 39: holdfast.session.v1.ReplicaRequest
 	(*ReplicaResponse)(nil),    // 40: holdfast.session.v1.ReplicaResponse
-	(*fsmpb.RegisterNode)(nil), // 41: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 42: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 43: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 44: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 45: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),        // 46: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),  // 47: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),   // 48: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 49: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 50: holdfast.fsm.v1.Outcome
+	(*HostFactsQuestion)(nil),  // 41: holdfast.session.v1.HostFactsQuestion
+	(*HostFactsAnswer)(nil),    // 42: holdfast.session.v1.HostFactsAnswer
+	(*HostFactsRequest)(nil),   // 43: holdfast.session.v1.HostFactsRequest
+	(*HostFactsResponse)(nil),  // 44: holdfast.session.v1.HostFactsResponse
+	(*fsmpb.RegisterNode)(nil), // 45: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 46: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 47: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 48: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 49: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),        // 50: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),  // 51: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),   // 52: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 53: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 54: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
@@ -3713,71 +3978,76 @@ var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	30, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
 	34, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
 	38, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
-	41, // 6: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	42, // 7: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 8: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
-	5,  // 9: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	8,  // 10: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
-	16, // 11: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	28, // 12: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	33, // 13: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
-	37, // 14: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
-	6,  // 15: holdfast.session.v1.Welcome.revoked:type_name -> holdfast.session.v1.RevokedControllers
-	42, // 16: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 17: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
-	42, // 18: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
-	9,  // 19: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
-	15, // 20: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	43, // 21: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
-	12, // 22: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	42, // 23: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	44, // 24: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	45, // 25: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	10, // 26: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	46, // 27: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
-	11, // 28: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	47, // 29: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	42, // 30: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	48, // 31: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	13, // 32: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	14, // 33: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	48, // 34: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	48, // 35: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	18, // 36: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	49, // 37: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	50, // 38: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	25, // 39: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 40: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	18, // 41: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	29, // 42: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	28, // 43: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	30, // 44: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	33, // 45: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
-	34, // 46: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	47, // 47: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	37, // 48: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
-	38, // 49: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
-	0,  // 50: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	21, // 51: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	19, // 52: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
-	23, // 53: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	26, // 54: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	31, // 55: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	35, // 56: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	39, // 57: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
-	4,  // 58: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	22, // 59: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	20, // 60: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
-	24, // 61: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	27, // 62: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	32, // 63: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	36, // 64: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	40, // 65: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
-	58, // [58:66] is the sub-list for method output_type
-	50, // [50:58] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	42, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
+	45, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	46, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	3,  // 9: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
+	5,  // 10: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
+	8,  // 11: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
+	16, // 12: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	28, // 13: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	33, // 14: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	37, // 15: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
+	41, // 16: holdfast.session.v1.ToNode.host_facts:type_name -> holdfast.session.v1.HostFactsQuestion
+	6,  // 17: holdfast.session.v1.Welcome.revoked:type_name -> holdfast.session.v1.RevokedControllers
+	46, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 19: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
+	46, // 20: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	9,  // 21: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
+	15, // 22: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	47, // 23: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	12, // 24: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	46, // 25: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	48, // 26: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	49, // 27: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	10, // 28: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	50, // 29: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	11, // 30: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	51, // 31: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	46, // 32: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	52, // 33: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	13, // 34: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	14, // 35: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	52, // 36: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	52, // 37: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	18, // 38: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	53, // 39: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	54, // 40: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	25, // 41: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 42: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	18, // 43: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	29, // 44: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	28, // 45: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	30, // 46: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	33, // 47: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	34, // 48: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	51, // 49: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	37, // 50: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
+	38, // 51: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
+	42, // 52: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
+	0,  // 53: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	21, // 54: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	19, // 55: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
+	23, // 56: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	26, // 57: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	31, // 58: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	35, // 59: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	39, // 60: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	43, // 61: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
+	4,  // 62: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	22, // 63: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	20, // 64: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
+	24, // 65: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	27, // 66: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	32, // 67: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	36, // 68: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	40, // 69: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	44, // 70: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
+	62, // [62:71] is the sub-list for method output_type
+	53, // [53:62] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -3792,6 +4062,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 		(*FromNode_Map)(nil),
 		(*FromNode_Volume)(nil),
 		(*FromNode_Replica)(nil),
+		(*FromNode_HostFacts)(nil),
 	}
 	file_executor_session_sessionpb_session_proto_msgTypes[4].OneofWrappers = []any{
 		(*ToNode_Welcome)(nil),
@@ -3800,6 +4071,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 		(*ToNode_Map)(nil),
 		(*ToNode_Volume)(nil),
 		(*ToNode_Replica)(nil),
+		(*ToNode_HostFacts)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3807,7 +4079,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

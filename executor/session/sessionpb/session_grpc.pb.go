@@ -217,6 +217,7 @@ const (
 	Peers_Map_FullMethodName       = "/holdfast.session.v1.Peers/Map"
 	Peers_Volume_FullMethodName    = "/holdfast.session.v1.Peers/Volume"
 	Peers_Replica_FullMethodName   = "/holdfast.session.v1.Peers/Replica"
+	Peers_HostFacts_FullMethodName = "/holdfast.session.v1.Peers/HostFacts"
 )
 
 // PeersClient is the client API for Peers service.
@@ -230,6 +231,7 @@ type PeersClient interface {
 	Map(ctx context.Context, in *MapRequest, opts ...grpc.CallOption) (*MapResponse, error)
 	Volume(ctx context.Context, in *VolumeRequest, opts ...grpc.CallOption) (*VolumeResponse, error)
 	Replica(ctx context.Context, in *ReplicaRequest, opts ...grpc.CallOption) (*ReplicaResponse, error)
+	HostFacts(ctx context.Context, in *HostFactsRequest, opts ...grpc.CallOption) (*HostFactsResponse, error)
 }
 
 type peersClient struct {
@@ -299,6 +301,16 @@ func (c *peersClient) Replica(ctx context.Context, in *ReplicaRequest, opts ...g
 	return out, nil
 }
 
+func (c *peersClient) HostFacts(ctx context.Context, in *HostFactsRequest, opts ...grpc.CallOption) (*HostFactsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HostFactsResponse)
+	err := c.cc.Invoke(ctx, Peers_HostFacts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeersServer is the server API for Peers service.
 // All implementations must embed UnimplementedPeersServer
 // for forward compatibility.
@@ -310,6 +322,7 @@ type PeersServer interface {
 	Map(context.Context, *MapRequest) (*MapResponse, error)
 	Volume(context.Context, *VolumeRequest) (*VolumeResponse, error)
 	Replica(context.Context, *ReplicaRequest) (*ReplicaResponse, error)
+	HostFacts(context.Context, *HostFactsRequest) (*HostFactsResponse, error)
 	mustEmbedUnimplementedPeersServer()
 }
 
@@ -334,6 +347,9 @@ func (UnimplementedPeersServer) Volume(context.Context, *VolumeRequest) (*Volume
 }
 func (UnimplementedPeersServer) Replica(context.Context, *ReplicaRequest) (*ReplicaResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Replica not implemented")
+}
+func (UnimplementedPeersServer) HostFacts(context.Context, *HostFactsRequest) (*HostFactsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HostFacts not implemented")
 }
 func (UnimplementedPeersServer) mustEmbedUnimplementedPeersServer() {}
 func (UnimplementedPeersServer) testEmbeddedByValue()               {}
@@ -439,6 +455,24 @@ func _Peers_Replica_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peers_HostFacts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HostFactsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeersServer).HostFacts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peers_HostFacts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeersServer).HostFacts(ctx, req.(*HostFactsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peers_ServiceDesc is the grpc.ServiceDesc for Peers service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -461,6 +495,10 @@ var Peers_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Replica",
 			Handler:    _Peers_Replica_Handler,
+		},
+		{
+			MethodName: "HostFacts",
+			Handler:    _Peers_HostFacts_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
