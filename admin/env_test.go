@@ -1,9 +1,14 @@
 package admin
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,14 +33,18 @@ type env struct {
 	held        map[fsm.NodeID][]*fsmpb.HeldVolume
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
+	stored      map[uint64][]byte // Raft snapshots, by index
+	nodeChecks  map[fsm.NodeID]HostCheck
+	checks      map[string]HostCheck // of members
+	checkErr    error
 	olderBuild  bool   // the hosts do not list mappings
 	asked       func() // called before each inventory
 	server      *Server
 }
 
 func newEnv(t *testing.T, nodes ...string) *env {
-	w := &env{t: t, state: fsm.New(), items: map[fsm.NodeID][]Item{}, unreachable: map[fsm.NodeID]error{}, asked: func() {}}
-	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", AuditPause: time.Millisecond,
+	w := &env{t: t, state: fsm.New(), stored: map[uint64][]byte{}, items: map[fsm.NodeID][]Item{}, unreachable: map[fsm.NodeID]error{}, asked: func() {}}
+	w.server = NewServer(Options{Cluster: w, Hosts: w, HostChecks: w, Name: "c1", Now: func() time.Time { return time.Unix(int64(w.index), 0) }, AuditPause: time.Millisecond,
 		Actor: func(context.Context) (string, error) { return "admin/alice", nil }, Error: grpcError})
 	w.apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: fsm.MaxFeatureLevel}}})
@@ -204,6 +213,37 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 
 func (w *env) Held(_ context.Context, node fsm.NodeID) ([]*fsmpb.HeldVolume, error) {
 	return w.held[node], w.unreachable[node]
+}
+
+// store has the member store a Raft snapshot of its state.
+func (w *env) store() {
+	w.t.Helper()
+	var dump bytes.Buffer
+	require.NoError(w.t, w.state.Fork().WriteDump(&dump, 1))
+	w.stored[w.index] = dump.Bytes()
+}
+
+func (w *env) StoredDump(below uint64, to io.Writer) (uint64, error) {
+	indexes := slices.Sorted(maps.Keys(w.stored))
+	if len(indexes) == 0 {
+		return 0, nil
+	}
+	chosen := indexes[0]
+	for _, index := range indexes {
+		if index <= below {
+			chosen = index
+		}
+	}
+	_, err := to.Write(w.stored[chosen])
+	return chosen, err
+}
+
+func (w *env) CheckNode(_ context.Context, node fsm.NodeID) (HostCheck, error) {
+	return w.nodeChecks[node], cmp.Or(w.unreachable[node], w.checkErr)
+}
+
+func (w *env) CheckMember(_ context.Context, id string) (HostCheck, error) {
+	return w.checks[id], w.checkErr
 }
 
 func (w *env) Inventory(_ context.Context, node fsm.NodeID) (Inventory, error) {

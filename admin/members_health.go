@@ -32,7 +32,7 @@ func (s *Server) addHealth(members []Member, views []*adminpb.Member) {
 		v.Lag = commit - min(commit, m.Applied)
 		v.DiskFreeBytes, v.SlowestSyncSeconds, v.Trouble = m.DiskFree, m.SlowestSync.Seconds(), m.Trouble
 		if leading != nil {
-			v.ClockOffsetSeconds = (m.ClockOffset - leading.ClockOffset).Seconds()
+			v.ClockOffsetSeconds = (m.ClockAhead - leading.ClockAhead).Seconds()
 		}
 	}
 }

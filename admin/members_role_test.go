@@ -116,8 +116,8 @@ func TestADemotionNeedsFeatureLevel3(t *testing.T) {
 
 func TestMembersShowTheirHealth(t *testing.T) {
 	v := newFakeMembership(t)
-	v.members[0].Commit, v.members[0].ClockOffset = 9, time.Second
-	v.members[1].DiskFree, v.members[1].SlowestSync, v.members[1].ClockOffset = 1<<30, 3*time.Millisecond, 1500*time.Millisecond
+	v.members[0].Commit, v.members[0].ClockAhead = 9, time.Second
+	v.members[1].DiskFree, v.members[1].SlowestSync, v.members[1].ClockAhead = 1<<30, 3*time.Millisecond, 1500*time.Millisecond
 	v.members[2].Trouble = "the disk is full"
 	for range 2 {
 		resp, err := v.server.Members(t.Context(), &adminpb.MembersRequest{})

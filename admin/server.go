@@ -30,6 +30,9 @@ type Cluster interface {
 	// History yields journalled commands with an index in [from, to] (0: no bound). first is the lowest
 	// index in this member's journal.
 	History(from, to uint64, fn func(Entry) bool) (first uint64, err error)
+	// StoredDump writes the newest Raft snapshot that this member stores at or below an index, else the oldest, and
+	// returns its index: 0, and nothing is written, where it stores none.
+	StoredDump(below uint64, w io.Writer) (index uint64, err error)
 }
 
 // Membership changes the Raft configuration.
@@ -82,11 +85,13 @@ type Member struct {
 	Trouble              string // why it is not ready; empty: it is
 	// DiskFree is that of the disk with its data folder, in bytes, and SlowestSync its longest durable write of the last
 	// minute; 0: it does not say.
-	DiskFree     int64
-	SlowestSync  time.Duration
-	ClockOffset  time.Duration // of its clock from this controller's
-	Certificates []Certificate // its own first, then those of the peers that are connected to it
-	Err          error
+	DiskFree    int64
+	SlowestSync time.Duration
+	// ClockAhead is how far its clock is ahead of this member's, known to ClockWithin.
+	ClockKnown              bool
+	ClockAhead, ClockWithin time.Duration
+	Certificates            []Certificate // its own first, then those of the peers that are connected to it
+	Err                     error
 }
 
 // Certificate is what a controller saw of one.
@@ -140,6 +145,10 @@ type Options struct {
 	Cluster    Cluster
 	Membership Membership
 	Hosts      Hosts
+	// HostChecks has hosts look at themselves for Doctor; nil: nothing is known of them.
+	HostChecks HostChecks
+	// Now is the time; nil: the machine's.
+	Now func() time.Time
 	// Pools returns what hosts measured of each pool, as far as they answered; nil: nothing is known.
 	Pools func(context.Context) map[fsm.PoolID]PoolState
 	// AttachFacts adds the current measurements of pools to a command, as the leader does for a
@@ -173,6 +182,9 @@ type Server struct {
 func NewServer(o Options) *Server {
 	if o.AuditPause == 0 {
 		o.AuditPause = 250 * time.Millisecond
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -35,6 +35,8 @@ func printTable(w io.Writer, answer proto.Message) error {
 		operationsTable(out, a)
 	case *adminpb.AuditResponse:
 		auditTable(out, a)
+	case *adminpb.DoctorResponse:
+		doctorTable(out, a)
 	case *adminpb.PlanResponse:
 		planTable(out, a)
 	case *adminpb.UpgradeResponse:

@@ -33,6 +33,8 @@ const (
 	Admin_Operations_FullMethodName       = "/holdfast.admin.v1.Admin/Operations"
 	Admin_History_FullMethodName          = "/holdfast.admin.v1.Admin/History"
 	Admin_Audit_FullMethodName            = "/holdfast.admin.v1.Admin/Audit"
+	Admin_Doctor_FullMethodName           = "/holdfast.admin.v1.Admin/Doctor"
+	Admin_Dump_FullMethodName             = "/holdfast.admin.v1.Admin/Dump"
 	Admin_State_FullMethodName            = "/holdfast.admin.v1.Admin/State"
 	Admin_Backup_FullMethodName           = "/holdfast.admin.v1.Admin/Backup"
 	Admin_CancelOperation_FullMethodName  = "/holdfast.admin.v1.Admin/CancelOperation"
@@ -80,6 +82,10 @@ type AdminClient interface {
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HistoryResponse], error)
 	// Audit compares what hosts hold with the state.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditResponse, error)
+	// Doctor looks at members, hosts and the state for what is not as it should be.
+	Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorResponse, error)
+	// Dump streams a whole state as Raft snapshots have it, in parts.
+	Dump(ctx context.Context, in *DumpRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpResponse], error)
 	// State streams a whole state at one index; the first message has the header.
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StateResponse], error)
 	// Backup streams a backup file: the whole state at one index, or the commands above an index. It
@@ -243,9 +249,38 @@ func (c *adminClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *adminClient) Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DoctorResponse)
+	err := c.cc.Invoke(ctx, Admin_Doctor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Dump(ctx context.Context, in *DumpRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DumpResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_Dump_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DumpRequest, DumpResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_DumpClient = grpc.ServerStreamingClient[DumpResponse]
+
 func (c *adminClient) State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StateResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[1], Admin_State_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[2], Admin_State_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +299,7 @@ type Admin_StateClient = grpc.ServerStreamingClient[StateResponse]
 
 func (c *adminClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[2], Admin_Backup_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[3], Admin_Backup_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -477,6 +512,10 @@ type AdminServer interface {
 	History(*HistoryRequest, grpc.ServerStreamingServer[HistoryResponse]) error
 	// Audit compares what hosts hold with the state.
 	Audit(context.Context, *AuditRequest) (*AuditResponse, error)
+	// Doctor looks at members, hosts and the state for what is not as it should be.
+	Doctor(context.Context, *DoctorRequest) (*DoctorResponse, error)
+	// Dump streams a whole state as Raft snapshots have it, in parts.
+	Dump(*DumpRequest, grpc.ServerStreamingServer[DumpResponse]) error
 	// State streams a whole state at one index; the first message has the header.
 	State(*StateRequest, grpc.ServerStreamingServer[StateResponse]) error
 	// Backup streams a backup file: the whole state at one index, or the commands above an index. It
@@ -560,6 +599,12 @@ func (UnimplementedAdminServer) History(*HistoryRequest, grpc.ServerStreamingSer
 }
 func (UnimplementedAdminServer) Audit(context.Context, *AuditRequest) (*AuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Audit not implemented")
+}
+func (UnimplementedAdminServer) Doctor(context.Context, *DoctorRequest) (*DoctorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Doctor not implemented")
+}
+func (UnimplementedAdminServer) Dump(*DumpRequest, grpc.ServerStreamingServer[DumpResponse]) error {
+	return status.Error(codes.Unimplemented, "method Dump not implemented")
 }
 func (UnimplementedAdminServer) State(*StateRequest, grpc.ServerStreamingServer[StateResponse]) error {
 	return status.Error(codes.Unimplemented, "method State not implemented")
@@ -811,6 +856,35 @@ func _Admin_Audit_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Admin_Doctor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DoctorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Doctor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Doctor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Doctor(ctx, req.(*DoctorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Dump_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DumpRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Dump(m, &grpc.GenericServerStream[DumpRequest, DumpResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_DumpServer = grpc.ServerStreamingServer[DumpResponse]
 
 func _Admin_State_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StateRequest)
@@ -1184,6 +1258,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_Audit_Handler,
 		},
 		{
+			MethodName: "Doctor",
+			Handler:    _Admin_Doctor_Handler,
+		},
+		{
 			MethodName: "CancelOperation",
 			Handler:    _Admin_CancelOperation_Handler,
 		},
@@ -1256,6 +1334,11 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "History",
 			Handler:       _Admin_History_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Dump",
+			Handler:       _Admin_Dump_Handler,
 			ServerStreams: true,
 		},
 		{

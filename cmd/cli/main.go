@@ -125,6 +125,7 @@ func Root() *cobra.Command {
 		historyCommand(),
 		auditCommand(),
 		adoptClusterCommand(),
+		doctorCommand(),
 		stateCommand(),
 		upgradeCommand(),
 		logCommand(),

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -45,6 +46,15 @@ func (c *adminCluster) History(from, to uint64, fn func(admin.Entry) bool) (uint
 	})
 }
 
+// StoredDump reads a Raft snapshot of the member.
+func (c *adminCluster) StoredDump(below uint64, w io.Writer) (uint64, error) {
+	m, err := c.member()
+	if err != nil {
+		return 0, err
+	}
+	return m.StoredDump(below, w)
+}
+
 // Members asks all members at once.
 func (c *adminCluster) Members(ctx context.Context, hashAt uint64) []admin.Member {
 	m, err := c.member()
@@ -72,14 +82,16 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		return admin.Member{MemberID: p.ID, Name: lastName, Address: p.Addr, Voter: p.Voter, Self: p.Self, Err: err}
 	}
 	c.lastNames.Store(p.ID, resp.GetName())
+	// A member waits for its state's hash before it reads its clock, so the offset is known no better than this.
+	within := time.Since(sent) / 2
 	return admin.Member{
+		ClockKnown: resp.GetClockUnixNano() != 0, ClockAhead: time.Unix(0, resp.GetClockUnixNano()).Sub(sent.Add(within)), ClockWithin: within,
 		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Self: p.Self, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
 		LastIndex: resp.GetLastLogIndex(), LastTerm: resp.GetLastLogTerm(),
 		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
 		Trouble: resp.GetTrouble(), DiskFree: resp.GetDiskFreeBytes(), SlowestSync: time.Duration(resp.GetSlowestSyncNano()),
-		ClockOffset:  time.Duration(resp.GetClockUnixNano() - sent.Add(time.Since(sent)/2).UnixNano()),
 		Certificates: certificatesOf(resp),
 	}
 }

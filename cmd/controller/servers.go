@@ -36,8 +36,11 @@ func (c *controller) openServers() error {
 		grpc.ChainUnaryInterceptor(countCalls, recoverUnary, unary), grpc.ChainStreamInterceptor(recoverStream, stream))
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
+	members := &adminCluster{cluster: c.cluster}
+	checks := newHostChecks(c, members)
+	c.sessions.SetOwnFacts(checks.ownFacts)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
-		Cluster: &adminCluster{cluster: c.cluster}, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
+		Cluster: members, HostChecks: checks, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
 		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil

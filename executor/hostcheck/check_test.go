@@ -108,6 +108,7 @@ func TestRulesOfAHost(t *testing.T) {
 		"a thin pool that cannot be asked": {func(f *Facts) { f.ThinPools[0].Err = "timed out" }, Unknown, "timed out", "lvs vg"},
 		"a thin pool of unknown use":       {func(f *Facts) { f.ThinPools[0].Checked = false }, Unknown, "how full", "lvs vg"},
 		"a controller out of reach":        {func(f *Facts) { f.Reached[0].Err = "refused" }, Error, "c1:9802 is not reached from here: refused", "firewall"},
+		"one controller out of reach":      {func(f *Facts) { f.Reached = append(f.Reached, Reach{Address: "c2:9802", Err: "refused"}) }, Warn, "c2:9802 is not reached from here: refused", "firewall"},
 		"facts of an older build: modules": {func(f *Facts) { f.Modules = nil }, Unknown, "does not look at it", "newest build"},
 		"facts of an older build: tools":   {func(f *Facts) { f.Tools = nil }, Unknown, "which commands", "newest build"},
 		"facts of an older build: clock":   {func(f *Facts) { f.Clock = nil }, Unknown, "clock", "newest build"},

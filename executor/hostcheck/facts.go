@@ -40,7 +40,7 @@ type Facts struct {
 	Spaces    []Space    `json:"spaces,omitempty"`
 	Certs     []Cert     `json:"certs,omitempty"`
 	ThinPools []ThinPool `json:"thin_pools,omitempty"`
-	Reached   []Reach    `json:"reached,omitempty"` // controllers, as this host reaches them
+	Reached   []Reach    `json:"reached,omitempty"` // controllers, as this host reaches them; of a controller's host the other members
 	Wants     Wants      `json:"wants"`
 }
 
@@ -171,7 +171,6 @@ type ThinPool struct {
 
 // Reach is whether an address answered.
 type Reach struct {
-	Name    string        `json:"name,omitempty"` // of the controller
 	Address string        `json:"address"`
 	Took    time.Duration `json:"took,omitempty"`
 	Err     string        `json:"err,omitempty"`

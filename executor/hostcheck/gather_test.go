@@ -51,8 +51,8 @@ func plantedHost(t *testing.T) (*Gatherer, string) {
 		"mkfs.xfs -V": "mkfs.xfs version 6.1.0\n", "lvm version": "  LVM version:     2.03.16(2) (2022-05-18)\n",
 		"drbdadm --version": "DRBDADM_BUILDTAG=GIT-hash:\\ 1.0\nDRBDADM_API_VERSION=2\nDRBDADM_VERSION=9.22.0\n",
 		"lvm lvmconfig --typeconfig full devices/global_filter devices/filter devices/use_devicesfile devices/devicesfile devices/scan_lvs global/event_activation": "global_filter=[\"r|^/dev/drbd|\",\"a|.*|\"]\nuse_devicesfile=1\ndevicesfile=\"system.devices\"\nscan_lvs=0\nevent_activation=1\n",
-		"lvm vgs --noheadings -o vg_name":                                                "  vg\n",
-		"lvm lvs --noheadings --separator | -o lv_name,data_percent,metadata_percent vg": "  thin|81.50|12.00\n  other||\n",
+		"lvm vgs --config " + noVolumes + " --noheadings -o vg_name":                                                "  vg\n",
+		"lvm lvs --config " + noVolumes + " --noheadings --separator | -o lv_name,data_percent,metadata_percent vg": "  thin|81.50|12.00\n  other||\n",
 	}
 	command := func(_ context.Context, tool string, args ...string) (string, error) {
 		out, ok := outputs[strings.Join(append([]string{tool}, args...), " ")]
@@ -171,5 +171,31 @@ func TestAKeysContentIsInNoFact(t *testing.T) {
 		text, err := g.Gather(t.Context()).Encode()
 		require.NoError(t, err)
 		require.NotContains(t, string(text), canary)
+	}
+}
+
+func TestFactsAreSharedForSomeSeconds(t *testing.T) {
+	g, root := plantedHost(t)
+	at := now
+	g.Now = func() time.Time { return at }
+	s := &Shared{Gatherer: g}
+	require.True(t, s.Facts(t.Context()).Udev.Running)
+	require.NoError(t, os.Remove(filepath.Join(root, "run/udev/control")))
+	for range 2 {
+		require.True(t, s.Facts(t.Context()).Udev.Running, "it is not looked at again at once")
+	}
+	at = at.Add(keepFacts)
+	for range 2 {
+		require.False(t, s.Facts(t.Context()).Udev.Running)
+	}
+}
+
+func TestRelativePathsAreBelowTheWorkingFolder(t *testing.T) {
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for range 2 {
+		g := New(Config{DataDir: "data", Cert: "/pki/cert", Folders: []string{"pool"}})
+		require.Equal(t, []string{filepath.Join(dir, "data"), "/pki/cert", filepath.Join(dir, "pool")}, []string{g.DataDir, g.Cert, g.Folders[0]})
+		require.Empty(t, g.Key)
 	}
 }

@@ -12,17 +12,18 @@ import (
 type toolVersion struct {
 	name string
 	args []string
+	both bool // it prints its version to stderr
 }
 
 // The commands that a node needs always, for a thin pool, for replication, and those without which it cannot do
 // some of its work.
 var (
 	baseTools = []toolVersion{
-		{"mkfs.ext4", []string{"-V"}}, {"mkfs.xfs", []string{"-V"}}, {"e2fsck", []string{"-V"}}, {"resize2fs", nil}, {"tune2fs", nil}, {"xfs_repair", []string{"-V"}},
+		{name: "mkfs.ext4", args: []string{"-V"}, both: true}, {name: "mkfs.xfs", args: []string{"-V"}}, {name: "e2fsck", args: []string{"-V"}, both: true}, {name: "resize2fs"}, {name: "tune2fs"}, {name: "xfs_repair", args: []string{"-V"}},
 	}
-	thinTools    = []toolVersion{{"lvm", []string{"version"}}, {"dmsetup", []string{"version"}}, {"thin_check", []string{"-V"}}, {"thin_dump", []string{"-V"}}, {"thin_ls", []string{"-V"}}}
-	drbdTools    = []toolVersion{{"drbdadm", []string{"--version"}}, {"drbdsetup", nil}, {"drbdmeta", nil}}
-	furtherTools = []toolVersion{{"cryptsetup", []string{"--version"}}, {"losetup", []string{"--version"}}, {"modprobe", []string{"--version"}}}
+	thinTools    = []toolVersion{{name: "lvm", args: []string{"version"}}, {name: "dmsetup", args: []string{"version"}}, {name: "thin_check", args: []string{"-V"}}, {name: "thin_dump", args: []string{"-V"}}, {name: "thin_ls", args: []string{"-V"}}}
+	drbdTools    = []toolVersion{{name: "drbdadm", args: []string{"--version"}}, {name: "drbdsetup"}, {name: "drbdmeta"}}
+	furtherTools = []toolVersion{{name: "cryptsetup", args: []string{"--version"}}, {name: "losetup", args: []string{"--version"}}, {name: "modprobe", args: []string{"--version"}}}
 )
 
 // toolsOf are the commands that are looked for.
@@ -50,7 +51,11 @@ func (g *Gatherer) tool(ctx context.Context, t toolVersion) Tool {
 	if t.args == nil {
 		return found
 	}
-	if out, err := g.RunBoth(ctx, t.name, t.args...); err == nil {
+	run := g.Run
+	if t.both {
+		run = g.RunBoth
+	}
+	if out, err := run(ctx, t.name, t.args...); err == nil {
 		found.Version = versionIn(out)
 	}
 	return found
@@ -127,6 +132,9 @@ func listedDevices(text string) (names []string) {
 	return names
 }
 
+// noVolumes keeps the queries from opening volumes: a device that is open can be neither demoted nor removed.
+const noVolumes = `devices/global_filter=["r|^/dev/drbd|","r|^/dev/loop|","r|^/dev/nbd|","r|^/dev/mapper/hfc-|"]`
+
 // thinPools asks LVM how full the pools are.
 func (g *Gatherer) thinPools(ctx context.Context) (all []ThinPool) {
 	for _, name := range g.Config.ThinPools {
@@ -137,7 +145,7 @@ func (g *Gatherer) thinPools(ctx context.Context) (all []ThinPool) {
 
 func (g *Gatherer) thinPool(ctx context.Context, vg, name string) ThinPool {
 	p := ThinPool{VG: vg, Name: name}
-	groups, err := g.Run(ctx, "lvm", "vgs", "--noheadings", "-o", "vg_name")
+	groups, err := g.Run(ctx, "lvm", "vgs", "--config", noVolumes, "--noheadings", "-o", "vg_name")
 	if err != nil {
 		p.Err = err.Error()
 		return p
@@ -145,7 +153,7 @@ func (g *Gatherer) thinPool(ctx context.Context, vg, name string) ThinPool {
 	if p.NoVG = !slices.Contains(strings.Fields(groups), vg); p.NoVG {
 		return p
 	}
-	out, err := g.Run(ctx, "lvm", "lvs", "--noheadings", "--separator", "|", "-o", "lv_name,data_percent,metadata_percent", vg)
+	out, err := g.Run(ctx, "lvm", "lvs", "--config", noVolumes, "--noheadings", "--separator", "|", "-o", "lv_name,data_percent,metadata_percent", vg)
 	if err != nil {
 		p.Err = err.Error()
 		return p
