@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type Client struct {
 	// Timeout bounds one controller's answer to a call; then the next is
 	// tried. 0 means 10 s.
 	Timeout time.Duration
+	local   []grpc.DialOption // of a server in this process, instead of TLS
 }
 
 // NewClient makes a client of the controllers' API addresses (host:port). It dials nothing yet.
@@ -75,8 +77,12 @@ func retryable(err error) bool {
 }
 
 func (c *Client) callOne(ctx context.Context, endpoint string, fn func(context.Context, adminpb.AdminClient) error) error {
-	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(credentials.NewTLS(c.tls)),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	options := c.local
+	if options == nil {
+		options = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(c.tls))}
+	}
+	options = append(slices.Clip(options), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, options...)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", endpoint, err)
 	}

@@ -74,24 +74,8 @@ func printState(ctx context.Context, c *connection, client *admin.Client, cmd *c
 	if !cmd.Flags().Changed("output") {
 		format = "json" // a complete state does not fit a table
 	}
-	var doc *admin.Document
-	err := client.State(ctx, req, func(m *adminpb.StateResponse) (err error) {
-		switch body := m.GetBody().(type) {
-		case *adminpb.StateResponse_Header:
-			doc, err = admin.NewDocument(cmd.OutOrStdout(), format, body.Header, "nodes", "volumes", "snapshots", "group_snapshots", "volume_groups")
-		case *adminpb.StateResponse_Node:
-			err = doc.Item("nodes", body.Node)
-		case *adminpb.StateResponse_Volume:
-			err = doc.Item("volumes", body.Volume)
-		case *adminpb.StateResponse_Snapshot:
-			err = doc.Item("snapshots", body.Snapshot)
-		case *adminpb.StateResponse_Group:
-			err = doc.Item("group_snapshots", body.Group)
-		case *adminpb.StateResponse_VolumeGroup:
-			err = doc.Item("volume_groups", body.VolumeGroup)
-		}
-		return err
-	})
+	doc := admin.StateDocument{W: cmd.OutOrStdout(), Format: format}
+	err := client.State(ctx, req, doc.Add)
 	if err != nil {
 		return callError("read the state", err)
 	}
