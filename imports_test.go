@@ -82,6 +82,7 @@ var mayImport = importMap{
 
 	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb"},
 	"admin/adminpb": {"fsm/fsmpb"},
+	"admin/bundle":  {"fsm", "fsm/fsmpb", "admin", "admin/adminpb"},
 
 	"cmd/...":         {"*", "cmd/..."},
 	"jepsen/...":      {"jepsen/..."},

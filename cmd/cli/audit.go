@@ -14,7 +14,7 @@ import (
 const auditTimeout = 2 * time.Minute
 
 func auditCommand() *cobra.Command {
-	cmd := apiCommand("audit", "Compare what the hosts hold with what the log says", noArgs, auditTimeout, printAudit)
+	cmd := offlineCommand("audit", "Compare what the hosts hold with what the log says", noArgs, auditTimeout, nil, printAudit)
 	cmd.Long = "Asks every host what it holds and compares that with the state. Orphans are on a host and not in the state, missing\n" +
 		"things the other way round, wrong ones are in both and differ: a mapping of another header or above another\n" +
 		"device, a LUKS header that is not the one that was made. Pending ones are work under way or owed by a host that\n" +

@@ -21,6 +21,7 @@ type connection struct {
 	files     pki.Files
 	output    string
 	timeout   time.Duration
+	bundle    string // file that is read instead, of commands that can
 }
 
 // addFlags adds the flags that all commands for operators have.
@@ -70,6 +71,40 @@ func (c *connection) resolve() ([]string, pki.Files, error) {
 		return nil, pki.Files{}, exit.Usagef("load the certificate: --endpoints needs --cert, --key and --ca; `holdfast ca issue --role admin` makes them")
 	}
 	return c.endpoints, c.files, nil
+}
+
+// offlineCommand makes a command for operators that calls the API, or reads a bundle of what it answered; at is the index
+// whose state is read of a bundle, nil the newest.
+func offlineCommand(use, short string, args cobra.PositionalArgs, timeout time.Duration, at *uint64, run func(context.Context, *connection, *admin.Client, *cobra.Command, []string) error) *cobra.Command {
+	c := &connection{}
+	cmd := &cobra.Command{Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, closing, err := c.clientOrBundle(at)
+			if err != nil {
+				return err
+			}
+			defer closing()
+			return run(cmd.Context(), c, client, cmd, args)
+		}}
+	c.addFlags(cmd, timeout)
+	cmd.Flags().StringVar(&c.bundle, "bundle", "", bundleHelp)
+	return cmd
+}
+
+// clientOrBundle makes a client of the cluster, or of the bundle that --bundle names.
+func (c *connection) clientOrBundle(at *uint64) (client *admin.Client, closing func(), err error) {
+	index := uint64(0)
+	if at != nil {
+		index = *at
+	}
+	if c.bundle != "" {
+		return c.offline(index)
+	}
+	if index != 0 {
+		return nil, nil, exit.Usagef("--at is an index of a bundle: give --bundle too")
+	}
+	client, err = c.client()
+	return client, func() {}, err
 }
 
 // apiCommand makes a command for operators that calls the API.

@@ -36,6 +36,7 @@ func doctorCommand() *cobra.Command {
 		}}
 	c.addFlags(cmd, doctorTimeout)
 	flags := cmd.Flags()
+	flags.StringVar(&c.bundle, "bundle", "", bundleHelp)
 	flags.BoolVar(&onHost, "host", false, "look at this host, without a cluster")
 	flags.BoolVar(&all, "all", false, "list what is as it should be, too")
 	host.add(flags)
@@ -44,16 +45,20 @@ func doctorCommand() *cobra.Command {
 
 // examine looks at this host or at the cluster.
 func examine(cmd *cobra.Command, c *connection, host *hostFlags, onHost bool) (*adminpb.DoctorResponse, error) {
+	if onHost && c.bundle != "" {
+		return nil, exit.Usagef("--host looks at this host, and --bundle at what was found of a cluster: give one of the two")
+	}
 	if onHost {
 		return host.examine(cmd.Context(), c)
 	}
 	if name := host.firstGiven(cmd.Flags()); name != "" {
 		return nil, exit.Usagef("--%s says what this host is looked at for: give --host too", name)
 	}
-	client, err := c.client()
+	client, closing, err := c.clientOrBundle(nil)
 	if err != nil {
 		return nil, err
 	}
+	defer closing()
 	var resp *adminpb.DoctorResponse
 	err = client.TryEach(cmd.Context(), func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = api.Doctor(ctx, &adminpb.DoctorRequest{})

@@ -12,7 +12,7 @@ import (
 
 func historyCommand() *cobra.Command {
 	req := &adminpb.HistoryRequest{}
-	cmd := apiCommand("history [VOLUME|SNAPSHOT|GROUP]", "Show what happened: commands, who asked, what was decided", maxOneArg, changeTimeout,
+	cmd := offlineCommand("history [VOLUME|SNAPSHOT|GROUP]", "Show what happened: commands, who asked, what was decided", maxOneArg, changeTimeout, nil,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				setSubject(req, args[0])
@@ -61,11 +61,13 @@ func printHistory(ctx context.Context, c *connection, client *admin.Client, cmd 
 
 func stateCommand() *cobra.Command {
 	req := &adminpb.StateRequest{}
-	cmd := apiCommand("state", "Print the whole state at one index", noArgs, changeTimeout,
+	var at uint64
+	cmd := offlineCommand("state", "Print the whole state at one index", noArgs, changeTimeout, &at,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 			return printState(ctx, c, client, cmd, req)
 		})
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
+	cmd.Flags().Uint64Var(&at, "at", 0, "with --bundle: the state at this log `index`, decided again from the journal; the newest by default")
 	return cmd
 }
 

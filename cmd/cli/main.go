@@ -126,6 +126,7 @@ func Root() *cobra.Command {
 		auditCommand(),
 		adoptClusterCommand(),
 		doctorCommand(),
+		bundleCommand(),
 		stateCommand(),
 		upgradeCommand(),
 		logCommand(),
