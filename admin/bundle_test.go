@@ -157,10 +157,10 @@ func TestAStateThatNothingLeadsToIsRefused(t *testing.T) {
 	env := admin.NewBundleEnv(t)
 	o := options()
 	o.Entries = 2
-	path, m := writeBundle(t, env, ".tar.gz", o)
+	_, m := writeBundle(t, env, ".tar.gz", o)
 	require.EqualValues(t, 1, m.Log.From, "without a Raft snapshot, the beginning is what leads to the state")
 	env.Forget()
-	path, _ = writeBundle(t, env, ".tar.gz", o)
+	path, _ := writeBundle(t, env, ".tar.gz", o)
 	b := openBundle(t, path)
 	for range 2 {
 		_, err := b.StateAt(env.Index() - 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/bundle"
@@ -130,8 +131,8 @@ func fetchMetrics(address string) func(context.Context, io.Writer) error {
 const bundleHelp = "read this `file`, which `holdfast bundle` wrote, instead of asking a cluster"
 
 // offline opens the bundle that a command names.
-func (c *connection) offline(at uint64) (client *admin.Client, closing func(), err error) {
-	if c.dir != "" || len(c.endpoints) > 0 {
+func (c *connection) offline(flags *pflag.FlagSet, at uint64) (client *admin.Client, closing func(), err error) {
+	if onCommandLine(flags, "dir") || onCommandLine(flags, "endpoints") {
 		return nil, nil, exit.Usagef("--bundle is read without a cluster: leave out --dir and --endpoints")
 	}
 	if err := admin.CheckFormat(c.output); err != nil {

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/cmd/config"
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/dev"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
@@ -79,7 +81,7 @@ func offlineCommand(use, short string, args cobra.PositionalArgs, timeout time.D
 	c := &connection{}
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, closing, err := c.clientOrBundle(at)
+			client, closing, err := c.clientOrBundle(cmd.Flags(), at)
 			if err != nil {
 				return err
 			}
@@ -91,14 +93,20 @@ func offlineCommand(use, short string, args cobra.PositionalArgs, timeout time.D
 	return cmd
 }
 
+// onCommandLine tells whether a flag was given there. Where a daemon runs, its environment sets flags of the same names.
+func onCommandLine(flags *pflag.FlagSet, name string) bool {
+	_, inEnvironment := os.LookupEnv(config.EnvName(name))
+	return flags.Changed(name) && !inEnvironment
+}
+
 // clientOrBundle makes a client of the cluster, or of the bundle that --bundle names.
-func (c *connection) clientOrBundle(at *uint64) (client *admin.Client, closing func(), err error) {
+func (c *connection) clientOrBundle(flags *pflag.FlagSet, at *uint64) (client *admin.Client, closing func(), err error) {
 	index := uint64(0)
 	if at != nil {
 		index = *at
 	}
 	if c.bundle != "" {
-		return c.offline(index)
+		return c.offline(flags, index)
 	}
 	if index != 0 {
 		return nil, nil, exit.Usagef("--at is an index of a bundle: give --bundle too")

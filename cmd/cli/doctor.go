@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -54,7 +56,7 @@ func examine(cmd *cobra.Command, c *connection, host *hostFlags, onHost bool) (*
 	if name := host.firstGiven(cmd.Flags()); name != "" {
 		return nil, exit.Usagef("--%s says what this host is looked at for: give --host too", name)
 	}
-	client, closing, err := c.clientOrBundle(nil)
+	client, closing, err := c.clientOrBundle(cmd.Flags(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +66,13 @@ func examine(cmd *cobra.Command, c *connection, host *hostFlags, onHost bool) (*
 		resp, err = api.Doctor(ctx, &adminpb.DoctorRequest{})
 		return err
 	})
-	return resp, callError("look at the cluster", err)
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		return nil, exit.Unavailablef("look at the cluster: the controller that answers runs an older build; upgrade it, or use --host on each host")
+	case err != nil: // whatever it is, nothing is known
+		return nil, exit.Unavailablef("look at the cluster: %s", exit.Line(err))
+	}
+	return resp, nil
 }
 
 // printDoctor prints the findings. The exit code is of all of them, shown or not.

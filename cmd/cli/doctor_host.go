@@ -33,10 +33,10 @@ func (h *hostFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&h.ioCgroup, "io-cgroup", "", "with --host: the control `group` of the workloads")
 }
 
-// firstGiven is the name of a flag of these that was given, empty when none was.
+// firstGiven is the name of a flag of these that was given on the command line, empty when none was.
 func (h *hostFlags) firstGiven(flags *pflag.FlagSet) (name string) {
 	for _, own := range []string{"role", "data-dir", "pool-dir", "pool", "replication-address", "io-cgroup"} {
-		if name == "" && flags.Changed(own) {
+		if name == "" && onCommandLine(flags, own) {
 			name = own
 		}
 	}

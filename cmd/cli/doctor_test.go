@@ -135,6 +135,33 @@ func TestWrongFlagsOfTheDoctorAndOfBundlesAreUsage(t *testing.T) {
 	}
 }
 
+func TestADoctorThatLearnsNothingDoesNotExitAsIfAllWereWell(t *testing.T) {
+	older := serveAdmin(t, adminpb.UnimplementedAdminServer{})
+	for range 2 {
+		code, _, stderr := run(append([]string{"doctor"}, older...)...)
+		require.Equal(t, exit.Unavailable, code)
+		require.Contains(t, stderr, "an older build")
+		code, _, stderr = run("doctor", "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
+		require.Equal(t, exit.Unavailable, code)
+		require.Contains(t, stderr, "refused")
+	}
+}
+
+func TestTheEnvironmentOfADaemonDoesNotKeepTheDoctorFromTheCluster(t *testing.T) {
+	flags := serveAdmin(t, &fakeDoctorAPI{severities: []string{"ok"}})
+	path := filepath.Join(t.TempDir(), "report.tar.gz")
+	_, _, _ = run(append([]string{"bundle", path}, flags...)...)
+	t.Setenv("HOLDFAST_DATA_DIR", "/var/lib/holdfast/node")
+	t.Setenv("HOLDFAST_POOL", "lvm:vg/pool")
+	t.Setenv("HOLDFAST_ENDPOINTS", "127.0.0.1:1")
+	for range 2 {
+		code, _, stderr := run(append([]string{"doctor"}, flags...)...)
+		require.Equal(t, exit.OK, code, stderr)
+		code, _, stderr = run("doctor", "--bundle", path)
+		require.Equal(t, exit.OK, code, stderr)
+	}
+}
+
 func TestTheDoctorOfAHostNeedsNoCluster(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
