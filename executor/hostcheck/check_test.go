@@ -137,7 +137,7 @@ func TestWhatAHostDoesNotNeedIsNotMissing(t *testing.T) {
 		"a pool of files alone": func(f *Facts) {
 			f.Wants = Wants{FilePool: true}
 			f.Modules["drbd"], f.Modules["dm_thin_pool"], f.Modules["dm_mod"] = Module{}, Module{Unlisted: true}, Module{}
-			f.Tools["lvm"], f.Tools["drbdadm"] = Tool{}, Tool{}
+			f.Tools["lvm"], f.Tools["drbdadm"], f.Tools["losetup"] = Tool{}, Tool{}, Tool{}
 			f.Udev.Running, f.DRBD, f.LVM = false, nil, nil
 		},
 		"modules that are loaded on demand": func(f *Facts) { f.Modules["xfs"], f.Modules["drbd"] = Module{Available: true}, Module{Available: true} },

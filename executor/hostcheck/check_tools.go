@@ -16,10 +16,13 @@ var toolGroups = []struct {
 	{thinTools, "thin pools", func(w Wants) bool { return w.ThinPool }},
 	{drbdTools, "replicated volumes", func(w Wants) bool { return w.Replication }},
 	{furtherTools[:1], "encrypted volumes", never},
+	{furtherTools[1:], "who looks at the host by hand", never},
 }
 
-// optional are groups that matter only on a host that is configured for them.
-func optional(purpose string) bool { return purpose == "thin pools" || purpose == "replicated volumes" }
+// optional are groups that matter only on a host that is configured for them, or not at all to Holdfast.
+func optional(purpose string) bool {
+	return purpose == "thin pools" || purpose == "replicated volumes" || purpose == "who looks at the host by hand"
+}
 
 func checkTools(f *Facts) (all []Finding) {
 	if f.Tools == nil {

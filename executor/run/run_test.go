@@ -177,6 +177,19 @@ func TestAllOutputGoesToAWriterThatIsGiven(t *testing.T) {
 	}
 }
 
+func TestBothStreamsGoToOneWriter(t *testing.T) {
+	r := withTool(t, "tool", "echo out; echo err >&2")
+	for _, outlive := range []bool{false, true} {
+		var all bytes.Buffer
+		_, err := r.Run(t.Context(), Command{Tool: "tool", Stdout: &all, BothStreams: true, OutlivesParent: outlive})
+		require.NoError(t, err)
+		require.Equal(t, "out\nerr\n", all.String())
+		out, err := r.Run(t.Context(), Command{Tool: "tool", BothStreams: true})
+		require.NoError(t, err)
+		require.Equal(t, "out\nerr\n", string(out))
+	}
+}
+
 // The process that starts the command is this test's binary itself, killed while the
 // command runs.
 func TestACommandThatOutlivesItsParentIsNotStopped(t *testing.T) {
