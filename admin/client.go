@@ -111,6 +111,30 @@ func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, know
 	return best, known, err
 }
 
+// Pick returns a client of one controller: the first that knows a leader, else the first that answers within the time that
+// each is given. leader tells which of the two. The error is UNAVAILABLE when none answers.
+func (c *Client) Pick(ctx context.Context, within time.Duration) (one *Client, leader bool, err error) {
+	var failures []string
+	for _, endpoint := range c.endpoints {
+		asked := &Client{tls: c.tls, local: c.local, endpoints: []string{endpoint}, Timeout: min(within, c.Timeout)}
+		resp, knows, err := asked.Status(ctx)
+		answered := resp != nil || err != nil && !retryable(err)
+		asked.Timeout = c.Timeout
+		switch {
+		case knows, answered && resp == nil: // what refuses Status says of everything else itself
+			return asked, true, nil
+		case answered && one == nil:
+			one = asked
+		case !answered:
+			failures = append(failures, Reason(err))
+		}
+	}
+	if one == nil {
+		return nil, false, status.Error(codes.Unavailable, strings.Join(failures, "; "))
+	}
+	return one, false, nil
+}
+
 // History calls fn with the header and then with each entry. After the first call of fn
 // no other controller is tried.
 func (c *Client) History(ctx context.Context, req *adminpb.HistoryRequest, fn func(*adminpb.HistoryResponse) error) error {

@@ -17,6 +17,8 @@
 //
 // AtRisk, Tolerance and RebootSafe ask a copy of the state what would happen if something stopped, and change
 // nothing. ClaimMaintenance records that a host goes down on purpose.
+// Doctor has members and hosts look at themselves, adds what the state knows, and judges all of it by rules that are pure
+// functions. What package bundle writes down of a cluster is printed by this package's server and client again.
 //
 // FinishUpgrade raises the feature level when every member answers, and every node registered,
 // that it supports the level (S72).

@@ -3,8 +3,11 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // dumpPart is how many bytes of a dump are in one message.
@@ -21,15 +24,24 @@ func (s *Server) Dump(req *adminpb.DumpRequest, out adminpb.Admin_DumpServer) er
 		}
 		return w.Flush()
 	}
-	state, err := s.fork(out.Context(), false)
-	if err != nil {
-		state = s.Cluster.Fork() // what this member knows is worth having without a quorum too
-	}
+	state := s.forkWithin(out.Context(), statusTimeout)
 	to.index = state.Cluster().Index
 	if err := state.WriteDump(w, 0); err != nil {
 		return err
 	}
 	return w.Flush()
+}
+
+// forkWithin returns a copy of a state that has every entry acknowledged before the call; without a quorum that answers in
+// time, of what this member knows, which is worth having too.
+func (s *Server) forkWithin(ctx context.Context, within time.Duration) *fsm.State {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	state, err := s.fork(ctx, false)
+	if err != nil {
+		return s.Cluster.Fork()
+	}
+	return state
 }
 
 // dumpStream sends what is written to it.

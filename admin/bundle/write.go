@@ -31,10 +31,14 @@ type Options struct {
 // ErrNothing: no part could be gathered.
 var ErrNothing = errors.New("nothing could be gathered")
 
+// pickTimeout is how long each controller may take to answer at all.
+const pickTimeout = 5 * time.Second
+
 // writer gathers parts into a folder of its own.
 type writer struct {
 	Options
-	client   *admin.Client
+	client   *admin.Client // of one controller
+	stale    bool          // it knows no leader: its own state is read
 	dir      string
 	manifest *Manifest
 }
@@ -47,45 +51,45 @@ type part struct {
 
 // parts are the files beside those of the log.
 var parts = []part{
-	{doctorFile, answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.DoctorResponse, error) {
+	{doctorFile, answer(func(ctx context.Context, api adminpb.AdminClient, _ bool) (*adminpb.DoctorResponse, error) {
 		return api.Doctor(ctx, &adminpb.DoctorRequest{})
 	})},
-	{"status.json", answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.StatusResponse, error) {
+	{"status.json", answer(func(ctx context.Context, api adminpb.AdminClient, _ bool) (*adminpb.StatusResponse, error) {
 		return api.Status(ctx, &adminpb.StatusRequest{})
 	})},
-	{"members.json", answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.MembersResponse, error) {
+	{"members.json", answer(func(ctx context.Context, api adminpb.AdminClient, _ bool) (*adminpb.MembersResponse, error) {
 		return api.Members(ctx, &adminpb.MembersRequest{})
 	})},
-	{"versions.json", answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.UpgradeResponse, error) {
+	{"versions.json", answer(func(ctx context.Context, api adminpb.AdminClient, _ bool) (*adminpb.UpgradeResponse, error) {
 		return api.UpgradeStatus(ctx, &adminpb.UpgradeRequest{})
 	})},
-	{"nodes.json", answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.NodesResponse, error) {
-		return api.Nodes(ctx, &adminpb.NodesRequest{})
+	{"nodes.json", answer(func(ctx context.Context, api adminpb.AdminClient, stale bool) (*adminpb.NodesResponse, error) {
+		return api.Nodes(ctx, &adminpb.NodesRequest{Stale: stale})
 	})},
-	{"operations.json", answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.OperationsResponse, error) {
-		return api.Operations(ctx, &adminpb.OperationsRequest{})
+	{"operations.json", answer(func(ctx context.Context, api adminpb.AdminClient, stale bool) (*adminpb.OperationsResponse, error) {
+		return api.Operations(ctx, &adminpb.OperationsRequest{Stale: stale})
 	})},
-	{"fences.json", answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.FencesResponse, error) {
-		return api.Fences(ctx, &adminpb.FencesRequest{})
+	{"fences.json", answer(func(ctx context.Context, api adminpb.AdminClient, stale bool) (*adminpb.FencesResponse, error) {
+		return api.Fences(ctx, &adminpb.FencesRequest{Stale: stale})
 	})},
-	{auditFile, answer(func(ctx context.Context, api adminpb.AdminClient) (*adminpb.AuditResponse, error) {
+	{auditFile, answer(func(ctx context.Context, api adminpb.AdminClient, _ bool) (*adminpb.AuditResponse, error) {
 		return api.Audit(ctx, &adminpb.AuditRequest{})
 	})},
-	{"volumes.json", all(func(ctx context.Context, c *admin.Client) (*adminpb.VolumesResponse, error) {
-		return c.Volumes(ctx, &adminpb.VolumesRequest{})
+	{"volumes.json", all(func(ctx context.Context, c *admin.Client, stale bool) (*adminpb.VolumesResponse, error) {
+		return c.Volumes(ctx, &adminpb.VolumesRequest{Stale: stale})
 	})},
 	{"relations.json", all(relations)},
-	{"snapshots.json", all(func(ctx context.Context, c *admin.Client) (*adminpb.SnapshotsResponse, error) {
-		return c.Snapshots(ctx, &adminpb.SnapshotsRequest{})
+	{"snapshots.json", all(func(ctx context.Context, c *admin.Client, stale bool) (*adminpb.SnapshotsResponse, error) {
+		return c.Snapshots(ctx, &adminpb.SnapshotsRequest{Stale: stale})
 	})},
-	{"kept-copies.json", all(func(ctx context.Context, c *admin.Client) (*adminpb.SnapshotsResponse, error) {
-		return c.Snapshots(ctx, &adminpb.SnapshotsRequest{Kept: true})
+	{"kept-copies.json", all(func(ctx context.Context, c *admin.Client, stale bool) (*adminpb.SnapshotsResponse, error) {
+		return c.Snapshots(ctx, &adminpb.SnapshotsRequest{Stale: stale, Kept: true})
 	})},
-	{"group-snapshots.json", all(func(ctx context.Context, c *admin.Client) (*adminpb.GroupSnapshotsResponse, error) {
-		return c.GroupSnapshots(ctx, &adminpb.GroupSnapshotsRequest{})
+	{"group-snapshots.json", all(func(ctx context.Context, c *admin.Client, stale bool) (*adminpb.GroupSnapshotsResponse, error) {
+		return c.GroupSnapshots(ctx, &adminpb.GroupSnapshotsRequest{Stale: stale})
 	})},
-	{"groups.json", all(func(ctx context.Context, c *admin.Client) (*adminpb.VolumeGroupsResponse, error) {
-		return c.VolumeGroups(ctx, &adminpb.VolumeGroupsRequest{})
+	{"groups.json", all(func(ctx context.Context, c *admin.Client, stale bool) (*adminpb.VolumeGroupsResponse, error) {
+		return c.VolumeGroups(ctx, &adminpb.VolumeGroupsRequest{Stale: stale})
 	})},
 	{"state.json", (*writer).writeState},
 }
@@ -97,10 +101,10 @@ type indexed interface {
 }
 
 // answer writes one call's answer as JSON.
-func answer[T indexed](call func(context.Context, adminpb.AdminClient) (T, error)) func(*writer, context.Context, io.Writer) (uint64, error) {
-	return all(func(ctx context.Context, c *admin.Client) (resp T, err error) {
+func answer[T indexed](call func(ctx context.Context, api adminpb.AdminClient, stale bool) (T, error)) func(*writer, context.Context, io.Writer) (uint64, error) {
+	return all(func(ctx context.Context, c *admin.Client, stale bool) (resp T, err error) {
 		err = c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
-			resp, err = call(ctx, api)
+			resp, err = call(ctx, api, stale)
 			return err
 		})
 		return resp, err
@@ -108,9 +112,9 @@ func answer[T indexed](call func(context.Context, adminpb.AdminClient) (T, error
 }
 
 // all writes the answer of a client's method as JSON.
-func all[T indexed](call func(context.Context, *admin.Client) (T, error)) func(*writer, context.Context, io.Writer) (uint64, error) {
+func all[T indexed](call func(ctx context.Context, c *admin.Client, stale bool) (T, error)) func(*writer, context.Context, io.Writer) (uint64, error) {
 	return func(w *writer, ctx context.Context, to io.Writer) (uint64, error) {
-		resp, err := call(ctx, w.client)
+		resp, err := call(ctx, w.client, w.stale)
 		if err != nil {
 			return 0, err
 		}
@@ -119,8 +123,8 @@ func all[T indexed](call func(context.Context, *admin.Client) (T, error)) func(*
 }
 
 // relations are the volumes that are in a relation; those of groups are in groups.json too.
-func relations(ctx context.Context, c *admin.Client) (*adminpb.VolumesResponse, error) {
-	resp, err := c.Volumes(ctx, &adminpb.VolumesRequest{})
+func relations(ctx context.Context, c *admin.Client, stale bool) (*adminpb.VolumesResponse, error) {
+	resp, err := c.Volumes(ctx, &adminpb.VolumesRequest{Stale: stale})
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +140,7 @@ func relations(ctx context.Context, c *admin.Client) (*adminpb.VolumesResponse, 
 // writeState writes the state as `holdfast state -o json` does.
 func (w *writer) writeState(ctx context.Context, to io.Writer) (index uint64, err error) {
 	doc := admin.StateDocument{W: to, Format: "json"}
-	err = w.client.State(ctx, &adminpb.StateRequest{}, func(m *adminpb.StateResponse) error {
+	err = w.client.State(ctx, &adminpb.StateRequest{Stale: w.stale}, func(m *adminpb.StateResponse) error {
 		if header := m.GetHeader(); header != nil {
 			index = header.GetIndex()
 		}
@@ -148,7 +152,7 @@ func (w *writer) writeState(ctx context.Context, to io.Writer) (index uint64, er
 	return index, doc.End()
 }
 
-// Write gathers a bundle and writes it to a file that is not there yet. What could not be gathered is in the manifest that it
+// Write gathers a bundle from one controller and writes it to a file that is not there yet. What could not be gathered is in the manifest that it
 // returns. The error is ErrNothing when that is everything; then there is no file.
 func Write(ctx context.Context, path string, client *admin.Client, o Options) (m *Manifest, err error) {
 	if err := CheckName(path); err != nil {
@@ -157,12 +161,16 @@ func Write(ctx context.Context, path string, client *admin.Client, o Options) (m
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("%s is there already: choose another name", path)
 	}
+	one, leader, err := client.Pick(ctx, pickTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrNothing, admin.Reason(err))
+	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".holdfast-bundle-") // mode 0700
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	w := &writer{Options: o, client: client, dir: dir, manifest: &Manifest{Format: format, Made: o.Now().UTC(), Version: o.Version, Files: []File{}, Missing: []Missing{}}}
+	w := &writer{Options: o, client: one, stale: !leader, dir: dir, manifest: &Manifest{Format: format, Made: o.Now().UTC(), Version: o.Version, Files: []File{}, Missing: []Missing{}}}
 	w.gather(ctx)
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -144,6 +144,11 @@ func TestADoctorThatLearnsNothingDoesNotExitAsIfAllWereWell(t *testing.T) {
 		code, _, stderr = run("doctor", "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
 		require.Equal(t, exit.Unavailable, code)
 		require.Contains(t, stderr, "refused")
+		file := filepath.Join(t.TempDir(), "report.tar.gz")
+		code, _, stderr = run("bundle", file, "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
+		require.Equal(t, exit.Unavailable, code)
+		require.Contains(t, stderr, "nothing could be gathered")
+		require.NoFileExists(t, file)
 	}
 }
 

@@ -30,9 +30,6 @@ func Check(f *Facts) (all []Finding) {
 // rank orders severities, the worst first.
 func (s Severity) rank() int { return slices.Index([]Severity{Error, Unknown, Warn, OK}, s) }
 
-// Compare orders severities, the worst first.
-func (s Severity) Compare(other Severity) int { return cmp.Compare(s.rank(), other.rank()) }
-
 // notGathered is the finding where a fact is missing.
 func notGathered(what string) []Finding {
 	return []Finding{unknown("run the newest build of the cluster on this host", "%s is not known: the build on this host does not look at it", what)}

@@ -17,6 +17,8 @@
 // Block maps of snapshots are queried from hosts in pages, through whichever member has the
 // host's session, so that every controller can serve them.
 //
+// What a host shows of itself is queried as JSON, of hosts whose hello says that they answer, and by controllers of each other.
+//
 // A host's identity is that of its certificate: a message that names another host is refused
 // (S20).
 //
