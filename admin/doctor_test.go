@@ -49,7 +49,7 @@ func TestTheDoctorFindsNothingInAClusterThatIsWell(t *testing.T) {
 		require.Equal(t, SeverityOK, WorstOf(resp.GetFindings()))
 		require.Equal(t, w.index, resp.GetIndex())
 		text := foundText(resp)
-		for _, want := range []string{"c1 leads, and 3 of 3 voters answer", "its clock is set", "it reaches 2 other members", "host n1 reaches the controller at c1:9802", "1 replica pair connected", "1 volume are as they should be"} {
+		for _, want := range []string{"c1 leads, and 3 of 3 voters answer", "its clock is set", "it reaches 2 other members", "host n1 reaches the controller at c1:9802", "1 replica pair connected", "1 volume in order"} {
 			require.Contains(t, text, want)
 		}
 	}

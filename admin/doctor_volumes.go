@@ -55,7 +55,7 @@ func checkVolumes(p *patient) (out []*adminpb.Diagnosis) {
 		}
 	}
 	out = bounded(out, "volume", "run `holdfast volumes` to see all")
-	return append(out, fine("cluster", "%s are as they should be", CountOf(well, "volume")))
+	return append(out, fine("cluster", "%s in order", CountOf(well, "volume")))
 }
 
 // hostPair is two nodes, in the order of their names.
