@@ -246,6 +246,20 @@ func TestNothingIsWrittenOfAClusterThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+func TestNothingStaysOfABundleThatIsRead(t *testing.T) {
+	path, _ := writeBundle(t, admin.NewBundleEnv(t), ".tar.gz", options())
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	for range 2 {
+		b := openBundle(t, path)
+		left, err := os.ReadDir(temporary)
+		require.NoError(t, err)
+		require.Empty(t, left, "also while it is read")
+		_, err = b.StateAt(0)
+		require.NoError(t, err)
+	}
+}
+
 func TestADamagedBundleIsRefused(t *testing.T) {
 	for _, ending := range bundleEndings[1:] {
 		t.Run(ending, func(t *testing.T) {

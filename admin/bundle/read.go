@@ -18,10 +18,11 @@ import (
 // maxManifest bounds what is read before anything is known to be what it says.
 const maxManifest = 1 << 20
 
-// Bundle is an archive that was read and found whole, in a folder of its own.
+// Bundle is an archive that was read and found whole. What was unpacked has no names any more, so that nothing stays of a
+// process that is ended while it prints.
 type Bundle struct {
 	Manifest Manifest
-	dir      string
+	files    map[string]*os.File
 }
 
 // Open reads an archive and compares every file with the manifest. The error says what is wrong with it.
@@ -34,20 +35,31 @@ func Open(path string) (b *Bundle, err error) {
 		return nil, fmt.Errorf("open the bundle: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	b = &Bundle{}
-	if b.dir, err = os.MkdirTemp("", "holdfast-bundle-"); err != nil { // mode 0700
+	b = &Bundle{files: map[string]*os.File{}}
+	dir, err := os.MkdirTemp("", "holdfast-bundle-") // mode 0700
+	if err != nil {
 		return nil, fmt.Errorf("open the bundle: %w", err)
 	}
-	if err := b.unpack(path, file); err != nil {
+	err = b.unpack(path, file, dir)
+	if removed := os.RemoveAll(dir); err == nil {
+		err = removed
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the bundle %s is refused: %w", path, err), b.Close())
 	}
 	return b, nil
 }
 
-// Close removes what was unpacked.
-func (b *Bundle) Close() error { return os.RemoveAll(b.dir) }
+// Close frees what was unpacked.
+func (b *Bundle) Close() error {
+	var errs []error
+	for _, file := range b.files {
+		errs = append(errs, file.Close())
+	}
+	return errors.Join(errs...)
+}
 
-func (b *Bundle) unpack(path string, packed io.Reader) error {
+func (b *Bundle) unpack(path string, packed io.Reader, dir string) error {
 	plain, err := decompressor(path, packed)
 	if err != nil {
 		return fmt.Errorf("it is damaged, or not compressed as its name says: %w", err)
@@ -57,7 +69,7 @@ func (b *Bundle) unpack(path string, packed io.Reader) error {
 		return errors.Join(err, plain.Close())
 	}
 	for _, file := range b.Manifest.Files {
-		if err := b.unpackFile(archive, file); err != nil {
+		if err := b.unpackFile(archive, file, dir); err != nil {
 			return errors.Join(err, plain.Close())
 		}
 	}
@@ -89,7 +101,7 @@ func (b *Bundle) readManifest(archive *tar.Reader) error {
 	return b.Manifest.check()
 }
 
-func (b *Bundle) unpackFile(archive *tar.Reader, file File) (err error) {
+func (b *Bundle) unpackFile(archive *tar.Reader, file File, dir string) error {
 	head, err := archive.Next()
 	if err != nil {
 		return fmt.Errorf("it is truncated before %s: %w", file.Name, err)
@@ -97,26 +109,28 @@ func (b *Bundle) unpackFile(archive *tar.Reader, file File) (err error) {
 	if head.Name != file.Name || head.Size != file.Bytes || head.Typeflag != tar.TypeReg {
 		return fmt.Errorf("where its manifest names %s of %d bytes it has %q of %d", file.Name, file.Bytes, head.Name, head.Size)
 	}
-	out, err := os.OpenFile(filepath.Join(b.dir, file.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	out, err := os.OpenFile(filepath.Join(dir, file.Name), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
+	b.files[file.Name] = out
 	sum := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(out, sum), archive); err != nil {
-		return errors.Join(fmt.Errorf("it is truncated in %s: %w", file.Name, err), out.Close())
+		return fmt.Errorf("it is truncated in %s: %w", file.Name, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != file.SHA256 {
-		return errors.Join(fmt.Errorf("its %s differs from the manifest: sha256 %s, not %s", file.Name, got, file.SHA256), out.Close())
+		return fmt.Errorf("its %s differs from the manifest: sha256 %s, not %s", file.Name, got, file.SHA256)
 	}
-	return out.Close()
+	return nil
 }
 
-// open opens a file of the bundle, or says why it is missing.
-func (b *Bundle) open(name string) (*os.File, error) {
-	if _, ok := b.Manifest.file(name); !ok {
+// open reads a file of the bundle from its beginning, or says why it is missing.
+func (b *Bundle) open(name string) (io.Reader, error) {
+	file, ok := b.Manifest.file(name)
+	if !ok {
 		return nil, b.Manifest.missing(name)
 	}
-	return os.Open(filepath.Join(b.dir, name))
+	return io.NewSectionReader(b.files[name], 0, file.Bytes), nil
 }
 
 // answer reads an answer of the API that has no bytes, which are written as hex.
@@ -126,7 +140,7 @@ func (b *Bundle) answer(name string, into proto.Message) error {
 		return err
 	}
 	text, err := io.ReadAll(file)
-	if err := errors.Join(err, file.Close()); err != nil {
+	if err != nil {
 		return err
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, into); err != nil {

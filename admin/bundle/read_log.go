@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
@@ -26,7 +25,7 @@ func (b *Bundle) state(name string) (*fsm.State, error) {
 		return nil, err
 	}
 	state, _, err := fsm.ReadDump(file)
-	if err := errors.Join(err, file.Close()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read %s of the bundle: %w", name, err)
 	}
 	return state, nil
@@ -38,10 +37,6 @@ func (b *Bundle) entries(from, to uint64, fn func(admin.Entry) bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(readEntries(file, from, to, fn), file.Close())
-}
-
-func readEntries(file *os.File, from, to uint64, fn func(admin.Entry) bool) error {
 	in := bufio.NewReader(file)
 	for {
 		e := &adminpb.HistoryEntry{}
