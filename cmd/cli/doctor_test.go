@@ -27,7 +27,7 @@ func (d *fakeDoctorAPI) Doctor(context.Context, *adminpb.DoctorRequest) (*adminp
 	return resp, nil
 }
 
-func run(args ...string) (code int, stdout, stderr string) {
+func runCommand(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
 	code = Main(args, &out, &err)
 	return code, out.String(), err.String()
@@ -48,10 +48,10 @@ func TestTheDoctorsExitCodeIsThatOfTheWorst(t *testing.T) {
 			flags := serveAdmin(t, &fakeDoctorAPI{severities: tc.severities})
 			for range 2 {
 				for _, format := range []string{"table", "json", "yaml"} {
-					code, stdout, _ := run(append([]string{"doctor", "-o", format}, flags...)...)
+					code, stdout, _ := runCommand(append([]string{"doctor", "-o", format}, flags...)...)
 					require.Equal(t, tc.code, code)
 					require.NotContains(t, stdout, "it is ok")
-					code, stdout, _ = run(append([]string{"doctor", "--all", "-o", format}, flags...)...)
+					code, stdout, _ = runCommand(append([]string{"doctor", "--all", "-o", format}, flags...)...)
 					require.Equal(t, tc.code, code)
 					for _, severity := range tc.severities {
 						require.Contains(t, stdout, "it is "+severity)
@@ -65,24 +65,24 @@ func TestTheDoctorsExitCodeIsThatOfTheWorst(t *testing.T) {
 func TestABundleIsReadWithoutACluster(t *testing.T) {
 	flags := serveAdmin(t, &fakeDoctorAPI{severities: []string{"error", "ok"}})
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
-	code, stdout, _ := run(append([]string{"bundle", path}, flags...)...)
+	code, stdout, _ := runCommand(append([]string{"bundle", path}, flags...)...)
 	require.Equal(t, exit.Refused, code, "parts are missing")
 	require.Contains(t, stdout, "1 file")
 	require.Contains(t, stdout, "missing: audit.json: ")
 	for range 2 {
 		for _, args := range [][]string{{"doctor"}, {"doctor", "--all"}, {"doctor", "-o", "json"}, {"doctor", "-o", "yaml", "--all"}} {
-			_, want, _ := run(append(args, flags...)...)
-			code, got, _ := run(append(args, "--bundle", path)...)
+			_, want, _ := runCommand(append(args, flags...)...)
+			code, got, _ := runCommand(append(args, "--bundle", path)...)
 			require.Equal(t, exit.Refused, code)
 			require.Equal(t, want, got)
 		}
-		code, _, stderr := run("history", "--bundle", path)
+		code, _, stderr := runCommand("history", "--bundle", path)
 		require.Equal(t, exit.Refused, code)
 		require.Contains(t, stderr, "the bundle has no state.dump: ")
-		code, _, stderr = run("audit", "--bundle", path)
+		code, _, stderr = runCommand("audit", "--bundle", path)
 		require.Equal(t, exit.Unavailable, code)
 		require.Contains(t, stderr, "the bundle has no audit.json: ")
-		code, _, stderr = run(append([]string{"bundle", path}, flags...)...)
+		code, _, stderr = runCommand(append([]string{"bundle", path}, flags...)...)
 		require.Equal(t, exit.Refused, code)
 		require.Contains(t, stderr, "is there already")
 	}
@@ -90,7 +90,7 @@ func TestABundleIsReadWithoutACluster(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, whole[:len(whole)/2], 0o600))
 	for _, command := range []string{"doctor", "history", "state", "audit"} {
-		code, _, stderr := run(command, "--bundle", path)
+		code, _, stderr := runCommand(command, "--bundle", path)
 		require.Equal(t, exit.Refused, code)
 		require.Contains(t, stderr, "is refused: ")
 	}
@@ -116,7 +116,7 @@ func TestWrongFlagsOfTheDoctorAndOfBundlesAreUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				code, _, stderr := run(tc.args...)
+				code, _, stderr := runCommand(tc.args...)
 				require.Equal(t, exit.Usage, code, stderr)
 				require.Contains(t, stderr, tc.stderr)
 			}
@@ -129,7 +129,7 @@ func TestWrongFlagsOfTheDoctorAndOfBundlesAreUsage(t *testing.T) {
 		"below zero":                         {"bundle", "x.tar.gz", "--since", "-1h"},
 		"give one of the two":                {"bundle", "x.tar.gz", "--since", "1h", "--entries", "3"},
 	} {
-		code, _, stderr := run(append(want, flags...)...)
+		code, _, stderr := runCommand(append(want, flags...)...)
 		require.Contains(t, stderr, args)
 		require.Equal(t, exit.Usage, code, stderr)
 	}
@@ -138,14 +138,14 @@ func TestWrongFlagsOfTheDoctorAndOfBundlesAreUsage(t *testing.T) {
 func TestADoctorThatLearnsNothingDoesNotExitAsIfAllWereWell(t *testing.T) {
 	older := serveAdmin(t, adminpb.UnimplementedAdminServer{})
 	for range 2 {
-		code, _, stderr := run(append([]string{"doctor"}, older...)...)
+		code, _, stderr := runCommand(append([]string{"doctor"}, older...)...)
 		require.Equal(t, exit.Unavailable, code)
 		require.Contains(t, stderr, "an older build")
-		code, _, stderr = run("doctor", "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
+		code, _, stderr = runCommand("doctor", "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
 		require.Equal(t, exit.Unavailable, code)
 		require.Contains(t, stderr, "refused")
 		file := filepath.Join(t.TempDir(), "report.tar.gz")
-		code, _, stderr = run("bundle", file, "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
+		code, _, stderr = runCommand("bundle", file, "--endpoints", "127.0.0.1:1", older[2], older[3], older[4], older[5], older[6], older[7])
 		require.Equal(t, exit.Unavailable, code)
 		require.Contains(t, stderr, "nothing could be gathered")
 		require.NoFileExists(t, file)
@@ -155,14 +155,14 @@ func TestADoctorThatLearnsNothingDoesNotExitAsIfAllWereWell(t *testing.T) {
 func TestTheEnvironmentOfADaemonDoesNotKeepTheDoctorFromTheCluster(t *testing.T) {
 	flags := serveAdmin(t, &fakeDoctorAPI{severities: []string{"ok"}})
 	path := filepath.Join(t.TempDir(), "report.tar.gz")
-	_, _, _ = run(append([]string{"bundle", path}, flags...)...)
+	_, _, _ = runCommand(append([]string{"bundle", path}, flags...)...)
 	t.Setenv("HOLDFAST_DATA_DIR", "/var/lib/holdfast/node")
 	t.Setenv("HOLDFAST_POOL", "lvm:vg/pool")
 	t.Setenv("HOLDFAST_ENDPOINTS", "127.0.0.1:1")
 	for range 2 {
-		code, _, stderr := run(append([]string{"doctor"}, flags...)...)
+		code, _, stderr := runCommand(append([]string{"doctor"}, flags...)...)
 		require.Equal(t, exit.OK, code, stderr)
-		code, _, stderr = run("doctor", "--bundle", path)
+		code, _, stderr = runCommand("doctor", "--bundle", path)
 		require.Equal(t, exit.OK, code, stderr)
 	}
 }
@@ -171,7 +171,7 @@ func TestTheDoctorOfAHostNeedsNoCluster(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(dir, 0o755))
 	for range 2 {
-		_, stdout, stderr := run("doctor", "--host", "--role", "controller", "--data-dir", dir, "--all")
+		_, stdout, stderr := runCommand("doctor", "--host", "--role", "controller", "--data-dir", dir, "--all")
 		require.Empty(t, stderr)
 		require.Contains(t, stdout, "the data folder "+dir+" has mode 0755")
 		require.Contains(t, stdout, "durable writes below the data folder")

@@ -135,11 +135,10 @@ func (c *controller) open(ctx context.Context) error {
 	}
 	c.member = member
 	c.cluster.openMember.Store(member)
-	return c.openBackups()
 	if err := c.registry.Register(newToleranceCollector(member.Fork, (&adminCluster{cluster: c.cluster}).Members)); err != nil {
 		return fmt.Errorf("register the metrics of what is tolerated: %w", err)
 	}
-	return nil
+	return c.openBackups()
 }
 
 // listen opens every listener before the member starts, so that a port in use is reported before

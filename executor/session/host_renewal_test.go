@@ -36,7 +36,7 @@ func TestASessionGoesOnWhenTheCertificateIsReplaced(t *testing.T) {
 	first := l.members[0].server.liveSession("n1")
 	answered := make(chan error, 1)
 	go func() {
-		found, err := first.askInventory(t.Context())
+		found, err := first.askInventory(t.Context(), false)
 		if err == nil && len(found.items) != 1 {
 			err = ErrNoSession
 		}
