@@ -115,12 +115,16 @@ func TestS1_APrimaryIsGrantedAgainAfterARestore(t *testing.T) {
 		adopted []string
 		change  func(*world)
 		want    fsmpb.Verdict
+		// seenBefore: both observed it before they were adopted, and nothing since.
+		seenBefore bool
 	}{
-		"seen by both":                 {[]string{"n1", "n2"}, func(*world) {}, fsmpb.Verdict_VERDICT_PEER_OUTDATED},
-		"the other one is not adopted": {[]string{"n1"}, func(*world) {}, fsmpb.Verdict_VERDICT_REFUSED},
-		"it is not adopted itself":     {[]string{"n2"}, func(*world) {}, fsmpb.Verdict_VERDICT_REFUSED},
-		"it cannot be asked":           {[]string{"n1", "n2"}, func(w *world) { w.setUnreachable("n1", true) }, fsmpb.Verdict_VERDICT_REFUSED},
-		"it is to end":                 {[]string{"n1", "n2"}, func(w *world) { w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)}) }, fsmpb.Verdict_VERDICT_REFUSED},
+		"seen by both before":          {adopted: []string{"n1", "n2"}, change: func(*world) {}, want: fsmpb.Verdict_VERDICT_PEER_OUTDATED, seenBefore: true},
+		"seen before, one is adopted":  {adopted: []string{"n1"}, change: func(*world) {}, want: fsmpb.Verdict_VERDICT_REFUSED, seenBefore: true},
+		"seen by both":                 {adopted: []string{"n1", "n2"}, change: func(*world) {}, want: fsmpb.Verdict_VERDICT_PEER_OUTDATED},
+		"the other one is not adopted": {adopted: []string{"n1"}, change: func(*world) {}, want: fsmpb.Verdict_VERDICT_REFUSED},
+		"it is not adopted itself":     {adopted: []string{"n2"}, change: func(*world) {}, want: fsmpb.Verdict_VERDICT_REFUSED},
+		"it cannot be asked":           {adopted: []string{"n1", "n2"}, change: func(w *world) { w.setUnreachable("n1", true) }, want: fsmpb.Verdict_VERDICT_REFUSED},
+		"it is to end":                 {adopted: []string{"n1", "n2"}, change: func(w *world) { w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)}) }, want: fsmpb.Verdict_VERDICT_REFUSED},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := newPair(t)
@@ -132,11 +136,19 @@ func TestS1_APrimaryIsGrantedAgainAfterARestore(t *testing.T) {
 				&fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch, Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: ext4, FsUuid: "uuid-1"}}},
 				&fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch, Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: "/staging"}}})
 			w := lost.lostAfter(func() {})
+			if tc.seenBefore {
+				w.reportCurrent(1, "n1", primary)
+				w.reportCurrent(1, "n2", inSyncObservation(7))
+				w.reportCurrent(1, "n1", primary)
+			}
 			for _, node := range tc.adopted {
-				w.ok(admin, &fsmpb.AdoptNode{NodeId: node, HostId: "host-" + node, Incarnation: 2})
+				w.twice(admin, &fsmpb.AdoptNode{NodeId: node, HostId: "host-" + node, Incarnation: 2})
 			}
 			tc.change(w)
 			for range 2 {
+				if tc.seenBefore {
+					break
+				}
 				w.reportCurrent(1, "n1", primary)
 				w.reportCurrent(1, "n2", inSyncObservation(7))
 			}

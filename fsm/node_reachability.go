@@ -92,6 +92,7 @@ func applyAdoptNode(s *State, _ Meta, c *fsmpb.AdoptNode) (*fsmpb.Outcome, *Reje
 	updated.Incarnation = c.GetIncarnation()
 	s.putNode(updated)
 	s.wakeWaiters(n.ID)
+	s.grantAdopted(n.ID)
 	return &fsmpb.Outcome{}, nil
 }
 

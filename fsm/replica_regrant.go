@@ -1,5 +1,24 @@
 package fsm
 
+import "slices"
+
+// grantAdopted does grantAsSeen for the volumes of a host that was just adopted: what both hosts observe was perhaps
+// reported before. It reads all volumes of the host, once after a restore.
+func (s *State) grantAdopted(node NodeID) {
+	if !s.level3() {
+		return
+	}
+	for _, v := range slices.Collect(s.VolumesOn(node)) {
+		if v.Replication == nil || v.Replication.Primary != nil {
+			continue
+		}
+		updated := v.withReplication()
+		if s.grantAsSeen(&updated); updated.Replication.Primary != nil {
+			s.putVolume(updated)
+		}
+	}
+}
+
 // grantAsSeen gives the host that is primary the grant that the lost log gave it (S1). A restore forgets grants; both
 // hosts are adopted, and their kernels say that they are connected, that both disks have everything and which of them is
 // primary. Connected, no other one can be, so it is the grant that SetPrimary would give there. Without it the host that

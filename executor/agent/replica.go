@@ -22,9 +22,7 @@ type replicaState struct {
 	detachedAttachment  uint64     // the attachment that this host ended by detaching the disk
 	loggedAttachment    attachment // the last that this process had committed
 	requestsSeen        plan.RequestsSeen
-	// observeAgain is the epoch of the host's adoption until its observation was reported after that; else zero.
-	observeAgain fsm.Epoch
-	toSync       int64 // bytes that a resynchronisation under way has to copy; 0: there is none
+	toSync              int64 // bytes that a resynchronisation under way has to copy; 0: there is none
 
 	// Guarded by the volume's lock.
 	config              *executor.ResourceConfig

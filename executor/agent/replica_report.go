@@ -63,7 +63,7 @@ func (o *observer) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
 	if v.desired == nil || v.desired.Replication == nil {
 		return false
 	}
-	return (obs != v.desired.Replication.Observed || !v.replica.observeAgain.IsZero()) && (obs.Unconfigured || obs.Attachment == v.desired.Replication.Attachment)
+	return obs != v.desired.Replication.Observed && (obs.Unconfigured || obs.Attachment == v.desired.Replication.Attachment)
 }
 
 // replicaReportInFlight reports whether an earlier observation of the replica is under way.

@@ -1,10 +1,7 @@
 package agent
 
 import (
-	"maps"
-
 	"github.com/holdfast-storage/holdfast/executor"
-	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/plantedbug"
 )
@@ -22,9 +19,6 @@ func (a *Agent) Update(u executor.Update) {
 	}
 	if u.Full || u.Adopted != a.session.adopted || u.FeatureLevel != a.session.level {
 		a.triggerKeptScan()
-	}
-	if u.Adopted && !a.session.adopted && a.session.at.Incarnation == u.At.Incarnation {
-		a.intake.observeAgain(u.At)
 	}
 	a.session.at, a.session.adopted, a.session.incarnationID = u.At, u.Adopted, u.IncarnationID
 	a.session.level = u.FeatureLevel
@@ -54,18 +48,6 @@ func (in *sessionIntake) resetForIncarnation() {
 	}
 	for _, snap := range in.snapshots {
 		clear(snap.acked) // lasting facts too: no desired state would show that they are missing
-	}
-}
-
-// observeAgain has each replica reported once more, now that the host is adopted: by what both hosts say then, the log
-// gives a primary that goes on the grant that a restore forgot. The caller holds table.mu.
-func (in *sessionIntake) observeAgain(at fsm.Epoch) {
-	for _, id := range sortedKeys(in.volumes) {
-		if v := in.volumes[id]; v.recordCopy.Replica != nil {
-			v.replica.observeAgain = at
-			maps.DeleteFunc(v.acked, func(f plan.Fact, _ ackedReport) bool { return f.Name == plan.FactReplicaObserved })
-			in.volumeQueue.add(id)
-		}
 	}
 }
 

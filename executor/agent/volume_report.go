@@ -45,9 +45,6 @@ func (t *table) isAcked(v *volume, f plan.Fact) bool {
 // noteAcked notes that the log acknowledged a volume's fact. The caller holds table.mu.
 func (t *table) noteAcked(v *volume, f plan.Fact, at fsm.Epoch) {
 	times := v.acked[f].count
-	if f.Name == plan.FactReplicaObserved && at.Compare(v.replica.observeAgain) >= 0 {
-		v.replica.observeAgain = fsm.Epoch{}
-	}
 	if f.Name == plan.FactTornDown {
 		times = 0 // a call may wait for the teardown to show: no growing delays
 	}
