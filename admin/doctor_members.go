@@ -63,6 +63,12 @@ func checkLeader(p *patient) (out []*adminpb.Diagnosis) {
 	return out
 }
 
+// isNonVoter: it was demoted, and stays without a vote.
+func (p *patient) isNonVoter(memberID string) bool {
+	c := p.state.Cluster()
+	return c.IsNonVoter(memberID)
+}
+
 func checkMembers(p *patient) (out []*adminpb.Diagnosis) {
 	for _, m := range p.members {
 		subject := memberSubject(m)
@@ -73,7 +79,7 @@ func checkMembers(p *patient) (out []*adminpb.Diagnosis) {
 			out = append(out, diagnose(SeverityError, subject, "see its log", "it does not serve: %s", m.Trouble))
 		case m.Applied+memberLag < p.index:
 			out = append(out, diagnose(SeverityWarn, subject, "ask again; if it stays behind, see how busy its disk and its processors are", "it is %d entries behind", p.index-m.Applied))
-		case !m.Voter:
+		case !m.Voter && !p.isNonVoter(m.MemberID):
 			out = append(out, diagnose(SeverityWarn, subject, "ask again: it becomes a voter when it has caught up", "it has no vote yet"))
 		default:
 			out = append(out, fine(subject, "it has applied index %d", m.Applied))

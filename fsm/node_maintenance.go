@@ -22,7 +22,25 @@ func (s *State) StopBlockers(node NodeID, allowUnused bool) (blockers []VolumeIm
 			blockers = append(blockers, v)
 		}
 	}
+	return append(blockers, s.usedWithoutGrant(node)...)
+}
+
+// usedWithoutGrant are the host's replicated volumes of which a host is primary and that nobody has a grant for, as after a
+// restore: the primary would not be let go on without its peer, and nobody else could take over.
+func (s *State) usedWithoutGrant(node NodeID) (blockers []VolumeImpact) {
+	for v := range s.VolumesOn(node) {
+		for _, l := range v.ActiveReplicas() {
+			if s.PrimaryHost(v) == "" && l.Observed.Primary {
+				blockers = append(blockers, VolumeImpact{Volume: v, Impact: ImpactFrozen, Used: true, Reason: fmt.Sprintf("it is in use on node %s, and nobody has the right to go on alone", l.Node)})
+			}
+		}
+	}
 	return blockers
+}
+
+// rejectUnadopted: after a restore the log does not know what the host does until it is adopted.
+func rejectUnadopted(n *Node) *Rejection {
+	return Reject(Unreachable, "node %s is in adoption mode: what it does is not known until an operator adopts it", n.ID)
 }
 
 // applyClaimMaintenance records that a host goes down on purpose, where nothing is lost, frozen or made unavailable by it
@@ -36,6 +54,8 @@ func applyClaimMaintenance(s *State, m Meta, c *fsmpb.ClaimMaintenance) (*fsmpb.
 	case c.GetRelease():
 		s.setMaintenance(n, 0)
 		return &fsmpb.Outcome{}, nil
+	case n.Incarnation != s.cluster.Incarnation:
+		return nil, rejectUnadopted(n)
 	case n.State != NodeReachable:
 		return nil, Reject(Unreachable, "put node %s into maintenance: it cannot be reached, and what it does is not known", n.ID)
 	}
@@ -122,6 +142,8 @@ func (s *State) MayStop(node NodeID, allowUnused bool) (StopAnswer, *Rejection) 
 		return StopAnswer{}, Reject(NotFound, "node %s is not known", clip(string(node)))
 	case n.State == NodeLost:
 		return StopAnswer{}, Reject(StaleEpoch, "host %s of node %s was recorded as lost", n.Host, n.ID)
+	case n.Incarnation != s.cluster.Incarnation:
+		return StopAnswer{}, rejectUnadopted(n)
 	case n.State != NodeReachable:
 		return StopAnswer{}, Reject(Unreachable, "node %s cannot be reached, and what it does is not known", n.ID)
 	}

@@ -160,3 +160,31 @@ func TestARejectionNamesTheFirstVolumesOnly(t *testing.T) {
 	require.Contains(t, message, "volume "+volumeID(3)+" would be unavailable: its only copy is on node n1, and comes back with it; and 2 more")
 	require.NotContains(t, message, volumeID(4))
 }
+
+// S1: after a restore the log does not know what hosts do, until they are adopted; then not what a primary does that has no
+// grant yet.
+func TestS1_NoHostIsSafeToRebootAfterARestoreUntilItsVolumesAreKnown(t *testing.T) {
+	lost := newPair(t)
+	lost.readyReplicated(1, createReplicated(1, protocolC))
+	lost.primary(1, "n1", 7)
+	w := lost.lostAfter(func() {})
+	safe := func(node string) (bool, Reason) {
+		answer, rej := w.s.MayStop(NodeID(node), true)
+		return rej == nil && answer.Safe, rej.Why()
+	}
+	for _, node := range []string{"n1", "n2"} {
+		ok, why := safe(node)
+		require.False(t, ok)
+		require.Equal(t, Unreachable, why)
+		w.rejected(Unreachable, admin, claim(node))
+		w.ok(admin, &fsmpb.AdoptNode{NodeId: node, HostId: "host-" + node, Incarnation: 2})
+	}
+	seen := inSyncObservation(7)
+	seen.Primary = true
+	w.reportCurrent(1, "n1", seen)
+	for _, node := range []string{"n1", "n2"} {
+		ok, _ := safe(node)
+		require.False(t, ok, "nobody has the grant")
+		w.rejected(Precondition, admin, claim(node))
+	}
+}

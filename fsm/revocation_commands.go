@@ -79,8 +79,9 @@ func (s *State) checkRevocable(role, name string) *Rejection {
 	return checkID("name", name)
 }
 
+// isSerial tells whether the text is a serial number as certificates are compared by: in hexadecimal, without leading zeros.
 func isSerial(text string) bool {
-	if text == "" || len(text) > maxSerial {
+	if text == "" || text[0] == '0' || len(text) > maxSerial {
 		return false
 	}
 	for _, c := range []byte(text) {
@@ -97,8 +98,8 @@ func mergedSerials(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// checkQuorumLeft: more than half of the voters have certificates that are not revoked. One that did not answer
-// has a revoked one if anything is revoked of it.
+// checkQuorumLeft: more than half of the voters answered with a certificate that is not revoked. One that did not answer
+// may be gone, or cut off already: it does not count.
 func (s *State) checkQuorumLeft(r *Revocation, voters []*fsmpb.VoterCertificate) *Rejection {
 	if r.Role != "controller" {
 		return nil
@@ -109,7 +110,7 @@ func (s *State) checkQuorumLeft(r *Revocation, voters []*fsmpb.VoterCertificate)
 		if v.GetName() == r.Name {
 			of, revoked = r, true
 		}
-		if !revoked || v.GetSerial() != "" && !of.Covers(v.GetSerial(), TimeOf(v.GetIssued())) {
+		if v.GetSerial() != "" && (!revoked || !of.Covers(v.GetSerial(), TimeOf(v.GetIssued()))) {
 			left++
 		}
 	}

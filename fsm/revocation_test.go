@@ -58,6 +58,9 @@ func TestRevokeIdentity(t *testing.T) {
 			do:     voters(revokeUntil("controller", "c2", start), "c1", "c2", "c3"), want: Precondition},
 		"the only controller":                 {do: voters(revokeUntil("controller", "c1", start), "c1"), want: Precondition},
 		"another certificate of a controller": {do: voters(revokeSerials("controller", "c1", "77"), "c1"), after: &Revocation{Role: "controller", Name: "c1", Serials: []string{"77"}}},
+		"S28: nor does one that is down, of which nothing is revoked": {
+			do: &fsmpb.RevokeIdentity{Role: "controller", Name: "c2", Serials: []string{"c2"}, Voters: []*fsmpb.VoterCertificate{{Name: "c1", Serial: "c1"}, {Name: "c2", Serial: "c2"}, {}}}, want: Precondition},
+		"a serial number with a leading zero is none": {do: &fsmpb.RevokeIdentity{Role: "node", Name: "n1", Serials: []string{"0a"}}, want: Invalid},
 		"one that does not answer counts as cut off": {
 			do: &fsmpb.RevokeIdentity{Role: "controller", Name: "c1", Serials: []string{"77"}, Voters: []*fsmpb.VoterCertificate{{Name: "c1"}}}, want: Precondition},
 	} {

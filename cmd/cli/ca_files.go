@@ -33,7 +33,7 @@ func (v *fileVerb) addFlags(cmd *cobra.Command) {
 // run shows the plan, or carries it out. What is wrong with the files is a refusal.
 func (v *fileVerb) run(cmd *cobra.Command, plan func() (*pki.FilePlan, error)) error {
 	if v.caDir == "" {
-		return exit.Usagef("%s: set --ca-dir", cmd.CommandPath())
+		return exit.Usagef("name the CA's folder with --ca-dir")
 	}
 	p, err := plan()
 	if of := (*exit.Error)(nil); errors.As(err, &of) {

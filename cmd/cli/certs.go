@@ -107,7 +107,7 @@ func revokeCommand() *cobra.Command {
 	var serials []string
 	cmd.PreRun = func(*cobra.Command, []string) {
 		for _, s := range serials {
-			v.req.Serials = append(v.req.Serials, strings.ToLower(s))
+			v.req.Serials = append(v.req.Serials, strings.TrimLeft(strings.ToLower(s), "0"))
 		}
 	}
 	cmd.Flags().StringSliceVar(&serials, "serial", nil, "serial numbers of single certificates, in `hex` as `holdfast certs list` shows them")

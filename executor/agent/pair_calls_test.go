@@ -161,3 +161,10 @@ func (m *member) host() fsm.HostID {
 	n, _ := m.state.Node(m.node)
 	return n.Host
 }
+
+// registration is what the host registers with in a session: without what the cluster's level does not know.
+func (m *member) registration() *fsmpb.RegisterNode {
+	r := m.e.Register()
+	fsm.Trim(r, m.state.Cluster().FeatureLevel)
+	return r
+}

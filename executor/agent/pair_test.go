@@ -286,9 +286,7 @@ func (m *member) connect() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.connected, m.hold, m.beforeKeep = true, false, nil
-	registration := m.e.Register()
-	fsm.Trim(registration, m.state.Cluster().FeatureLevel) // as a session does
-	out := m.apply("node/"+string(m.node), &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: registration}})
+	out := m.apply("node/"+string(m.node), &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: m.registration()}})
 	require.NoError(m.t, fsm.Err(out))
 	m.setReachable(true)
 	m.sendAll()
