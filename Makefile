@@ -64,7 +64,7 @@ test: deps build ## all tests, and what each part took; needs root for devices, 
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
-	  sites:race "$(THIRD)" drbd:sites '$(DRBD)' sanity:drbd "$(FROMAGUEST)"
+	  sites:race "$(THIRD)" drbd:sites '$(DRBD)'
 
 unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))

@@ -193,6 +193,10 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)
 	}
 	for i := range p.steps {
+		if p.holdsBack(i) {
+			p.steps[i].state, p.steps[i].detail = stepWaiting, "a volume could not be adopted"
+			continue
+		}
 		if err := s.carryOut(ctx, actor, &p.steps[i], &p.index); err != nil {
 			return nil, s.Error(err)
 		}

@@ -146,7 +146,8 @@ func (a *adoption) adoptVolume(id fsm.VolumeID) {
 		return
 	}
 	cmd := &fsmpb.AdoptVolume{VolumeId: string(id)}
-	var first *fsmpb.VolumeManifest
+	var first *fsmpb.VolumeManifest // what was said last
+	var newest fsm.Epoch
 	for _, node := range slices.Sorted(maps.Keys(a.holdings)) {
 		h := a.holdings[node]
 		held := h.volumes[id]
@@ -155,7 +156,9 @@ func (a *adoption) adoptVolume(id fsm.VolumeID) {
 			continue
 		}
 		cmd.Replicas = append(cmd.Replicas, &fsmpb.AdoptedReplica{NodeId: string(n.ID), HostId: string(n.Host), Held: held})
-		first = held.GetManifest()
+		if at := fsm.EpochFrom(held.GetAt()); first == nil || at.Compare(newest) > 0 {
+			first, newest = held.GetManifest(), at
+		}
 	}
 	before, known := a.state.Volume(id)
 	view := before
@@ -163,12 +166,10 @@ func (a *adoption) adoptVolume(id fsm.VolumeID) {
 		view = &fsm.Volume{ID: id, Name: first.GetName()}
 	}
 	t := step{action: "adopt", volume: view, node: fsm.NodeID(cmd.GetReplicas()[0].GetNodeId()), detail: adoptDetail(known, first)}
-	if missing := a.missingHost(first.GetReplication(), cmd); missing != "" && !known {
+	if missing := a.missingHost(first.GetReplication(), cmd); missing != "" {
 		t.state, t.detail = stepWaiting, missing
 		a.add(t)
-		for _, r := range cmd.GetReplicas() {
-			a.open[fsm.NodeID(r.GetNodeId())] = missing
-		}
+		a.holdBack(cmd, missing)
 		return
 	}
 	a.tryAdopt(t, known, &fsmpb.Command{Body: &fsmpb.Command_AdoptVolume{AdoptVolume: cmd}})
@@ -185,12 +186,20 @@ func (a *adoption) tryAdopt(t step, known bool, cmd *fsmpb.Command) {
 	switch {
 	case err != nil:
 		t.state, t.detail = stepBlocked, err.Error()
+		a.holdBack(cmd.GetAdoptVolume(), "`holdfast nodes adopt` adopts it without that: "+err.Error())
 	case known && now.Modified == modified:
 		return
 	default:
 		t.state, t.command = stepTodo, cmd
 	}
 	a.add(t)
+}
+
+// holdBack keeps the hosts in adoption mode: once adopted they do what this log says, and keep no more what the lost one said.
+func (a *adoption) holdBack(cmd *fsmpb.AdoptVolume, why string) {
+	for _, r := range cmd.GetReplicas() {
+		a.open[fsm.NodeID(r.GetNodeId())] = why
+	}
 }
 
 func adoptDetail(known bool, m *fsmpb.VolumeManifest) string {

@@ -160,3 +160,30 @@ func TestS1_AdoptReplacesAnIncarnationThatIsBelowAHosts(t *testing.T) {
 	require.EqualValues(t, 8, w.state.Cluster().Incarnation)
 	require.Equal(t, []string{"todo adopt-node @n1", "todo adopt-node @n2"}, planText(w.plan(adoptRequest(0))))
 }
+
+// S14, S71: a volume that another host holds is not missing, whatever its own hosts say; and a host whose volume could not
+// be adopted is not adopted either.
+func TestS1_AVolumeThatMovedIsNotDeletedAndItsHostWaits(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2")
+	id := w.create(1, true)
+	backup := w.state.Fork()
+	w.keepManifests()
+	from := w.held["n1"]
+	other := "n2"
+	if len(from) == 0 {
+		from, other = w.held["n2"], "n1"
+	}
+	moved := proto.CloneOf(from[0])
+	moved.Manifest.PoolId = "pool-" + other
+	own := map[string]fsm.NodeID{"n1": "n2", "n2": "n1"}[other]
+	w.remove(own, id, true)
+	w.held[fsm.NodeID(other)] = append(w.held[fsm.NodeID(other)], moved)
+	w.items[fsm.NodeID(other)] = append(w.items[fsm.NodeID(other)], imageItem(id))
+	w.restore(backup)
+	for _, step := range w.plan(adoptRequest(2)).GetSteps() {
+		require.NotEqual(t, "delete", step.GetAction())
+		if step.GetNode() == other {
+			require.Contains(t, []string{"blocked", "waiting"}, step.GetState(), step)
+		}
+	}
+}

@@ -42,8 +42,13 @@ func (a *adoption) deleteVolume(t step, v *fsm.Volume) {
 	a.addCommand(t, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(v.ID)}}})
 }
 
-// isMissing: all of its hosts answered in adoption mode, and none has a device of it.
+// isMissing: all of its hosts answered in adoption mode, and neither they nor any other host has a device of it.
 func (a *adoption) isMissing(v *fsm.Volume) bool {
+	for _, h := range a.holdings {
+		if h.has(v.ID) || h.volumes[v.ID] != nil && !h.volumes[v.ID].GetRemoved() {
+			return false
+		}
+	}
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
 		n, ok := a.state.Node(r.Node)
@@ -97,4 +102,11 @@ func (a *adoption) adoptNodes() {
 			a.addCommand(t, &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: a.incarnation}}})
 		}
 	}
+}
+
+// holdsBack tells whether a step adopts a host although a volume that was to be adopted before was refused by the log.
+func (p *planner) holdsBack(i int) bool {
+	return p.steps[i].action == "adopt-node" && p.steps[i].state == stepTodo && slices.ContainsFunc(p.steps[:i], func(t step) bool {
+		return t.action == "adopt" && t.state == stepBlocked && t.command != nil
+	})
 }

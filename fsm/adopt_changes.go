@@ -15,12 +15,29 @@ func (s *State) adoptChanges(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *R
 	}
 	updated, changed := v.withReadiness(m, a)
 	changed = updated.takeContent(a.newest.GetManifest()) || changed
-	changed = updated.takePublication(s, a) || changed
+	if !s.decidedSince(v) {
+		changed = updated.takePublication(s, a) || changed
+		changed = updated.takeOutdated(a) || changed
+	}
 	if changed {
+		if rej := s.checkWhole(&updated); rej != nil {
+			return nil, rej
+		}
 		s.putVolume(updated)
 		s.bumpAdopted(&updated)
 	}
 	return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+}
+
+// decidedSince tells whether this incarnation may have decided who uses the volume: one of its hosts acts for it, or a
+// publication was revoked. Then what the lost log said of that is over.
+func (s *State) decidedSince(v *Volume) bool {
+	for i := range v.Replicas {
+		if n, ok := s.Node(v.Replicas[i].Node); ok && n.Host == v.Replicas[i].Host && n.Incarnation == s.cluster.Incarnation {
+			return true
+		}
+	}
+	return len(v.Teardowns) > 0 || v.Replication != nil && v.Replication.LastGrantIndex != 0
 }
 
 // checkSamePlace: the volume is where this log has it. Where the lost log had moved a replica, hosts hold more than it
@@ -44,31 +61,33 @@ func (a *adoption) checkSamePlace(v *Volume) *Rejection {
 // withReadiness ends the creation of a volume whose manifest exists: hosts keep one of a Ready volume only.
 func (v *Volume) withReadiness(m Meta, a *adoption) (updated Volume, changed bool) {
 	updated = *v
+	for i := range a.held {
+		if r := updated.Replica(a.held[i].node.Host); r.State == ReplicaPlanned {
+			made := *r
+			made.State, made.Size = ReplicaPresent, v.Size
+			updated, changed = updated.withReplica(made), true
+		}
+	}
 	if !v.isCreating() {
-		return updated, false
+		return updated, changed
 	}
 	if updated.Replication != nil {
 		updated = updated.withReplication()
 		updated.Replication.InitialSyncIndex, updated.Replication.Generation = m.Index, m.Index
 	}
 	updated.Phase, updated.Operation = unpublished, nil
-	for i := range a.held {
-		r := *updated.Replica(a.held[i].node.Host)
-		r.State, r.Size = ReplicaPresent, v.Size
-		updated = updated.withReplica(r)
-	}
 	return updated, true
 }
 
 // takeContent takes what only grows: the size, and what is known of the filesystem and the LUKS header.
 func (v *Volume) takeContent(says *fsmpb.VolumeManifest) (changed bool) {
-	if says.GetSizeBytes() > v.Size && says.GetSizeBytes()%VolumeSizeUnit == 0 {
+	if says.GetSizeBytes() > v.Size && says.GetSizeBytes() <= maxAdoptedSize && says.GetSizeBytes()%VolumeSizeUnit == 0 {
 		*v, changed = v.withAdoptedSize(says.GetSizeBytes()), true
 	}
-	if f := FormatFrom(says.GetFormat()); formatProgress(f.Phase) > formatProgress(v.Format.Phase) {
+	if f := FormatFrom(says.GetFormat()); knownFormat(f.Phase) && formatProgress(f.Phase) > formatProgress(v.Format.Phase) {
 		v.Format, changed = f, true
 	}
-	if c := CryptFrom(says.GetCrypt()); c != nil && v.Crypt != nil &&
+	if c := CryptFrom(says.GetCrypt()); c != nil && v.Crypt != nil && v.Crypt.Rotation == nil && knownFormat(c.Phase) &&
 		(formatProgress(c.Phase) > formatProgress(v.Crypt.Phase) || c.KeyGeneration > v.Crypt.KeyGeneration) {
 		v.Crypt, changed = c, true
 	}
@@ -128,6 +147,45 @@ func (a *adoption) ended(p *Publication) bool {
 		h := &a.held[i]
 		if h.node.Host == p.Host && h.at.Compare(p.Epoch) > 0 && EpochFrom(h.GetManifest().GetPublication().GetEpoch()) != p.Epoch {
 			return EpochFrom(h.GetStaged()) != p.Epoch
+		}
+	}
+	return false
+}
+
+// takeOutdated takes which replica was outdated when the host that has the newest publication staged was told of it: that
+// one has every write, and a replica that was told to be outdated lacks some.
+func (v *Volume) takeOutdated(a *adoption) (changed bool) {
+	if v.Replication == nil || len(v.Publications()) != 1 {
+		return false
+	}
+	p := v.Publications()[0]
+	updated := v.withReplication()
+	for i := range a.held {
+		h := &a.held[i]
+		l, says := updated.ActiveReplica(h.node.Host), h.GetManifest().GetReplication().GetOutdated()
+		used := h.node.Host == p.Host && EpochFrom(h.GetStaged()) == p.Epoch && !says
+		switch {
+		case l == nil || !a.isStagedAt(&p):
+		case used && l.Outdated:
+			l.clearOutdated()
+			l.UpToDate, changed = false, true
+		case h.node.Host != p.Host && says && !l.Outdated:
+			l.markOutdated(v.Crypt)
+			changed = true
+		}
+	}
+	if changed {
+		*v = updated
+	}
+	return changed
+}
+
+// isStagedAt tells whether the publication's host has it staged, and was not told that its replica is outdated.
+func (a *adoption) isStagedAt(p *Publication) bool {
+	for i := range a.held {
+		h := &a.held[i]
+		if h.node.Host == p.Host && EpochFrom(h.GetStaged()) == p.Epoch {
+			return !h.GetManifest().GetReplication().GetOutdated()
 		}
 	}
 	return false

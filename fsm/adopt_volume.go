@@ -6,6 +6,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
+// maxHolders bounds the hosts that an adoption names.
+const maxHolders = 16
+
+// maxAdoptedSize bounds a size in bytes: sums of reservations stay far below the largest number.
+const maxAdoptedSize = 1 << 50
+
 // adoption is what the hosts that hold a volume say of it, read from an AdoptVolume.
 type adoption struct {
 	id   VolumeID
@@ -35,6 +41,9 @@ func applyAdoptVolume(s *State, m Meta, c *fsmpb.AdoptVolume) (*fsmpb.Outcome, *
 	if rej != nil {
 		return nil, rej
 	}
+	if rej := s.checkWhole(&v); rej != nil {
+		return nil, rej
+	}
 	s.intern.volume(&v)
 	s.putVolume(v)
 	s.bumpAdopted(&v)
@@ -53,6 +62,9 @@ func (s *State) readAdoption(c *fsmpb.AdoptVolume) (*adoption, *Rejection) {
 	if !a.id.Valid() {
 		return nil, Reject(Invalid, "adopt a volume: %q is not a volume id", clip(c.GetVolumeId()))
 	}
+	if n := len(c.GetReplicas()); n > maxHolders {
+		return nil, Reject(Invalid, "adopt volume %s: %d hosts are named, more than %d", a.id, n, maxHolders)
+	}
 	for _, r := range c.GetReplicas() {
 		h, rej := s.readHeldReplica(a, r)
 		if rej != nil {
@@ -60,15 +72,51 @@ func (s *State) readAdoption(c *fsmpb.AdoptVolume) (*adoption, *Rejection) {
 		}
 		a.held = append(a.held, h)
 	}
+	a.chooseNewest()
+	a.dropUnlisted()
 	if len(a.held) == 0 || len(a.held) > MaxReplicas {
-		return nil, Reject(Invalid, "adopt volume %s: %d hosts are named, not 1 or %d", a.id, len(a.held), MaxReplicas)
+		return nil, Reject(Invalid, "adopt volume %s: %d hosts have it, not 1 or %d", a.id, len(a.held), MaxReplicas)
 	}
+	return a, nil
+}
+
+func (a *adoption) chooseNewest() {
+	a.newest = nil
 	for i := range a.held {
 		if a.newest == nil || a.newest.at.Compare(a.held[i].at) < 0 {
 			a.newest = &a.held[i]
 		}
 	}
-	return a, nil
+}
+
+// dropUnlisted drops the hosts that had no replica any more when the lost log spoke last: what they have is an orphan.
+func (a *adoption) dropUnlisted() {
+	if a.newest == nil || len(a.newest.GetManifest().GetReplication().GetHosts()) == 0 {
+		return
+	}
+	hosts := a.newest.GetManifest().GetReplication().GetHosts()
+	a.held = slices.DeleteFunc(slices.Clone(a.held), func(h heldReplica) bool {
+		return !slices.ContainsFunc(hosts, func(r *fsmpb.ReplicaHost) bool { return r.GetHostId() == string(h.node.Host) })
+	})
+	a.chooseNewest()
+}
+
+// checkWhole rejects a volume that breaks an invariant: what hosts sent is checked no less than what the log made.
+func (s *State) checkWhole(v *Volume) *Rejection {
+	put := *v
+	put.Modified = s.cluster.Index
+	checks := []func(*Volume) error{s.checkForm, s.checkPublications, s.checkHosts, s.checkOperation, checkFormat}
+	if v.Replication == nil {
+		checks = append(checks, checkLocal)
+	} else {
+		checks = append(checks, s.checkGrant, s.checkReplicaSyncs, s.checkReplicationIndexes, checkInitialSync, s.checkLastCopy)
+	}
+	for _, check := range checks {
+		if err := check(&put); err != nil {
+			return Reject(Invalid, "adopt volume %s: what its hosts say of it is no volume: %v", v.ID, err)
+		}
+	}
+	return nil
 }
 
 func (s *State) readHeldReplica(a *adoption, r *fsmpb.AdoptedReplica) (h heldReplica, rej *Rejection) {
@@ -123,13 +171,27 @@ func (s *State) volumeFromManifest(p *fsmpb.VolumeManifest) (v Volume, rej *Reje
 		Limits: LimitsFrom(p.GetLimits()), InitialLimits: initialLimitsFrom(p.GetInitialLimits()), Claim: ClaimFrom(p.GetClaim()),
 		Crypt: CryptFrom(p.GetCrypt()), Format: FormatFrom(p.GetFormat()), Origin: Site(p.GetOrigin()), Home: Site(p.GetHome()), Sites: sitesFrom(p.GetSites()),
 	}
+	if _, rej := requestedSource(p.GetSource()); rej != nil {
+		return v, rej
+	}
 	switch {
+	case v.Source.Snapshot != "" && !v.Source.Snapshot.Valid() || v.Source.Volume != "" && !v.Source.Volume.Valid():
+		return v, Reject(Invalid, "its manifest names a source that is none")
+	case v.Crypt != nil && !knownFormat(v.Crypt.Phase):
+		return v, Reject(Invalid, "its manifest does not say whether it has a LUKS header")
+	case len(p.GetCapabilities()) == 0:
+		return v, Reject(Invalid, "its manifest has no capability")
 	case len(v.Name) == 0 || len(v.Name) > maxNameBytes || len(v.Fingerprint) > maxFingerprintBytes:
 		return v, Reject(Invalid, "its manifest has a name of %d bytes", len(v.Name))
-	case v.Size <= 0 || v.Size%VolumeSizeUnit != 0:
+	case v.Size <= 0 || v.Size > maxAdoptedSize || v.Size%VolumeSizeUnit != 0:
 		return v, Reject(Invalid, "its manifest says %d bytes", v.Size)
-	case v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_UNKNOWN:
+	case !knownFormat(v.Format.Phase):
 		return v, Reject(Invalid, "its manifest does not say whether it has a filesystem")
+	}
+	for _, site := range append([]string{p.GetOrigin(), p.GetHome()}, p.GetSites()...) {
+		if rej := CheckSite(site); site != "" && rej != nil {
+			return v, rej
+		}
 	}
 	for _, c := range p.GetCapabilities() {
 		capability := CapabilityFromText(c)
@@ -141,6 +203,10 @@ func (s *State) volumeFromManifest(p *fsmpb.VolumeManifest) (v Volume, rej *Reje
 	slices.SortFunc(v.Capabilities, Capability.compare)
 	v.Requisite, rej = s.intern.requisite(p.GetRequisite())
 	return v, rej
+}
+
+func knownFormat(p fsmpb.FormatPhase) bool {
+	return p > fsmpb.FormatPhase_FORMAT_PHASE_UNKNOWN && p <= fsmpb.FormatPhase_FORMAT_PHASE_RAW
 }
 
 // addAdoptedReplicas gives the volume the replicas that hosts hold. Nothing is known of their contents but what their
@@ -178,7 +244,7 @@ func (h *heldReplica) sync() *ReplicaSync {
 // checkAdoptedPlace refuses a minor or a port that another volume has: its hosts use it in their kernels.
 func (s *State) checkAdoptedPlace(v *Volume, says *fsmpb.ReplicationManifest) *Rejection {
 	minor, port := says.GetMinor(), says.GetPort()
-	if minor < firstMinor || minor > lastMinor || port < firstPort || port > lastPort || says.GetReplicas() != MaxReplicas {
+	if minor < firstMinor || minor > lastMinor || port < firstPort || port > lastPort || says.GetReplicas() != MaxReplicas || says.GetProtocol() != fsmpb.Protocol_PROTOCOL_A && says.GetProtocol() != fsmpb.Protocol_PROTOCOL_C {
 		return Reject(Invalid, "adopt volume %s: its manifest says minor %d and port %d", v.ID, minor, port)
 	}
 	if owner, taken := s.index.minors.Get(minor); taken {
@@ -202,7 +268,7 @@ func (a *adoption) publication(s *State) (newest *Publication) {
 			continue
 		}
 		p := publicationFromManifest(h.node, said)
-		if p.Epoch.IsZero() || p.Epoch.Incarnation >= s.cluster.Incarnation {
+		if p.Epoch.IsZero() || p.Epoch.Incarnation >= s.cluster.Incarnation || p.Staging == nil && len(p.Targets) > 0 {
 			continue
 		}
 		if p.Staging != nil && EpochFrom(h.GetStaged()) != p.Epoch {

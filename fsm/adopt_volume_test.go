@@ -223,6 +223,10 @@ func TestS1_AnAdoptionThatIsRefused(t *testing.T) {
 		"of this incarnation":            {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.At.Incarnation = 2 }), Precondition},
 		"of none":                        {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.At = nil }), Precondition},
 		"a size that is none":            {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.SizeBytes = 17 }), Invalid},
+		"a source that is none":          {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.Source = &fsmpb.Source{SnapshotId: "x"} }), Invalid},
+		"a size above all":               {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.SizeBytes = 1 << 60 }), Invalid},
+		"a format of no kind":            {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.Format.Phase = 77 }), Invalid},
+		"no capability":                  {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.Capabilities = nil }), Invalid},
 		"no name":                        {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.Name = "" }), Invalid},
 		"an unknown format":              {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.Format = nil }), Invalid},
 		"a name that another has":        {changed(1, node, func(r *fsmpb.AdoptedReplica) { r.Held.Manifest.Name = "pvc-5" }), Incompatible},
@@ -264,4 +268,50 @@ func TestS14_AVolumeThatIsBeingDeletedIsNotAdopted(t *testing.T) {
 	lost.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	w := lost.lostAfter(func() {})
 	w.rejected(Precondition, admin, adopt(1, kept))
+}
+
+// S1: what this incarnation decided about the use of a volume is not taken back by a host that comes late.
+func TestS1_ALateHostTakesNoPublicationBack(t *testing.T) {
+	lost := newWorld(t)
+	lost.ready(1, create(1))
+	w := lost.lostAfter(func() { lost.staged(1, "n1", 1) })
+	late := lost.held(1, "n1")
+	w.ok(admin, adopt(1, late))
+	w.ok(admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})
+	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+	before := w.volume(1).Publications()
+	w.ok(admin, adopt(1, late))
+	require.Equal(t, before, w.volume(1).Publications())
+}
+
+// S1: a host that had no replica any more when the lost log spoke last gives none to the volume.
+func TestS1_AHostThatWasReplacedIsNotAdoptedAsAReplica(t *testing.T) {
+	lost := newPair(t)
+	w := lost.lostAfter(func() { lost.readyReplicated(1, createReplicated(1, protocolC)) })
+	stale, newest := lost.held(1, "n2"), lost.held(1, "n1")
+	stale.Held.At.Index--
+	newest.Held.Manifest.Replication.Hosts = []*fsmpb.ReplicaHost{{NodeId: "n1", HostId: "host-n1"}, {NodeId: "n3", HostId: "host-n3"}}
+	w.twice(admin, adopt(1, stale, newest))
+	require.Len(t, w.volume(1).Replicas, 1)
+	require.Equal(t, NodeID("n1"), w.volume(1).Replicas[0].Node)
+}
+
+// S1, S8: the backup calls the replica outdated that the lost log had promoted since: its host is no loser.
+func TestS1_TheReplicaThatIsInUseIsNotOutdatedAnyMore(t *testing.T) {
+	lost := newPair(t)
+	lost.readyReplicated(1, createReplicated(1, protocolC))
+	lost.primary(1, "n1", 7)
+	lost.ok("node/n1", lost.stage(1, "n1", 1))
+	inUse, told := lost.held(1, "n1"), lost.held(1, "n2")
+	inUse.Held.Staged = lost.volume(1).Publication("n1").Epoch.Proto()
+	told.Held.Manifest.Replication.Outdated = true
+	w := lost.lostAfter(func() {})
+	w.s.putVolume(func() Volume {
+		v := w.volume(1).withReplication()
+		v.ActiveReplica("host-n1").Outdated = true
+		return v
+	}())
+	w.twice(admin, adopt(1, inUse, told))
+	require.False(t, w.replicaSync(1, "n1").Outdated)
+	require.True(t, w.replicaSync(1, "n2").Outdated)
 }

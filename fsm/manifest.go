@@ -9,7 +9,7 @@ import (
 // manifest is what a host keeps of the volume beside its device: with it the volume outlives the log. Equal volumes
 // have equal manifests.
 func (s *State) manifest(n *Node, v *Volume, r *Replica) string {
-	if _, ready := v.Phase.(Ready); !ready || !s.level3() || n.Incarnation != s.cluster.Incarnation || r == nil || r.State != ReplicaPresent {
+	if _, ready := v.Phase.(Ready); !ready || !s.level3() || n.Incarnation != s.cluster.Incarnation || r == nil || r.State != ReplicaPresent || v.converting() != nil {
 		return ""
 	}
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(manifestOf(v, r))

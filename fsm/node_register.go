@@ -231,10 +231,16 @@ func (s *State) checkLossRecorded(old, n *Node) *Rejection {
 	return nil
 }
 
+// maxIncarnationsAhead is how far above the cluster's an incarnation is believed that a host says it met.
+const maxIncarnationsAhead = 1 << 20
+
 // metIncarnation is the highest incarnation that the host met. One with this cluster's counter and another id is another
 // life of the cluster, restored from the same backup: it counts as one above, so that this cluster replaces its own.
 func (s *State) metIncarnation(c *fsmpb.RegisterNode) uint64 {
 	met, id := c.GetIncarnation(), c.GetIncarnationId()
+	if s.level3() {
+		met = min(met, s.cluster.Incarnation+maxIncarnationsAhead) // a host cannot use up the numbers
+	}
 	if met == s.cluster.Incarnation && len(id) > 0 && !bytes.Equal(id, s.cluster.IncarnationID) {
 		return met + 1
 	}

@@ -22,14 +22,15 @@ func (w *volumeWorker) keepManifest(v *volume) {
 		content = v.desired.Manifest
 	}
 	w.mu.Unlock()
-	if content == "" || content == v.manifest || !adopted {
+	known := fmt.Sprint(at.Incarnation, " ", content) // the same of a later incarnation is written again: it is newer
+	if content == "" || known == v.manifest || !adopted {
 		return
 	}
 	m, err := records.ReadManifest(w.Host.Dir(), v.id)
 	if err == nil && m.At.Compare(at) > 0 {
 		return // this controller lags
 	}
-	if err == nil && (string(m.Content) != content || m.Removed) {
+	if err == nil && (string(m.Content) != content || m.Removed || m.At.Incarnation != at.Incarnation) {
 		m = records.Manifest{Volume: v.id, At: at, Content: []byte(content)}
 		err = m.Save(w.Host.Dir())
 	}
@@ -37,7 +38,7 @@ func (w *volumeWorker) keepManifest(v *volume) {
 		w.logger(v).Warn("cannot keep what the log says of the volume", "error", err)
 		return
 	}
-	v.manifest = content
+	v.manifest = known
 }
 
 // noteRemoved notes in the volume's manifest that its device was removed, as the log said at the epoch. The caller holds
