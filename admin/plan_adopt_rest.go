@@ -42,10 +42,11 @@ func (a *adoption) deleteVolume(t step, v *fsm.Volume) {
 	a.addCommand(t, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(v.ID)}}})
 }
 
-// isMissing: all of its hosts answered in adoption mode, and neither they nor any other host has a device of it.
+// isMissing: all of its hosts answered in adoption mode, and neither they nor any other host has a device of it. While a
+// host does not answer, the volume may have moved there.
 func (a *adoption) isMissing(v *fsm.Volume) bool {
 	for _, h := range a.holdings {
-		if h.has(v.ID) || h.volumes[v.ID] != nil && !h.volumes[v.ID].GetRemoved() {
+		if h.err != nil || h.has(v.ID) || h.volumes[v.ID] != nil && !h.volumes[v.ID].GetRemoved() {
 			return false
 		}
 	}
@@ -60,8 +61,10 @@ func (a *adoption) isMissing(v *fsm.Volume) bool {
 	return len(v.Replicas) > 0
 }
 
+// saidRemoved: its host removed it as the log said. A replica is removed also when another one takes its place, perhaps on a
+// host that this log does not know, so that of a replicated volume this says nothing.
 func (a *adoption) saidRemoved(v *fsm.Volume) bool {
-	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
+	return v.Replication == nil && slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
 		h := a.holdings[r.Node]
 		return h.removed(v.ID)
 	})
