@@ -33,7 +33,7 @@ func TestAHostRefusesARevokedController(t *testing.T) {
 
 	revoke := &fsmpb.RevokeIdentity{Role: "controller", Name: "a", Reason: "stolen"}
 	for _, name := range []string{"a", "b", "c"} {
-		revoke.Voters = append(revoke.Voters, &fsmpb.VoterCertificate{Name: name})
+		revoke.Voters = append(revoke.Voters, &fsmpb.VoterCertificate{Name: name, Serial: "5e" + name, Issued: time.Now().UnixNano()})
 	}
 	for _, c := range n.client.Credentials.Connected() {
 		if c.Name == "a" {
