@@ -19,6 +19,7 @@ require (
 	github.com/johannesboyne/gofakes3 v1.2.0
 	github.com/kisielk/errcheck v1.30.0
 	github.com/klauspost/compress v1.20.3
+	github.com/maruel/natural v1.1.1
 	github.com/kubernetes-csi/csi-lib-utils v0.23.0
 	github.com/kubernetes-csi/csi-test/v5 v5.5.0
 	github.com/mdlayher/genetlink v1.4.0

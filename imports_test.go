@@ -80,8 +80,9 @@ var mayImport = importMap{
 	"executor/throttle":          {"fsm", "executor"},
 	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor", "executor/drbd/drbdmodel"},
 
-	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb"},
+	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb", "admin/listing"},
 	"admin/adminpb": {"fsm/fsmpb"},
+	"admin/listing": {},
 	"admin/bundle":  {"fsm", "fsm/fsmpb", "admin", "admin/adminpb"},
 
 	"cmd/...":         {"*", "cmd/..."},

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -123,11 +124,11 @@ func TestReplicasShowLoggedAndObservedState(t *testing.T) {
 	require.Nil(t, resp.GetVolumes()[1].GetReplication())
 
 	var table, text bytes.Buffer
-	require.NoError(t, PrintReplicas(&table, "table", resp))
+	require.NoError(t, PrintList(&table, "table", ReplicaList, resp, listing.View{}))
 	require.Contains(t, table.String(), "up to date")
 	require.Contains(t, table.String(), "GENERATION")
 	require.NotContains(t, table.String(), "pvc-2", "it is not replicated")
-	require.NoError(t, PrintReplicas(&text, "json", resp))
+	require.NoError(t, PrintList(&text, "json", ReplicaList, resp, listing.View{}))
 	require.Contains(t, text.String(), `"minor"`)
 
 	w.mustApply(&fsmpb.Command{Actor: "node/n2", Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -114,22 +112,4 @@ func untilView(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339Nano)
-}
-
-func certificatesTable(w io.Writer, a *adminpb.CertificatesResponse) {
-	row(w, "IDENTITY", "SERIAL", "NOT AFTER", "ISSUER", "SEEN BY", "CONDITION")
-	for _, c := range a.GetCertificates() {
-		row(w, c.GetRole()+"/"+c.GetName(), c.GetSerial(), c.GetNotAfter(), c.GetIssuer()[:min(12, len(c.GetIssuer()))], strings.Join(c.GetSeenBy(), ","), c.GetCondition())
-	}
-	for _, r := range a.GetRevocations() {
-		what := strings.Join(r.GetSerials(), " ")
-		if r.GetIssuedUntil() != "" {
-			what = strings.TrimSpace("all issued until " + r.GetIssuedUntil() + " " + what)
-		}
-		fmt.Fprintf(w, "revoked at index %d: %s/%s, %s: %s\n", r.GetSince(), r.GetRole(), r.GetName(), what, cmp.Or(r.GetReason(), "no reason was given"))
-	}
-	for _, u := range a.GetUnknown() {
-		fmt.Fprintf(w, "not asked: %s\n", u)
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }

@@ -33,6 +33,9 @@ func NewClient(endpoints []string, config *tls.Config) *Client {
 	return &Client{tls: config, endpoints: endpoints, Timeout: 10 * time.Second}
 }
 
+// Endpoints is how many addresses the client tries.
+func (c *Client) Endpoints() int { return len(c.endpoints) }
+
 // TryEach calls fn with one controller after another until a call succeeds or fails with another
 // code than Unavailable or DeadlineExceeded. When all fail so, the error lists all endpoints and its
 // code is Unavailable.

@@ -2,9 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
@@ -16,12 +13,4 @@ func (s *Server) Fences(ctx context.Context, req *adminpb.FencesRequest) (*admin
 		return nil, err
 	}
 	return &adminpb.FencesResponse{Index: st.Cluster().Index, Fences: fenceViews(st)}, nil
-}
-
-func fencesTable(w io.Writer, a *adminpb.FencesResponse) {
-	row(w, "CIDR", "OWNER", "SINCE", "HOLDS", "HOSTS", "WAITS FOR")
-	for _, f := range a.GetFences() {
-		row(w, f.GetCidr(), f.GetOwner(), f.GetSince(), f.GetHolds(), strings.Join(f.GetHosts(), " "), f.GetWaitsFor())
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }

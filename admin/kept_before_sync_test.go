@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -22,7 +23,7 @@ func TestS50_CopiesKeptBeforeAResynchronisation(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, kept.GetSnapshots()[0].GetKept().GetBeforeSync())
 	var table bytes.Buffer
-	require.NoError(t, PrintKept(&table, "table", kept))
+	require.NoError(t, PrintList(&table, "table", KeptCopyList, kept, listing.View{}))
 	require.Contains(t, table.String(), "before resync")
 
 	w.mustApply(&fsmpb.Command{Actor: "controller/cB", Body: &fsmpb.Command_RegisterMember{RegisterMember: &fsmpb.RegisterMember{Name: "cB", MemberId: "member of B", Site: "B"}}})

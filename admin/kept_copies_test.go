@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -67,7 +68,7 @@ func TestS49_KeptCopiesAreListed(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, kept.GetSnapshots(), 1)
 		var table bytes.Buffer
-		require.NoError(t, PrintKept(&table, "table", kept))
+		require.NoError(t, PrintList(&table, "table", KeptCopyList, kept, listing.View{}))
 		for _, text := range []string{string(copyID), string(id), "n1", "pool-n1", "ready", "found on its host"} {
 			require.Contains(t, table.String(), text)
 		}

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -41,15 +39,6 @@ func (s *Server) addHealth(members []Member, views []*adminpb.Member) {
 func (s *Server) cluster() (c fsm.Cluster) {
 	_ = s.Cluster.View(func(st *fsm.State) error { c = st.Cluster(); return nil }) // fn never fails
 	return c
-}
-
-func membersTable(w io.Writer, a *adminpb.MembersResponse) {
-	row(w, "ID", "MEMBER", "ADDRESS", "ROLE", "VOTES", "APPLIED", "LAG", "DISK FREE", "SLOWEST SYNC", "CLOCK", "REACHABLE", "VERSION", "STOPPABLE", "DETAIL")
-	for _, m := range a.GetMembers() {
-		row(w, m.GetId(), m.GetMemberId(), m.GetAddress(), m.GetRole(), votesCell(m), m.GetAppliedIndex(), m.GetLag(), diskCell(m), syncCell(m), clockCell(m),
-			m.GetReachable(), m.GetVersion(), stoppableCell(m), cmp.Or(m.GetDetail(), m.GetTrouble()))
-	}
-	fmt.Fprintf(w, "leader %s (at index %d)\n", cmp.Or(a.GetLeader(), "unknown"), a.GetIndex())
 }
 
 func votesCell(m *adminpb.Member) string {

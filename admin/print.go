@@ -9,15 +9,17 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
-// Formats are the output formats that Print supports.
-var Formats = []string{"table", "json", "yaml"}
+// Formats are the output formats that Print supports. A wide table is that of all columns, where an answer is a list.
+var Formats = []string{"table", "wide", "json", "yaml"}
 
 // CheckFormat returns an error for an unknown output format.
 func CheckFormat(format string) error {
 	if !slices.Contains(Formats, format) {
-		return fmt.Errorf("there is no output format %q: choose table, json or yaml", format)
+		return fmt.Errorf("there is no output format %q: choose table, wide, json or yaml", format)
 	}
 	return nil
 }
@@ -25,12 +27,23 @@ func CheckFormat(format string) error {
 // Print writes an answer of the API as a table for people, or completely as JSON or YAML.
 func Print(w io.Writer, format string, answer proto.Message) error {
 	switch format {
-	case "table":
-		return printTable(w, answer)
+	case "table", "wide":
+		return printTable(w, answer, listing.View{Wide: format == "wide"})
 	case "yaml":
 		return printYAML(w, answer)
 	}
 	return printJSON(w, answer)
+}
+
+// PrintList writes an answer as a list that may be another than its usual one: as a table what the view selects, in its order; as
+// JSON or YAML complete items. The answer is changed to what the view selects.
+func PrintList(w io.Writer, format string, list listing.Lister, answer proto.Message, view listing.View) error {
+	if format != "table" && format != "wide" {
+		list.Arrange(answer, view)
+		return Print(w, format, answer)
+	}
+	view.Wide = format == "wide"
+	return tabulate(w, func(out io.Writer) { list.Table(out, answer, view) })
 }
 
 func printJSON(w io.Writer, answer proto.Message) error {

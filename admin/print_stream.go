@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
 // Document writes a streamed answer without buffering it: the header's fields, then lists under their
@@ -23,10 +25,13 @@ type Document struct {
 // NewDocument begins a document with its header. All lists are written in the given order, empty ones
 // too; items must be written in the same order.
 func NewDocument(w io.Writer, format string, header proto.Message, lists ...string) (*Document, error) {
+	if format == "wide" { // a stream's lines have everything that a table of them can have
+		format = "table"
+	}
 	d := &Document{w: w, format: format, lists: lists}
 	switch format {
 	case "table":
-		return d, printTable(w, header)
+		return d, printTable(w, header, listing.View{})
 	case "yaml":
 		return d, printYAML(w, header)
 	}
@@ -46,7 +51,7 @@ func (d *Document) Item(list string, item proto.Message) error {
 	d.items++
 	switch d.format {
 	case "table":
-		return printTable(d.w, item)
+		return printTable(d.w, item, listing.View{})
 	case "yaml":
 		return d.yamlItem(item)
 	}

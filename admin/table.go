@@ -11,28 +11,29 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
 // printTable writes the fields that are needed most; JSON and YAML have all of them.
-func printTable(w io.Writer, answer proto.Message) error {
+func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 	out := newTable(w)
 	switch a := answer.(type) {
 	case *adminpb.StatusResponse:
-		statusTable(out, a)
+		statusList.Table(out, a, view)
 	case *adminpb.VolumesResponse:
-		volumesTable(out, a)
+		volumeList.Table(out, a, view)
 	case *adminpb.SnapshotsResponse:
-		snapshotsTable(out, a)
+		snapshotList.Table(out, a, view)
 	case *adminpb.GroupSnapshotsResponse:
-		groupsTable(out, a)
+		groupSnapshotList.Table(out, a, view)
 	case *adminpb.VolumeGroupsResponse:
-		volumeGroupsTable(out, a)
+		volumeGroupList.Table(out, a, view)
 	case *adminpb.NodesResponse:
-		nodesTable(out, a)
+		nodesList.Table(out, a, view)
 	case *adminpb.FencesResponse:
-		fencesTable(out, a)
+		fenceList.Table(out, a, view)
 	case *adminpb.OperationsResponse:
-		operationsTable(out, a)
+		operationList.Table(out, a, view)
 	case *adminpb.AuditResponse:
 		auditTable(out, a)
 	case *adminpb.DoctorResponse:
@@ -42,17 +43,17 @@ func printTable(w io.Writer, answer proto.Message) error {
 	case *adminpb.UpgradeResponse:
 		upgradeTable(out, a)
 	case *adminpb.MembersResponse:
-		membersTable(out, a)
+		memberList.Table(out, a, view)
 	case *adminpb.AtRiskResponse:
 		atRiskTable(out, a)
 	case *adminpb.ToleranceResponse:
-		toleranceTable(out, a)
+		toleranceList.Table(out, a, view)
 	case *adminpb.RebootSafeResponse:
 		rebootSafeTable(out, a)
 	case *adminpb.MemberPlanResponse:
 		memberPlanTable(out, a)
 	case *adminpb.CertificatesResponse:
-		certificatesTable(out, a)
+		certificateList.Table(out, a, view)
 	case *adminpb.RevocationPlanResponse:
 		revocationPlanTable(out, a)
 	case *adminpb.ChangeResponse:
@@ -82,18 +83,6 @@ func row(w io.Writer, cells ...any) {
 		text[i] = cmp.Or(fmt.Sprint(c), "-")
 	}
 	fmt.Fprintln(w, strings.Join(text, "\t"))
-}
-
-func statusTable(w io.Writer, a *adminpb.StatusResponse) {
-	fmt.Fprintf(w, "cluster %s, incarnation %d, feature level %d\n", cmp.Or(a.GetClusterId(), "unknown"), a.GetIncarnation(), a.GetFeatureLevel())
-	fmt.Fprintf(w, "leader %s, term %d, index %d; %s, %s, %s\n\n", cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(),
-		CountOf(a.GetVolumes(), "volume"), CountOf(a.GetSnapshots(), "snapshot"), CountOf(a.GetOperations(), "operation"))
-	row(w, "ID", "ROLE", "APPLIED", "HASH", "AT", "REACHABLE", "MEMBER", "DETAIL")
-	for _, m := range a.GetMembers() {
-		hash := fmt.Sprintf("%x", m.GetStateHash())
-		row(w, m.GetId(), m.GetRole(), m.GetAppliedIndex(), hash[:min(12, len(hash))], m.GetHashIndex(),
-			m.GetReachable(), m.GetMemberId(), m.GetDetail())
-	}
 }
 
 func auditTable(w io.Writer, a *adminpb.AuditResponse) {

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"fmt"
-	"io"
 	"net/netip"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -29,39 +27,6 @@ func poolView(st *fsm.State, p fsm.Pool) *adminpb.Pool {
 		ReservedBytes: reserved, Volumes: uint64(volumes), //nolint:gosec // a count
 		OvercommitPercent: p.OvercommitPercent, MinFreeBytes: p.MinFree,
 	}
-}
-
-func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
-	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "FREE", "RESERVED", "HOST", "VERSION", "DRBD", "POOL CONDITION")
-	for _, n := range a.GetNodes() {
-		state := n.GetState()
-		if !n.GetAdopted() && state != "lost" {
-			state += ", adoption"
-		}
-		if n.GetCordoned() {
-			state += ", cordoned"
-		}
-		if n.GetMaintenance() != 0 {
-			state += fmt.Sprintf(", in maintenance since %d", n.GetMaintenance())
-		}
-		if n.GetFence() != "" {
-			state += ", fenced"
-		}
-		if n.GetNoNewReplicas() {
-			state += ", no new replicas"
-		}
-		if n.GetCertificate() != "" {
-			state += ", " + n.GetCertificate()
-		}
-		for _, p := range n.GetPools() {
-			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
-				formatSize(p.GetCapacityBytes()), freeCell(p), formatSize(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), p.GetCondition())
-		}
-		if len(n.GetPools()) == 0 {
-			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", "", n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), "")
-		}
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
 // freeCell shows the free space of a pool, empty when its host did not report it.

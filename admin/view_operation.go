@@ -1,12 +1,8 @@
 package admin
 
 import (
-	"cmp"
-	"fmt"
-	"io"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -60,15 +56,6 @@ func memberNodes(st *fsm.State, g *fsm.GroupSnapshot) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
-	row(w, "ID", "KIND", "STATE", "SUBJECT", "NAME", "CLAIM", "NODES", "STEP", "COPIED", "ATTEMPTS", "STARTED", "LAST ERROR")
-	for _, o := range a.GetOperations() {
-		row(w, o.GetId(), o.GetKind(), o.GetState(), cmp.Or(o.GetSnapshot(), o.GetGroup(), o.GetVolume()),
-			cmp.Or(o.GetName(), o.GetVolumeName()), claimCell(o.GetClaim()), strings.Join(o.GetNodes(), ","), o.GetStep(), copiedCell(o), o.GetAttempts(), o.GetStarted(), o.GetLastError())
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
 // copiedCell shows the progress of a copy.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -54,7 +55,7 @@ func TestNodesShowFreeSpace(t *testing.T) {
 		require.Equal(t, 75*gib, first.GetFreeBytes())
 		require.False(t, second.GetMeasured(), "its host did not say")
 		var out strings.Builder
-		require.NoError(t, printTable(&out, &adminpb.NodesResponse{Nodes: nodes}))
+		require.NoError(t, printTable(&out, &adminpb.NodesResponse{Nodes: nodes}, listing.View{}))
 		require.Contains(t, out.String(), "75 GiB")
 		require.Contains(t, out.String(), "snapshots and clones are copies")
 	}

@@ -2,11 +2,8 @@ package admin
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -102,49 +99,6 @@ func homesOf(st *fsm.State, g *fsm.VolumeGroup) (homes []string) {
 	}
 	slices.Sort(homes)
 	return homes
-}
-
-// PrintVolumeReplication writes the replication between sites of volumes: as a table one line for each volume that
-// is in a relation or being converted, as JSON or YAML the complete answer.
-func PrintVolumeReplication(w io.Writer, format string, answer *adminpb.VolumesResponse) error {
-	if format == "table" {
-		return tabulate(w, func(out io.Writer) { volumeReplicationTable(out, answer) })
-	}
-	return Print(w, format, proto.Message(answer))
-}
-
-func volumeReplicationTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "VOLUME", "NAME", "GROUP", "HOME", "SITES", "ROLE", "ROLE INDEX", "STATUS", "OUSTED", "APART", "CLAIMS", "LAST SYNC", "GIVEN UP", "MESSAGE")
-	for _, v := range a.GetVolumes() {
-		r := v.GetRelation()
-		if r == nil && v.GetConversion() == nil {
-			continue
-		}
-		row(w, v.GetId(), v.GetName(), r.GetGroup(), v.GetHome(), strings.Join(r.GetSites(), ","), roleCell(r), r.GetRole(), r.GetStatus(), oustedCell(r),
-			r.GetApart(), strings.Join(r.GetClaims(), ","), lastSyncCell(r.GetLastSync()), givenUpCell(r.GetGivenUp()), conversionCell(v))
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
-}
-
-// PrintGroupReplication is PrintVolumeReplication for groups.
-func PrintGroupReplication(w io.Writer, format string, answer *adminpb.VolumeGroupsResponse) error {
-	if format == "table" {
-		return tabulate(w, func(out io.Writer) { groupReplicationTable(out, answer) })
-	}
-	return Print(w, format, proto.Message(answer))
-}
-
-func groupReplicationTable(w io.Writer, a *adminpb.VolumeGroupsResponse) {
-	row(w, "GROUP", "NAME", "VOLUMES", "HOME", "SITES", "ROLE", "ROLE INDEX", "STATUS", "OUSTED", "CLAIMS", "LAST SYNC", "MESSAGE")
-	for _, g := range a.GetGroups() {
-		r := g.GetRelation()
-		if r == nil {
-			continue
-		}
-		row(w, g.GetId(), g.GetName(), len(g.GetMembers()), strings.Join(g.GetHomes(), ","), strings.Join(r.GetSites(), ","), roleCell(r), r.GetRole(),
-			r.GetStatus(), oustedCell(r), strings.Join(r.GetClaims(), ","), lastSyncCell(r.GetLastSync()), r.GetMessage())
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
 // roleCell is the site that has the role, or where it goes; empty where there is no relation.

@@ -1,13 +1,9 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -81,30 +77,6 @@ func roleView(seen *fsm.ReplicaObservation) string {
 
 func replicaView(r fsm.Replica) *adminpb.Replica {
 	return &adminpb.Replica{Node: string(r.Node), HostId: string(r.Host), PoolId: string(r.Pool), State: r.State.String()}
-}
-
-// PrintReplicas writes the replicas of volumes: as a table one line for each replica of a replicated
-// volume, as JSON or YAML the complete answer.
-func PrintReplicas(w io.Writer, format string, answer *adminpb.VolumesResponse) error {
-	if format == "table" {
-		return tabulate(w, func(out io.Writer) { replicasTable(out, answer) })
-	}
-	return Print(w, format, proto.Message(answer))
-}
-
-func replicasTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "VOLUME", "NAME", "NODE", "STATE", "ROLE", "LOG", "DISK", "CONNECTION", "PERCENT", "GENERATION", "MINOR", "PORT", "PROTOCOL", "CONDITION")
-	for _, v := range a.GetVolumes() {
-		common := v.GetReplication()
-		for _, r := range v.GetReplicas() {
-			if common == nil || r.GetState() == "gone" {
-				continue
-			}
-			row(w, v.GetId(), v.GetName(), r.GetNode(), r.GetState(), r.GetRole(), logCell(r), cmp.Or(r.GetDisk(), "unknown"), connectionCell(r),
-				percentCell(r), common.GetGeneration(), common.GetMinor(), common.GetPort(), common.GetProtocol(), v.GetCondition())
-		}
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
 // logCell shows what the log records of a replica's content (S5).

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -28,20 +27,6 @@ func atRiskTable(w io.Writer, a *adminpb.AtRiskResponse) {
 		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
 	}
 	fmt.Fprintf(w, "without %s: %s (at index %d)\n", strings.Join(append(append([]string{}, a.GetNodes()...), a.GetMembers()...), ", "), a.GetSummary(), a.GetIndex())
-}
-
-func toleranceTable(w io.Writer, a *adminpb.ToleranceResponse) {
-	row(w, "VOLUME", "NAME", "REPLICATED", "NODES", "ZONES", "SITES")
-	for _, v := range a.GetVolumes() {
-		row(w, v.GetVolume(), v.GetName(), v.GetReplicated(), toleranceCell(v.GetNode()), toleranceCell(v.GetZone()), toleranceCell(v.GetSite()))
-	}
-	if c := a.GetCluster(); c != nil {
-		fmt.Fprintf(w, "may stop without a loss / without ending use: nodes %s, zones %s, sites %s; controllers %d\n",
-			toleranceCell(c.GetNode()), toleranceCell(c.GetZone()), toleranceCell(c.GetSite()), c.GetMembers())
-		fmt.Fprintf(w, "%s without a second whole copy, %s with one copy by design; limited by %s\n",
-			CountOf(c.GetWithoutRedundancy(), "replicated volume"), CountOf(c.GetLocal(), "volume"), cmp.Or(c.GetLimitedBy(), "none"))
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
 // toleranceCell shows how many may stop without a loss, and without that it cannot be used.

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -130,19 +128,6 @@ func publicationView(p fsm.Publication) *adminpb.Publication {
 
 func teardownView(t fsm.Teardown) *adminpb.Teardown {
 	return &adminpb.Teardown{Node: string(t.Node), HostId: string(t.Host), Epoch: t.Epoch.String()}
-}
-
-func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "HOME", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "GROUP", "ENCRYPTION", "ROLE", "REPLICATION", "CONDITION")
-	for _, v := range a.GetVolumes() {
-		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
-		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
-			strings.Join(nodes, ","), v.GetHome(), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
-			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
-			claimCell(v.GetClaim()), v.GetGroup(), encryptionCell(v.GetEncryption()),
-			roleCell(v.GetRelation()), replicationCell(v.GetRelation()), cmp.Or(v.GetReason(), v.GetCondition()))
-	}
-	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
 
 // encryptionCell shows how often the key was replaced, and how far it is when that is under way; empty for a

@@ -6,9 +6,11 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
@@ -49,16 +51,11 @@ func atRiskCommand() *cobra.Command {
 
 func toleranceCommand() *cobra.Command {
 	req := &adminpb.ToleranceRequest{}
-	cmd := apiCommand("tolerance [ID|NAME]", "Say how many hosts, zones, sites and controllers may stop now", maxOneArg, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				req.Volume = args[0]
-			}
+	cmd := listCommand("tolerance [ID|NAME]", "Say how many hosts, zones, sites and controllers may stop now", maxOneArg, admin.ToleranceList,
+		func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, args []string) (proto.Message, error) {
+			req.Volume = argOrNone(args)
 			resp, err := client.Tolerance(ctx, req)
-			if err != nil {
-				return callError("say what is tolerated", err)
-			}
-			return admin.Print(cmd.OutOrStdout(), c.output, resp)
+			return listed("say what is tolerated", resp, err)
 		})
 	cmd.Long = "Says of each volume, and of the cluster, how many hosts, zones and sites may stop now, whichever they are: first without\n" +
 		"that its content is left without a copy, then without that it cannot be used any more. The cluster's is the least of its\n" +

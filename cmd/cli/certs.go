@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -21,12 +20,10 @@ func certsCommand() *cobra.Command {
 }
 
 func certsList(use string) *cobra.Command {
-	return apiCommand(use, "List the certificates that controllers see, and what is revoked; revoke, and end that", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return callAndPrint(ctx, c, client, cmd, "list the certificates", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.Certificates(ctx, &adminpb.CertificatesRequest{})
-			})
-		})
+	return listCommand(use, "List the certificates that controllers see, and what is revoked; revoke, and end that", noArgs, admin.CertificateList,
+		listOf("list the certificates", func(ctx context.Context, api adminpb.AdminClient) (*adminpb.CertificatesResponse, error) {
+			return api.Certificates(ctx, &adminpb.CertificatesRequest{})
+		}))
 }
 
 // revocationVerb shows its plan, and carries it out with --yes and what binds it to that plan.

@@ -35,7 +35,7 @@ func (c *connection) addFlagsTo(flags *pflag.FlagSet, timeout time.Duration) {
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
 	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
 	daemon.AddTLSFlags(flags, &c.files)
-	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, json or yaml")
+	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, wide (all columns), json or yaml")
 	flags.DurationVar(&c.timeout, "timeout", timeout, "how long one controller may take before the next is asked")
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -50,12 +49,10 @@ func unfenceCommand() *cobra.Command {
 
 func fencesCommand() *cobra.Command {
 	req := &adminpb.FencesRequest{}
-	cmd := apiCommand("fences", "List the fences, the hosts that they bind, and what they wait for", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return callAndPrint(ctx, c, client, cmd, "list the fences", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.Fences(ctx, req)
-			})
-		})
+	cmd := listCommand("fences", "List the fences, the hosts that they bind, and what they wait for", noArgs, admin.FenceList,
+		listOf("list the fences", func(ctx context.Context, api adminpb.AdminClient) (*adminpb.FencesResponse, error) {
+			return api.Fences(ctx, req)
+		}))
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
 }

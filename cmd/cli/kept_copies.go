@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
 // keptCommand groups the commands about kept copies.
@@ -18,23 +20,17 @@ func keptCommand() *cobra.Command {
 
 func keptList(use string) *cobra.Command {
 	req := &adminpb.SnapshotsRequest{Kept: true}
-	cmd := apiCommand(use, "List the copies that hosts keep of what a replica had that lost", maxOneArg, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				req.Source = args[0]
-			}
+	cmd := listCommand(use, "List the copies that hosts keep of what a replica had that lost", maxOneArg, admin.KeptCopyList,
+		func(ctx context.Context, _ *connection, client *admin.Client, view listing.View, args []string) (proto.Message, error) {
+			req.Source, req.Node = argOrNone(args), onlyNode(view)
 			resp, err := client.Snapshots(ctx, req)
-			if err != nil {
-				return callError("list the kept copies", err)
-			}
-			return admin.PrintKept(cmd.OutOrStdout(), c.output, resp)
+			return listed("list the kept copies", resp, err)
 		})
 	cmd.Long = "Lists what hosts keep of replicas that lost: before such a replica is synchronised from the other one, its host keeps\n" +
 		"what it had, in a snapshot of its pool. It ends by `remove`, with its volume, or by itself: --kept-retention after all\n" +
 		"replicas of the volume were up to date (SUPERSEDED), or when its host loses again. A volume can be made of it, as of\n" +
 		"a snapshot, by its id. Of a volume that is replicated between sites, what a whole replica had before a resynchronisation\n" +
 		"is kept too (`before resync`), until both replicas are up to date."
-	cmd.Flags().StringVar(&req.Node, "node", "", "only copies that `node` keeps")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
 }

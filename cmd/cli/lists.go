@@ -30,12 +30,10 @@ func nodesCommand() *cobra.Command {
 
 func nodesList(use string) *cobra.Command {
 	req := &adminpb.NodesRequest{}
-	cmd := apiCommand(use, "List the storage hosts, or change what the log says of one", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return callAndPrint(ctx, c, client, cmd, "list the nodes", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.Nodes(ctx, req)
-			})
-		})
+	cmd := listCommand(use, "List the storage hosts, or change what the log says of one", noArgs, admin.NodeList,
+		listOf("list the nodes", func(ctx context.Context, api adminpb.AdminClient) (*adminpb.NodesResponse, error) {
+			return api.Nodes(ctx, req)
+		}))
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
 }
@@ -50,12 +48,10 @@ func operationsCommand() *cobra.Command {
 
 func operationsList(use string) *cobra.Command {
 	req := &adminpb.OperationsRequest{}
-	cmd := apiCommand(use, "List the work that hosts owe, or show, cancel or retry one", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return callAndPrint(ctx, c, client, cmd, "list the operations", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.Operations(ctx, req)
-			})
-		})
+	cmd := listCommand(use, "List the work that hosts owe, or show, cancel or retry one", noArgs, admin.OperationList,
+		listOf("list the operations", func(ctx context.Context, api adminpb.AdminClient) (*adminpb.OperationsResponse, error) {
+			return api.Operations(ctx, req)
+		}))
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
 }

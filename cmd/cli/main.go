@@ -43,7 +43,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 // parsed, because flags belong to a command.
 func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd(args...)
 	setBuiltinArgs(root)
 	parent, rest, err := root.Find(args)
 	if err == nil && parent.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
@@ -94,7 +93,7 @@ func Root() *cobra.Command {
 		Short: "A storage control plane whose memory is a replicated log",
 		Long: "Holdfast serves CSI from a replicated log. The daemons are `controller` and `node`; `dev` runs a whole\n" +
 			"cluster on this host; the other commands are for operators.\n\n" +
-			"Every flag can also be set in the environment: --data-dir is HOLDFAST_DATA_DIR.\n" +
+			"Every flag can also be set in the environment: --data-dir is HOLDFAST_DATA_DIR; those that sort, select and watch cannot.\n" +
 			"Exit codes: 0 done, 1 the answer is no, 2 usage, 3 unavailable.",
 		Args:          noArgs,
 		SilenceErrors: true, SilenceUsage: true,
@@ -104,7 +103,6 @@ func Root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.Usagef("%w; see `%s --help`", err, cmd.CommandPath())
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		controller.Command(),
 		node.Command(),
@@ -134,6 +132,9 @@ func Root() *cobra.Command {
 		restoreCommand(),
 		recoverCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	addCompletion(root)
+	addExamples(root)
 	return root
 }
 

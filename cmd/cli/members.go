@@ -6,9 +6,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/dev"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
@@ -21,24 +23,22 @@ func membersCommand() *cobra.Command {
 }
 
 func membersList(use string) *cobra.Command {
-	return apiCommand(use, "List the controllers of the configuration, or change which they are", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			var resp *adminpb.MembersResponse
-			err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
-				resp, err = api.Members(ctx, &adminpb.MembersRequest{})
-				return err
-			})
-			if err != nil {
-				return callError("list the members", err)
-			}
-			names := dev.Names(c.dir)
-			for _, m := range resp.GetMembers() {
-				if m.GetId() == "" {
-					m.Id = names[m.GetAddress()]
-				}
-			}
-			return admin.Print(cmd.OutOrStdout(), c.output, resp)
-		})
+	return listCommand(use, "List the controllers of the configuration, or change which they are", noArgs, admin.MemberList, readMembers)
+}
+
+func readMembers(ctx context.Context, c *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
+	var resp *adminpb.MembersResponse
+	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		resp, err = api.Members(ctx, &adminpb.MembersRequest{})
+		return err
+	})
+	names := dev.Names(c.dir)
+	for _, m := range resp.GetMembers() {
+		if m.GetId() == "" {
+			m.Id = names[m.GetAddress()]
+		}
+	}
+	return listed("list the members", resp, err)
 }
 
 // memberVerb is a change of the Raft configuration: it shows its plan, and carries it out with --yes. The

@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
 func snapshotsCommand() *cobra.Command {
@@ -17,35 +19,24 @@ func snapshotsCommand() *cobra.Command {
 
 func snapshotsList(use string) *cobra.Command {
 	req := &adminpb.SnapshotsRequest{}
-	cmd := apiCommand(use, "List the snapshots, in all phases, or the groups of them", maxOneArg, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				req.Snapshot = args[0]
-			}
+	cmd := listCommand(use, "List the snapshots, in all phases, or the groups of them", maxOneArg, admin.SnapshotList,
+		func(ctx context.Context, _ *connection, client *admin.Client, view listing.View, args []string) (proto.Message, error) {
+			req.Snapshot, req.Node = argOrNone(args), onlyNode(view)
 			resp, err := client.Snapshots(ctx, req)
-			if err != nil {
-				return callError("list the snapshots", err)
-			}
-			return admin.Print(cmd.OutOrStdout(), c.output, resp)
+			return listed("list the snapshots", resp, err)
 		})
 	cmd.Flags().StringVar(&req.Source, "source", "", "only snapshots of this volume, by `id`")
-	cmd.Flags().StringVar(&req.Node, "node", "", "only snapshots that `node` keeps")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
 }
 
 func groupsCommand() *cobra.Command {
 	req := &adminpb.GroupSnapshotsRequest{}
-	cmd := apiCommand("groups [ID|NAME]", "List the group snapshots, in all phases", maxOneArg, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				req.Group = args[0]
-			}
+	cmd := listCommand("groups [ID|NAME]", "List the group snapshots, in all phases", maxOneArg, admin.GroupSnapshotList,
+		func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, args []string) (proto.Message, error) {
+			req.Group = argOrNone(args)
 			resp, err := client.GroupSnapshots(ctx, req)
-			if err != nil {
-				return callError("list the group snapshots", err)
-			}
-			return admin.Print(cmd.OutOrStdout(), c.output, resp)
+			return listed("list the group snapshots", resp, err)
 		})
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd

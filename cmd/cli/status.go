@@ -4,42 +4,38 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/dev"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-const statusTimeout = 10 * time.Second
-
 func statusCommand() *cobra.Command {
-	cmd := apiCommand("status", "Show the leader, the members and their states' hashes", noArgs, statusTimeout, printStatus)
+	cmd := listCommand("status", "Show the leader, the members and their states' hashes", noArgs, admin.StatusList, readStatus)
 	cmd.Long = "Shows the leader and every member. The hashes are all of one index: the commit index that the call read when it\n" +
 		"began. Without a leader it shows what it knows and exits 3."
 	return cmd
 }
 
-// printStatus prints the status, also when there is no leader.
-func printStatus(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
+// readStatus answers what is known, also where there is no leader and an error says so.
+func readStatus(ctx context.Context, c *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
 	resp, known, err := client.Status(ctx)
 	if resp == nil {
 		if c.dir == "" {
-			return exit.Unavailablef("read the status: no controller answers: %w", err)
+			return nil, exit.Unavailablef("read the status: no controller answers: %w", err)
 		}
 		resp = statusOfStoppedCluster(c.dir, err)
 	}
 	fillNames(resp, dev.Names(c.dir))
-	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
-		return err
-	}
 	if !known {
-		return exit.Unavailablef("read the status: there is no leader: %s", exit.Line(err))
+		return resp, exit.Unavailablef("read the status: there is no leader: %s", exit.Line(err))
 	}
-	return nil
+	return resp, nil
 }
 
 // fillNames sets the ids of members that have not answered the queried controller since it was started.

@@ -27,6 +27,21 @@ func EnvName(flag string) string {
 	return "HOLDFAST_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// onlyOnCommandLine marks the flags that neither the environment nor a file sets.
+const onlyOnCommandLine = "holdfast_only_on_command_line"
+
+// OnlyOnCommandLine has Fill leave a flag alone: one that is of a single call.
+func OnlyOnCommandLine(flags *pflag.FlagSet, name string) {
+	f := flags.Lookup(name)
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[onlyOnCommandLine] = []string{"true"}
+}
+
+// IsOnlyOnCommandLine tells whether Fill leaves a flag alone.
+func IsOnlyOnCommandLine(f *pflag.Flag) bool { return len(f.Annotations[onlyOnCommandLine]) > 0 }
+
 // Fill sets every flag that the command line did not set. lookup reads the environment.
 func Fill(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	if err := fillFromEnv(flags, lookup); err != nil {
@@ -43,7 +58,7 @@ func fillFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error
 	var errs error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, given := lookup(EnvName(f.Name))
-		if !given || f.Changed || f.Name == "help" || errs != nil {
+		if !given || f.Changed || f.Name == "help" || IsOnlyOnCommandLine(f) || errs != nil {
 			return
 		}
 		values := []string{value}

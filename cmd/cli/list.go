@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
+	"github.com/holdfast-storage/holdfast/cmd/config"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+// minWatchInterval is the shortest --interval: each look is a linearizable read of everything that is listed.
+const minWatchInterval = 100 * time.Millisecond
+
+// listFlags are how a list is asked for.
+type listFlags struct {
+	list     listing.Lister
+	sortBy   []string
+	selected map[string]*[]string // by the flag's name
+	watch    bool
+	interval time.Duration
+}
+
+// listRead reads what is listed. It may answer something beside an error, which is printed too. The view tells what may be left
+// out of the answer already.
+type listRead func(ctx context.Context, c *connection, client *admin.Client, view listing.View, args []string) (proto.Message, error)
+
+// listCommand makes a command that lists, sorts, selects and watches.
+func listCommand(use, short string, args cobra.PositionalArgs, list listing.Lister, read listRead) *cobra.Command {
+	f := &listFlags{list: list, selected: map[string]*[]string{}}
+	cmd := apiCommand(use, short, args, readTimeout,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			view, err := f.view()
+			if err != nil {
+				return err
+			}
+			look := func() (proto.Message, error) { return read(ctx, c, client, view, args) }
+			if f.watch {
+				return f.watchWith(ctx, c, cmd, view, look)
+			}
+			return printOnce(cmd, c, list, view, look)
+		})
+	f.add(cmd)
+	return cmd
+}
+
+func printOnce(cmd *cobra.Command, c *connection, list listing.Lister, view listing.View, look func() (proto.Message, error)) error {
+	answer, err := look()
+	if answer == nil {
+		return err
+	}
+	if err := admin.PrintList(cmd.OutOrStdout(), c.output, list, answer, view); err != nil {
+		return err
+	}
+	return err
+}
+
+// add adds the flags. They are of one call: an environment that narrows every list would hide what is wrong, and a daemon's
+// has a --pool of its own.
+func (f *listFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.sortBy, "sort-by", nil, "`columns` to sort by, the most important first, `-size` for the largest first: "+strings.Join(f.list.ColumnNames(), ", "))
+	flags.BoolVarP(&f.watch, "watch", "w", false, "go on until Ctrl-C: on a terminal the list as it is now, else a line for each row that is new, changed or gone")
+	flags.DurationVar(&f.interval, "interval", 2*time.Second, "with --watch: how often to look")
+	names := []string{"sort-by", "watch", "interval"}
+	for _, s := range f.list.Flags() {
+		values := &[]string{}
+		f.selected[s.Name] = values
+		flags.StringArrayVar(values, s.Name, nil, s.Usage+"; a comma is an or, and repeated all must hold")
+		names = append(names, s.Name)
+	}
+	for _, name := range names {
+		config.OnlyOnCommandLine(flags, name)
+	}
+	f.complete(cmd)
+}
+
+// complete completes the values that need no cluster.
+func (f *listFlags) complete(cmd *cobra.Command) {
+	columns := f.list.ColumnNames()
+	for _, c := range f.list.ColumnNames() {
+		columns = append(columns, "-"+c)
+	}
+	completeFlag(cmd, "sort-by", fixedNames(columns))
+	for _, s := range f.list.Flags() {
+		if s.Valid != nil {
+			completeFlag(cmd, s.Name, fixedNames(s.Valid))
+		}
+	}
+}
+
+// view is what the flags ask for.
+func (f *listFlags) view() (listing.View, error) {
+	view := listing.View{SortBy: f.sortBy, Select: map[string][]string{}}
+	for name, values := range f.selected {
+		if len(*values) > 0 {
+			view.Select[name] = *values
+		}
+	}
+	if f.interval < minWatchInterval {
+		return view, exit.Usagef("--interval %s is too short: choose %s or more", f.interval, minWatchInterval)
+	}
+	return view, exit.Wrap(exit.Usage, f.list.Check(view))
+}
+
+// onlyNode is the node that all rows must be on, where the server can select by it: one, and no alternatives.
+func onlyNode(view listing.View) string {
+	if nodes := view.Select["node"]; len(nodes) > 0 && !strings.Contains(nodes[0], ",") {
+		return nodes[0]
+	}
+	return ""
+}
+
+// listOf makes a listRead of one call.
+func listOf[A proto.Message](what string, call func(context.Context, adminpb.AdminClient) (A, error)) listRead {
+	return func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
+		var answer A
+		err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+			answer, err = call(ctx, api)
+			return err
+		})
+		return listed(what, answer, err)
+	}
+}
+
+// listed is an answer, or what was being done and why there is none.
+func listed[A proto.Message](what string, answer A, err error) (proto.Message, error) {
+	if err != nil {
+		return nil, callError(what, err)
+	}
+	return answer, nil
+}
+
+// argOrNone is the only argument, empty without one.
+func argOrNone(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
