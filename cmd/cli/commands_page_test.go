@@ -42,7 +42,8 @@ const pageHead = `# Commands and flags
 
 Each flag that is not on the command line is read from the environment, with the prefix ` + "`HOLDFAST_`" + `, in capitals and with
 underscores: ` + "`--data-dir` is `HOLDFAST_DATA_DIR`" + `. Commands with ` + "`--config`" + ` read what is left from a YAML file whose keys are
-the flags' names. The command line wins over the environment, and that over the file. Lists are separated by commas in the
+the flags' names. The command line wins over the environment, and that over the file. What sorts,
+selects and watches a list is for the command line only. Lists are separated by commas in the
 environment. Exit codes: 0 done, 1 the answer is no, 2 usage, 3 unavailable.
 
 This page is made from what ` + "`--help`" + ` says.

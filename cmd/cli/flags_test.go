@@ -32,6 +32,11 @@ var flagSources = map[string]func(t *testing.T, flags *pflag.FlagSet, name, valu
 		if name == config.FileFlag {
 			t.Skip("it names a file that is read at once; package config tests that")
 		}
+		if config.IsOnlyOnCommandLine(flags.Lookup(name)) {
+			require.NoError(t, config.Fill(flags, func(variable string) (string, bool) { return value, variable == config.EnvName(name) }))
+			require.False(t, flags.Changed(name))
+			t.Skip("it is of one call: the environment does not set it")
+		}
 		return config.Fill(flags, func(variable string) (string, bool) { return value, variable == config.EnvName(name) })
 	},
 	"file": func(t *testing.T, flags *pflag.FlagSet, name, value string) error {
