@@ -53,7 +53,13 @@ var flagNames = map[string]names{
 	"volume": volumeNames, "source": volumeNames, "snapshot": snapshotNames, "group": volumeGroupNames,
 }
 
-// addCompletion has every command that asks a cluster complete its arguments and flags.
+// isCompletion tells whether a shell asks for what completes a command line.
+func isCompletion(args []string) bool {
+	return len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
+}
+
+// addCompletion has every command that asks a cluster complete its arguments and flags. It is for the command that a shell runs
+// alone: cobra keeps what completes a flag for as long as the process lives.
 func addCompletion(root *cobra.Command) {
 	for _, cmd := range withChildren(root) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
@@ -71,7 +77,22 @@ func addCompletion(root *cobra.Command) {
 			})
 		}
 		completeFlag(cmd, "output", fixedNames(admin.Formats))
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if values := f.Annotations[valuesOfFlag]; len(values) > 0 {
+				completeFlag(cmd, f.Name, fixedNames(values))
+			}
+		})
 	}
+}
+
+// valuesOfFlag marks a flag with the values that it takes.
+const valuesOfFlag = "holdfast_values"
+
+func setValues(f *pflag.Flag, values []string) {
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[valuesOfFlag] = values
 }
 
 func withChildren(cmd *cobra.Command) []*cobra.Command {

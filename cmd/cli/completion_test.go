@@ -90,6 +90,7 @@ func TestCompletionIsSilentAndShortWithoutACluster(t *testing.T) {
 // TestNamesAreCompletedWhereThereAreVerbs finds a renamed verb whose arguments nobody completes any more.
 func TestNamesAreCompletedWhereThereAreVerbs(t *testing.T) {
 	root := Root()
+	addCompletion(root)
 	for path := range argNames {
 		cmd, rest, err := root.Find(strings.Fields(path))
 		require.NoError(t, err, path)

@@ -78,21 +78,17 @@ func (f *listFlags) add(cmd *cobra.Command) {
 	for _, name := range names {
 		config.OnlyOnCommandLine(flags, name)
 	}
-	f.complete(cmd)
+	setValues(flags.Lookup("sort-by"), append(f.list.ColumnNames(), reversedNames(f.list.ColumnNames())...))
+	for _, s := range f.list.Flags() {
+		setValues(flags.Lookup(s.Name), s.Valid)
+	}
 }
 
-// complete completes the values that need no cluster.
-func (f *listFlags) complete(cmd *cobra.Command) {
-	columns := f.list.ColumnNames()
-	for _, c := range f.list.ColumnNames() {
-		columns = append(columns, "-"+c)
+func reversedNames(columns []string) (names []string) {
+	for _, c := range columns {
+		names = append(names, "-"+c)
 	}
-	completeFlag(cmd, "sort-by", fixedNames(columns))
-	for _, s := range f.list.Flags() {
-		if s.Valid != nil {
-			completeFlag(cmd, s.Name, fixedNames(s.Valid))
-		}
-	}
+	return names
 }
 
 // view is what the flags ask for.

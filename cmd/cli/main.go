@@ -44,6 +44,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
 	setBuiltinArgs(root)
+	if isCompletion(args) {
+		addCompletion(root)
+	}
 	parent, rest, err := root.Find(args)
 	if err == nil && parent.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
 		if err := parent.ValidateArgs(rest[:1]); err != nil {
@@ -133,7 +136,6 @@ func Root() *cobra.Command {
 		recoverCommand(),
 	)
 	root.InitDefaultCompletionCmd()
-	addCompletion(root)
 	addExamples(root)
 	return root
 }
