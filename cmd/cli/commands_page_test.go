@@ -55,7 +55,7 @@ func renderCommands(root *cobra.Command) string {
 	var page strings.Builder
 	page.WriteString(pageHead)
 	page.WriteString("\n## Flags of the commands that ask a cluster\n\n")
-	page.WriteString(renderFlags(statusCommand(), func(*pflag.Flag) bool { return true }))
+	page.WriteString(renderFlags(statusCommand(), isConnectionFlag))
 	for _, cmd := range allCommands(root)[1:] {
 		page.WriteString(renderCommand(cmd))
 	}
