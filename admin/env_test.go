@@ -31,6 +31,7 @@ type env struct {
 	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
 	held        map[fsm.NodeID][]*fsmpb.HeldVolume
+	remembered  map[fsm.NodeID][]*fsmpb.RevokeIdentity
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
 	stored      map[uint64][]byte // Raft snapshots, by index
@@ -211,8 +212,8 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 	return w.log[0].Index, nil
 }
 
-func (w *env) Held(_ context.Context, node fsm.NodeID) ([]*fsmpb.HeldVolume, error) {
-	return w.held[node], w.unreachable[node]
+func (w *env) Held(_ context.Context, node fsm.NodeID) (Held, error) {
+	return Held{Volumes: w.held[node], Revocations: w.remembered[node]}, w.unreachable[node]
 }
 
 // store has the member store a Raft snapshot of its state.

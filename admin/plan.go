@@ -64,6 +64,7 @@ type planner struct {
 	attachFacts func(*fsmpb.Command)
 	backups     map[fsm.NodeID]headerBackup // of restore-header
 	holdings    map[fsm.NodeID]holdings     // of adopt-cluster
+	voters      []*fsmpb.VoterCertificate   // of adopt-cluster, where a controller is revoked
 	// Of drain: how many volumes are published on the host, staged there, and have their last copy there.
 	published, staged, onlyHere uint64
 }
@@ -106,11 +107,15 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err != nil {
 		return nil, s.Error(err)
 	}
+	voters, err := s.askVoters(ctx, held)
+	if err != nil {
+		return nil, err
+	}
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{holdings: held, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{holdings: held, voters: voters, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	if err := p.findHost(); err != nil {
 		return nil, s.Error(err)
 	}

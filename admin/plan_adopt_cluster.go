@@ -20,7 +20,9 @@ const adoptCluster = "adopt-cluster"
 type holdings struct {
 	volumes map[fsm.VolumeID]*fsmpb.HeldVolume
 	images  map[fsm.VolumeID]bool
-	err     error
+	// revocations are those that it remembers of a lost log.
+	revocations []*fsmpb.RevokeIdentity
+	err         error
 }
 
 // has tells whether the host has a device of the volume.
@@ -69,7 +71,8 @@ func (s *Server) askHoldingsOf(ctx context.Context, node fsm.NodeID) holdings {
 		h.err = err
 		return h
 	}
-	for _, v := range held {
+	h.revocations = held.Revocations
+	for _, v := range held.Volumes {
 		h.volumes[fsm.VolumeID(v.GetManifest().GetVolumeId())] = v
 	}
 	found, err := s.Hosts.Inventory(ctx, node)
@@ -99,6 +102,7 @@ func (p *planner) planAdoptCluster() error {
 	if a.replacesIncarnation() {
 		return nil
 	}
+	a.adoptRevocations()
 	for _, id := range a.heldVolumes() {
 		a.adoptVolume(id)
 	}

@@ -87,7 +87,7 @@ func (p *revocationPlan) planRevoke(ctx context.Context) error {
 	if err := p.readTime(); err != nil {
 		return err
 	}
-	cmd := &fsmpb.RevokeIdentity{Role: p.req.GetRole(), Name: p.req.GetName(), Serials: p.req.GetSerials(), Reason: p.req.GetReason(), Voters: p.voters()}
+	cmd := &fsmpb.RevokeIdentity{Role: p.req.GetRole(), Name: p.req.GetName(), Serials: p.req.GetSerials(), Reason: p.req.GetReason(), Voters: voterCertificates(p.members)}
 	if !p.until.IsZero() {
 		cmd.IssuedUntil = p.until.UnixNano()
 	}
@@ -130,9 +130,9 @@ func (p *revocationPlan) what() string {
 	return "all certificates that were issued until " + untilView(p.until)
 }
 
-// voters are the controllers that vote, with the certificates that they have now.
-func (p *revocationPlan) voters() (all []*fsmpb.VoterCertificate) {
-	for _, m := range p.members {
+// voterCertificates are the controllers that vote, with the certificates that they have now.
+func voterCertificates(members []Member) (all []*fsmpb.VoterCertificate) {
+	for _, m := range members {
 		if !m.Voter {
 			continue
 		}

@@ -61,11 +61,18 @@ type Hosts interface {
 	// Inventory returns what a host found below its pools and in its kernel. The error says why
 	// there is no answer.
 	Inventory(ctx context.Context, node fsm.NodeID) (Inventory, error)
-	// Held returns what a host has of each volume, and what the log said last of it. The error says why there is no
-	// answer.
-	Held(ctx context.Context, node fsm.NodeID) ([]*fsmpb.HeldVolume, error)
+	// Held returns what a host keeps of a lost log. The error says why there is no answer.
+	Held(ctx context.Context, node fsm.NodeID) (Held, error)
 	// HeaderBackup returns what a host has a backup of, of a volume's LUKS header.
 	HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (HeaderBackup, error)
+}
+
+// Held is what a host keeps for the day on which the log is lost.
+type Held struct {
+	// Volumes is what it has of each volume, and what the log said last of it.
+	Volumes []*fsmpb.HeldVolume
+	// Revocations are those that a lost log had, and no later one was seen to know; without voters.
+	Revocations []*fsmpb.RevokeIdentity
 }
 
 // Member is the status of one member, or the reason why it did not answer (Err).

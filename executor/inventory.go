@@ -24,6 +24,8 @@ const (
 	KindHeaderBackup = "header_backup"
 	// KindHeld is what the host has of a volume for an operator who adopts it after the log was lost; see Held.
 	KindHeld = "held"
+	// KindRevocation is a revocation that a lost log had and no later one was seen to know; see Held.
+	KindRevocation = "revocation"
 )
 
 // Inventory is what was found on a host.
@@ -48,7 +50,7 @@ type InventoryItem struct {
 	// WrongDevice is, of a mapping, the device below it that is not the volume's; empty: it is, or
 	// that is not known.
 	WrongDevice string
-	// Held is an fsmpb.HeldVolume as it is sent, of kind KindHeld.
+	// Held is an fsmpb.HeldVolume as it is sent, of kind KindHeld, or an fsmpb.RevokeIdentity of kind KindRevocation.
 	Held string
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -139,15 +140,23 @@ func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume f
 	return admin.HeaderBackup{UUID: facts.HeaderBackup, Generation: facts.HeaderBackupGeneration}, err
 }
 
-// Held queries one host for what it has of each volume.
-func (h hostQueries) Held(ctx context.Context, node fsm.NodeID) (all []*fsmpb.HeldVolume, err error) {
+// Held queries one host for what it has of each volume, and for what it remembers of a lost log's revocations.
+func (h hostQueries) Held(ctx context.Context, node fsm.NodeID) (all admin.Held, err error) {
 	items, err := h.members.Held(ctx, node)
 	for _, i := range items {
+		if i.Kind == executor.KindRevocation {
+			revoked := &fsmpb.RevokeIdentity{}
+			if err := proto.Unmarshal([]byte(i.Held), revoked); err != nil {
+				return admin.Held{}, fmt.Errorf("read which revocations node %s remembers: %w", node, err)
+			}
+			all.Revocations = append(all.Revocations, revoked)
+			continue
+		}
 		held := &fsmpb.HeldVolume{}
 		if err := proto.Unmarshal([]byte(i.Held), held); err != nil {
-			return nil, fmt.Errorf("read what node %s has of volume %s: %w", node, i.Volume, err)
+			return admin.Held{}, fmt.Errorf("read what node %s has of volume %s: %w", node, i.Volume, err)
 		}
-		all = append(all, held)
+		all.Volumes = append(all.Volumes, held)
 	}
 	return all, err
 }

@@ -1,13 +1,17 @@
 package session
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
@@ -67,5 +71,105 @@ func TestADamagedFileOfRevocationsIsNamed(t *testing.T) {
 	for range 2 {
 		_, err := openHostRevocations(file, newTestCluster(t, 1).credentials(pki.Node, "n1"), nil)
 		require.ErrorContains(t, err, file)
+	}
+}
+
+// revokedList is a list of controllers, all of whose certificates until now are revoked.
+func revokedList(incarnation, index uint64, names ...string) *sessionpb.RevokedControllers {
+	list := &sessionpb.RevokedControllers{At: fsm.Epoch{Incarnation: incarnation, Index: index}.Proto()}
+	for _, name := range names {
+		list.Controllers = append(list.Controllers, &sessionpb.RevokedController{Name: name, IssuedUntil: testNow.UnixNano(), Reason: "stolen"})
+	}
+	return list
+}
+
+var testNow = time.Unix(1_000_000, 0)
+
+// controllerCertificate was issued some time after testNow, or before.
+func controllerCertificate(name string, after time.Duration) pki.Certificate {
+	return pki.Certificate{Identity: pki.Identity{Role: pki.Controller, Name: name}, Serial: "5e" + name, Issued: testNow.Add(after)}
+}
+
+func newTestRevocations(t *testing.T) *hostRevocations {
+	t.Helper()
+	r, err := openHostRevocations(filepath.Join(t.TempDir(), "revocations.json"), newTestCluster(t, 1).credentials(pki.Node, "n1"), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	r.now = func() time.Time { return testNow }
+	return r
+}
+
+// S112: a restored log that does not know a revocation does not end it; once it knows it, its word counts.
+func TestS112_AHostKeepsRevocationsThatARestoredLogDoesNotKnow(t *testing.T) {
+	r := newTestRevocations(t)
+	a, before := controllerCertificate("a", -time.Hour), controllerCertificate("thief", -time.Hour)
+	lost := revokedList(1, 500, "thief")
+	lost.Others = []*sessionpb.RevokedController{{Role: "admin", Name: "mallory", Serials: []string{"1"}, Reason: "left"}}
+	r.take(a, lost)
+	for index := range uint64(2) {
+		r.take(a, revokedList(2, 100+index))
+		require.Error(t, r.check(before), "it goes on being refused")
+		require.NoError(t, r.check(a))
+	}
+	again, err := openHostRevocations(r.path, r.creds, r.log)
+	require.NoError(t, err)
+	again.now = r.now
+	require.ErrorContains(t, again.check(before), "stolen", "also after the next start")
+	var said []string
+	for _, item := range again.items() {
+		of := &fsmpb.RevokeIdentity{}
+		require.NoError(t, proto.Unmarshal([]byte(item.Held), of))
+		said = append(said, of.GetRole()+"/"+of.GetName())
+	}
+	require.Equal(t, []string{"controller/thief", "admin/mallory"}, said)
+
+	known := revokedList(2, 110, "thief")
+	known.Others = lost.GetOthers()
+	again.take(a, known)
+	require.Empty(t, again.items())
+	require.Error(t, again.check(before))
+	again.take(a, revokedList(2, 120))
+	require.NoError(t, again.check(before), "this log knew it, and ended it")
+}
+
+// What the log itself ended while the host was away is not remembered; a later incarnation remembers it of the one before.
+func TestWhatIsRememberedEndsWithTheLogThatSaidIt(t *testing.T) {
+	r := newTestRevocations(t)
+	a := controllerCertificate("a", -time.Hour)
+	r.take(a, revokedList(1, 10, "b"))
+	r.take(a, revokedList(1, 20))
+	r.take(a, revokedList(2, 5))
+	require.Empty(t, r.items())
+}
+
+// S112: with a stolen key a controller revokes the others under an epoch of a far future. They get new certificates, which
+// hosts take, and their word about it counts.
+func TestS112_AStolenKeyCannotRevokeForGood(t *testing.T) {
+	for name, epoch := range map[string][2]uint64{"a far index": {1, 1 << 62}, "a far incarnation": {1 << 62, 1}} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRevocations(t)
+			thief, a := controllerCertificate("thief", -time.Hour), controllerCertificate("a", -time.Hour)
+			r.take(a, revokedList(1, 10))
+			false1 := revokedList(epoch[0], epoch[1], "a", "b")
+			for _, k := range false1.GetControllers() {
+				k.IssuedUntil = testNow.Add(1e6 * time.Hour).UnixNano()
+			}
+			false1.From = &sessionpb.CertificateName{Name: "a"}
+			false1.Remembered = []*sessionpb.RememberedRevocation{{Revoked: false1.GetControllers()[0]}}
+			r.take(thief, false1)
+			require.ErrorContains(t, r.check(a), "as controller thief said")
+			require.ErrorContains(t, r.check(a), r.path, "the error names the way out")
+			reissued := controllerCertificate("a", time.Hour)
+			require.NoError(t, r.check(reissued))
+			r.take(reissued, revokedList(1, 10))
+			require.Error(t, r.check(a), "it is not the newer list, and does not say that the other one was sent by a thief")
+			for range 2 {
+				r.take(reissued, revokedList(1, 20, "thief"))
+				require.Error(t, r.check(thief))
+				require.NoError(t, r.check(a))
+				require.Empty(t, r.items())
+			}
+			r.take(reissued, revokedList(1, 30))
+			require.NoError(t, r.check(thief), "epochs count again as before")
+		})
 	}
 }

@@ -191,7 +191,7 @@ func (h *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 		return err
 	}
 	if revoked := m.GetWelcome().GetRevoked(); revoked != nil {
-		h.revocations.take(revoked)
+		h.revocations.take(senderOf(h.stream.Context()), revoked)
 	}
 	h.noteIndex(asm.lastEpoch)
 	if update != nil {
@@ -247,6 +247,9 @@ func (h *hostSession) answerInventory(ctx context.Context, q *sessionpb.Inventor
 		list = h.Held
 	}
 	found, err := list(ctx)
+	if err == nil && q.GetHeld() {
+		found.Items = append(found.Items, h.revocations.items()...)
+	}
 	parts := slices.Collect(slices.Chunk(found.Items, maxPerMessage))
 	if err != nil || len(parts) == 0 {
 		parts = [][]executor.InventoryItem{nil}

@@ -620,9 +620,15 @@ func (x *Welcome) GetRevoked() *RevokedControllers {
 }
 
 type RevokedControllers struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	Controllers   []*RevokedController   `protobuf:"bytes,2,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	At          *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Controllers []*RevokedController   `protobuf:"bytes,2,rep,name=controllers,proto3" json:"controllers,omitempty"`
+	// others are the revocations of other roles. The host meets none of them: it keeps them for the day on which the log is lost.
+	Others []*RevokedController `protobuf:"bytes,115,rep,name=others,proto3" json:"others,omitempty"`
+	// from and remembered are in the host's file only, and never taken from a controller: who sent the list, and what lists
+	// of lost logs said that no later log was seen to know.
+	From          *CertificateName        `protobuf:"bytes,116,opt,name=from,proto3" json:"from,omitempty"`
+	Remembered    []*RememberedRevocation `protobuf:"bytes,117,rep,name=remembered,proto3" json:"remembered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -671,19 +677,162 @@ func (x *RevokedControllers) GetControllers() []*RevokedController {
 	return nil
 }
 
+func (x *RevokedControllers) GetOthers() []*RevokedController {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *RevokedControllers) GetFrom() *CertificateName {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *RevokedControllers) GetRemembered() []*RememberedRevocation {
+	if x != nil {
+		return x.Remembered
+	}
+	return nil
+}
+
+type RememberedRevocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revoked       *RevokedController     `protobuf:"bytes,1,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	At            *fsmpb.Epoch           `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`     // of the list that said so last
+	From          *CertificateName       `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"` // who sent that
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberedRevocation) Reset() {
+	*x = RememberedRevocation{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberedRevocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberedRevocation) ProtoMessage() {}
+
+func (x *RememberedRevocation) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberedRevocation.ProtoReflect.Descriptor instead.
+func (*RememberedRevocation) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RememberedRevocation) GetRevoked() *RevokedController {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
+func (x *RememberedRevocation) GetAt() *fsmpb.Epoch {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *RememberedRevocation) GetFrom() *CertificateName {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+// CertificateName is a certificate of a controller.
+type CertificateName struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`      // of the controller
+	Serial        string                 `protobuf:"bytes,2,opt,name=serial,proto3" json:"serial,omitempty"`  // hex
+	Issued        int64                  `protobuf:"varint,3,opt,name=issued,proto3" json:"issued,omitempty"` // Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificateName) Reset() {
+	*x = CertificateName{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificateName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificateName) ProtoMessage() {}
+
+func (x *CertificateName) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificateName.ProtoReflect.Descriptor instead.
+func (*CertificateName) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CertificateName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CertificateName) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *CertificateName) GetIssued() int64 {
+	if x != nil {
+		return x.Issued
+	}
+	return 0
+}
+
 type RevokedController struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Serials       []string               `protobuf:"bytes,2,rep,name=serials,proto3" json:"serials,omitempty"`                             // hex, sorted
 	IssuedUntil   int64                  `protobuf:"varint,3,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // Unix nanoseconds; 0: the serials only
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Role          string                 `protobuf:"bytes,115,opt,name=role,proto3" json:"role,omitempty"` // empty: controller
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RevokedController) Reset() {
 	*x = RevokedController{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +844,7 @@ func (x *RevokedController) String() string {
 func (*RevokedController) ProtoMessage() {}
 
 func (x *RevokedController) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[7]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +857,7 @@ func (x *RevokedController) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokedController.ProtoReflect.Descriptor instead.
 func (*RevokedController) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{7}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RevokedController) GetName() string {
@@ -739,6 +888,13 @@ func (x *RevokedController) GetReason() string {
 	return ""
 }
 
+func (x *RevokedController) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
 // DesiredState is that of this host, as of an index. One comes at least every
 // second, without content when nothing changed: a host that receives nothing for some
 // seconds looks for another controller.
@@ -764,7 +920,7 @@ type DesiredState struct {
 
 func (x *DesiredState) Reset() {
 	*x = DesiredState{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +932,7 @@ func (x *DesiredState) String() string {
 func (*DesiredState) ProtoMessage() {}
 
 func (x *DesiredState) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +945,7 @@ func (x *DesiredState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredState.ProtoReflect.Descriptor instead.
 func (*DesiredState) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DesiredState) GetAt() *fsmpb.Epoch {
@@ -888,7 +1044,7 @@ type DesiredVolume struct {
 
 func (x *DesiredVolume) Reset() {
 	*x = DesiredVolume{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +1056,7 @@ func (x *DesiredVolume) String() string {
 func (*DesiredVolume) ProtoMessage() {}
 
 func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +1069,7 @@ func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
 func (*DesiredVolume) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DesiredVolume) GetVolume() string {
@@ -1117,7 +1273,7 @@ type DesiredReplica struct {
 
 func (x *DesiredReplica) Reset() {
 	*x = DesiredReplica{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1285,7 @@ func (x *DesiredReplica) String() string {
 func (*DesiredReplica) ProtoMessage() {}
 
 func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1298,7 @@ func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredReplica.ProtoReflect.Descriptor instead.
 func (*DesiredReplica) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{10}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DesiredReplica) GetProtocol() fsmpb.Protocol {
@@ -1372,7 +1528,7 @@ type ReplicaPeer struct {
 
 func (x *ReplicaPeer) Reset() {
 	*x = ReplicaPeer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1540,7 @@ func (x *ReplicaPeer) String() string {
 func (*ReplicaPeer) ProtoMessage() {}
 
 func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1553,7 @@ func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaPeer.ProtoReflect.Descriptor instead.
 func (*ReplicaPeer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{11}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReplicaPeer) GetNode() string {
@@ -1475,7 +1631,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1643,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1656,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Publication) GetEpoch() *fsmpb.Epoch {
@@ -1585,7 +1741,7 @@ type Staging struct {
 
 func (x *Staging) Reset() {
 	*x = Staging{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1753,7 @@ func (x *Staging) String() string {
 func (*Staging) ProtoMessage() {}
 
 func (x *Staging) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1766,7 @@ func (x *Staging) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staging.ProtoReflect.Descriptor instead.
 func (*Staging) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Staging) GetPath() string {
@@ -1654,7 +1810,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1822,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1835,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Target) GetPath() string {
@@ -1738,7 +1894,7 @@ type DesiredSnapshot struct {
 
 func (x *DesiredSnapshot) Reset() {
 	*x = DesiredSnapshot{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1906,7 @@ func (x *DesiredSnapshot) String() string {
 func (*DesiredSnapshot) ProtoMessage() {}
 
 func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1919,7 @@ func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredSnapshot.ProtoReflect.Descriptor instead.
 func (*DesiredSnapshot) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DesiredSnapshot) GetSnapshot() string {
@@ -1860,7 +2016,7 @@ type InventoryQuestion struct {
 
 func (x *InventoryQuestion) Reset() {
 	*x = InventoryQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2028,7 @@ func (x *InventoryQuestion) String() string {
 func (*InventoryQuestion) ProtoMessage() {}
 
 func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2041,7 @@ func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryQuestion.ProtoReflect.Descriptor instead.
 func (*InventoryQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InventoryQuestion) GetQuestion() uint64 {
@@ -1915,7 +2071,7 @@ type InventoryAnswer struct {
 
 func (x *InventoryAnswer) Reset() {
 	*x = InventoryAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2083,7 @@ func (x *InventoryAnswer) String() string {
 func (*InventoryAnswer) ProtoMessage() {}
 
 func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2096,7 @@ func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryAnswer.ProtoReflect.Descriptor instead.
 func (*InventoryAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InventoryAnswer) GetQuestion() uint64 {
@@ -1994,7 +2150,7 @@ type InventoryItem struct {
 
 func (x *InventoryItem) Reset() {
 	*x = InventoryItem{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2162,7 @@ func (x *InventoryItem) String() string {
 func (*InventoryItem) ProtoMessage() {}
 
 func (x *InventoryItem) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2175,7 @@ func (x *InventoryItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryItem.ProtoReflect.Descriptor instead.
 func (*InventoryItem) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InventoryItem) GetKind() string {
@@ -2082,7 +2238,7 @@ type RebootSafeRequest struct {
 
 func (x *RebootSafeRequest) Reset() {
 	*x = RebootSafeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2250,7 @@ func (x *RebootSafeRequest) String() string {
 func (*RebootSafeRequest) ProtoMessage() {}
 
 func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2263,7 @@ func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootSafeRequest.ProtoReflect.Descriptor instead.
 func (*RebootSafeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RebootSafeRequest) GetClaim() bool {
@@ -2144,7 +2300,7 @@ type RebootSafeResponse struct {
 
 func (x *RebootSafeResponse) Reset() {
 	*x = RebootSafeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2312,7 @@ func (x *RebootSafeResponse) String() string {
 func (*RebootSafeResponse) ProtoMessage() {}
 
 func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2325,7 @@ func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootSafeResponse.ProtoReflect.Descriptor instead.
 func (*RebootSafeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RebootSafeResponse) GetIndex() uint64 {
@@ -2216,7 +2372,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2384,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2397,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProposeRequest) GetCommand() *fsmpb.Command {
@@ -2260,7 +2416,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2428,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2441,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
@@ -2304,7 +2460,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2472,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2485,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FactsRequest) GetSessionsOnly() bool {
@@ -2349,7 +2505,7 @@ type FactsResponse struct {
 
 func (x *FactsResponse) Reset() {
 	*x = FactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2517,7 @@ func (x *FactsResponse) String() string {
 func (*FactsResponse) ProtoMessage() {}
 
 func (x *FactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2530,7 @@ func (x *FactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsResponse.ProtoReflect.Descriptor instead.
 func (*FactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FactsResponse) GetSessions() []*SessionFacts {
@@ -2405,7 +2561,7 @@ type SessionFacts struct {
 
 func (x *SessionFacts) Reset() {
 	*x = SessionFacts{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2573,7 @@ func (x *SessionFacts) String() string {
 func (*SessionFacts) ProtoMessage() {}
 
 func (x *SessionFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2586,7 @@ func (x *SessionFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFacts.ProtoReflect.Descriptor instead.
 func (*SessionFacts) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionFacts) GetNodeId() string {
@@ -2478,7 +2634,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2646,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2659,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InventoryRequest) GetNodeId() string {
@@ -2531,7 +2687,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2699,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2712,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InventoryResponse) GetHeld() bool {
@@ -2595,7 +2751,7 @@ type MapQuestion struct {
 
 func (x *MapQuestion) Reset() {
 	*x = MapQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2763,7 @@ func (x *MapQuestion) String() string {
 func (*MapQuestion) ProtoMessage() {}
 
 func (x *MapQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2776,7 @@ func (x *MapQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapQuestion.ProtoReflect.Descriptor instead.
 func (*MapQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MapQuestion) GetQuestion() uint64 {
@@ -2668,7 +2824,7 @@ type MapExtent struct {
 
 func (x *MapExtent) Reset() {
 	*x = MapExtent{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2836,7 @@ func (x *MapExtent) String() string {
 func (*MapExtent) ProtoMessage() {}
 
 func (x *MapExtent) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2849,7 @@ func (x *MapExtent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapExtent.ProtoReflect.Descriptor instead.
 func (*MapExtent) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MapExtent) GetOffset() int64 {
@@ -2726,7 +2882,7 @@ type MapAnswer struct {
 
 func (x *MapAnswer) Reset() {
 	*x = MapAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2894,7 @@ func (x *MapAnswer) String() string {
 func (*MapAnswer) ProtoMessage() {}
 
 func (x *MapAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2907,7 @@ func (x *MapAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapAnswer.ProtoReflect.Descriptor instead.
 func (*MapAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MapAnswer) GetQuestion() uint64 {
@@ -2806,7 +2962,7 @@ type MapRequest struct {
 
 func (x *MapRequest) Reset() {
 	*x = MapRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2974,7 @@ func (x *MapRequest) String() string {
 func (*MapRequest) ProtoMessage() {}
 
 func (x *MapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2987,7 @@ func (x *MapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
 func (*MapRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MapRequest) GetNodeId() string {
@@ -2858,7 +3014,7 @@ type MapResponse struct {
 
 func (x *MapResponse) Reset() {
 	*x = MapResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +3026,7 @@ func (x *MapResponse) String() string {
 func (*MapResponse) ProtoMessage() {}
 
 func (x *MapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +3039,7 @@ func (x *MapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapResponse.ProtoReflect.Descriptor instead.
 func (*MapResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MapResponse) GetHeld() bool {
@@ -2911,7 +3067,7 @@ type VolumeQuestion struct {
 
 func (x *VolumeQuestion) Reset() {
 	*x = VolumeQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3079,7 @@ func (x *VolumeQuestion) String() string {
 func (*VolumeQuestion) ProtoMessage() {}
 
 func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3092,7 @@ func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeQuestion.ProtoReflect.Descriptor instead.
 func (*VolumeQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *VolumeQuestion) GetQuestion() uint64 {
@@ -2969,7 +3125,7 @@ type VolumeAnswer struct {
 
 func (x *VolumeAnswer) Reset() {
 	*x = VolumeAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3137,7 @@ func (x *VolumeAnswer) String() string {
 func (*VolumeAnswer) ProtoMessage() {}
 
 func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3150,7 @@ func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeAnswer.ProtoReflect.Descriptor instead.
 func (*VolumeAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *VolumeAnswer) GetQuestion() uint64 {
@@ -3056,7 +3212,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3224,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3237,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VolumeRequest) GetNodeId() string {
@@ -3108,7 +3264,7 @@ type VolumeResponse struct {
 
 func (x *VolumeResponse) Reset() {
 	*x = VolumeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3276,7 @@ func (x *VolumeResponse) String() string {
 func (*VolumeResponse) ProtoMessage() {}
 
 func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3289,7 @@ func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeResponse.ProtoReflect.Descriptor instead.
 func (*VolumeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *VolumeResponse) GetHeld() bool {
@@ -3161,7 +3317,7 @@ type ReplicaQuestion struct {
 
 func (x *ReplicaQuestion) Reset() {
 	*x = ReplicaQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3329,7 @@ func (x *ReplicaQuestion) String() string {
 func (*ReplicaQuestion) ProtoMessage() {}
 
 func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3342,7 @@ func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaQuestion.ProtoReflect.Descriptor instead.
 func (*ReplicaQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReplicaQuestion) GetQuestion() uint64 {
@@ -3216,7 +3372,7 @@ type ReplicaAnswer struct {
 
 func (x *ReplicaAnswer) Reset() {
 	*x = ReplicaAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3384,7 @@ func (x *ReplicaAnswer) String() string {
 func (*ReplicaAnswer) ProtoMessage() {}
 
 func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3397,7 @@ func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaAnswer.ProtoReflect.Descriptor instead.
 func (*ReplicaAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReplicaAnswer) GetQuestion() uint64 {
@@ -3282,7 +3438,7 @@ type ReplicaRequest struct {
 
 func (x *ReplicaRequest) Reset() {
 	*x = ReplicaRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3450,7 @@ func (x *ReplicaRequest) String() string {
 func (*ReplicaRequest) ProtoMessage() {}
 
 func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3463,7 @@ func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRequest.ProtoReflect.Descriptor instead.
 func (*ReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{39}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReplicaRequest) GetNodeId() string {
@@ -3334,7 +3490,7 @@ type ReplicaResponse struct {
 
 func (x *ReplicaResponse) Reset() {
 	*x = ReplicaResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3502,7 @@ func (x *ReplicaResponse) String() string {
 func (*ReplicaResponse) ProtoMessage() {}
 
 func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3515,7 @@ func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaResponse.ProtoReflect.Descriptor instead.
 func (*ReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{40}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReplicaResponse) GetHeld() bool {
@@ -3386,7 +3542,7 @@ type HostFactsQuestion struct {
 
 func (x *HostFactsQuestion) Reset() {
 	*x = HostFactsQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3398,7 +3554,7 @@ func (x *HostFactsQuestion) String() string {
 func (*HostFactsQuestion) ProtoMessage() {}
 
 func (x *HostFactsQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3411,7 +3567,7 @@ func (x *HostFactsQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsQuestion.ProtoReflect.Descriptor instead.
 func (*HostFactsQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{41}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HostFactsQuestion) GetQuestion() uint64 {
@@ -3434,7 +3590,7 @@ type HostFactsAnswer struct {
 
 func (x *HostFactsAnswer) Reset() {
 	*x = HostFactsAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3602,7 @@ func (x *HostFactsAnswer) String() string {
 func (*HostFactsAnswer) ProtoMessage() {}
 
 func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3615,7 @@ func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsAnswer.ProtoReflect.Descriptor instead.
 func (*HostFactsAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{42}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HostFactsAnswer) GetQuestion() uint64 {
@@ -3492,7 +3648,7 @@ type HostFactsRequest struct {
 
 func (x *HostFactsRequest) Reset() {
 	*x = HostFactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3660,7 @@ func (x *HostFactsRequest) String() string {
 func (*HostFactsRequest) ProtoMessage() {}
 
 func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3673,7 @@ func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsRequest.ProtoReflect.Descriptor instead.
 func (*HostFactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{43}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HostFactsRequest) GetNodeId() string {
@@ -3537,7 +3693,7 @@ type HostFactsResponse struct {
 
 func (x *HostFactsResponse) Reset() {
 	*x = HostFactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3705,7 @@ func (x *HostFactsResponse) String() string {
 func (*HostFactsResponse) ProtoMessage() {}
 
 func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3718,7 @@ func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsResponse.ProtoReflect.Descriptor instead.
 func (*HostFactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{44}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostFactsResponse) GetHeld() bool {
@@ -3625,15 +3781,29 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eincarnation_id\x18\x03 \x01(\fR\rincarnationId\x12\x18\n" +
 	"\aadopted\x18\x04 \x01(\bR\aadopted\x12A\n" +
-	"\arevoked\x18} \x01(\v2'.holdfast.session.v1.RevokedControllersR\arevoked\"\x86\x01\n" +
+	"\arevoked\x18} \x01(\v2'.holdfast.session.v1.RevokedControllersR\arevoked\"\xcb\x02\n" +
 	"\x12RevokedControllers\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12H\n" +
-	"\vcontrollers\x18\x02 \x03(\v2&.holdfast.session.v1.RevokedControllerR\vcontrollers\"|\n" +
+	"\vcontrollers\x18\x02 \x03(\v2&.holdfast.session.v1.RevokedControllerR\vcontrollers\x12>\n" +
+	"\x06others\x18s \x03(\v2&.holdfast.session.v1.RevokedControllerR\x06others\x128\n" +
+	"\x04from\x18t \x01(\v2$.holdfast.session.v1.CertificateNameR\x04from\x12I\n" +
+	"\n" +
+	"remembered\x18u \x03(\v2).holdfast.session.v1.RememberedRevocationR\n" +
+	"remembered\"\xba\x01\n" +
+	"\x14RememberedRevocation\x12@\n" +
+	"\arevoked\x18\x01 \x01(\v2&.holdfast.session.v1.RevokedControllerR\arevoked\x12&\n" +
+	"\x02at\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x128\n" +
+	"\x04from\x18\x03 \x01(\v2$.holdfast.session.v1.CertificateNameR\x04from\"U\n" +
+	"\x0fCertificateName\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\tR\x06serial\x12\x16\n" +
+	"\x06issued\x18\x03 \x01(\x03R\x06issued\"\x90\x01\n" +
 	"\x11RevokedController\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aserials\x18\x02 \x03(\tR\aserials\x12!\n" +
 	"\fissued_until\x18\x03 \x01(\x03R\vissuedUntil\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xe9\x02\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04role\x18s \x01(\tR\x04role\"\xe9\x02\n" +
 	"\fDesiredState\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12<\n" +
@@ -3913,141 +4083,149 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
-	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
-	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
-	(*Telemetry)(nil),          // 2: holdfast.session.v1.Telemetry
-	(*PoolFacts)(nil),          // 3: holdfast.session.v1.PoolFacts
-	(*ToNode)(nil),             // 4: holdfast.session.v1.ToNode
-	(*Welcome)(nil),            // 5: holdfast.session.v1.Welcome
-	(*RevokedControllers)(nil), // 6: holdfast.session.v1.RevokedControllers
-	(*RevokedController)(nil),  // 7: holdfast.session.v1.RevokedController
-	(*DesiredState)(nil),       // 8: holdfast.session.v1.DesiredState
-	(*DesiredVolume)(nil),      // 9: holdfast.session.v1.DesiredVolume
-	(*DesiredReplica)(nil),     // 10: holdfast.session.v1.DesiredReplica
-	(*ReplicaPeer)(nil),        // 11: holdfast.session.v1.ReplicaPeer
-	(*Publication)(nil),        // 12: holdfast.session.v1.Publication
-	(*Staging)(nil),            // 13: holdfast.session.v1.Staging
-	(*Target)(nil),             // 14: holdfast.session.v1.Target
-	(*DesiredSnapshot)(nil),    // 15: holdfast.session.v1.DesiredSnapshot
-	(*InventoryQuestion)(nil),  // 16: holdfast.session.v1.InventoryQuestion
-	(*InventoryAnswer)(nil),    // 17: holdfast.session.v1.InventoryAnswer
-	(*InventoryItem)(nil),      // 18: holdfast.session.v1.InventoryItem
-	(*RebootSafeRequest)(nil),  // 19: holdfast.session.v1.RebootSafeRequest
-	(*RebootSafeResponse)(nil), // 20: holdfast.session.v1.RebootSafeResponse
-	(*ProposeRequest)(nil),     // 21: holdfast.session.v1.ProposeRequest
-	(*ProposeResponse)(nil),    // 22: holdfast.session.v1.ProposeResponse
-	(*FactsRequest)(nil),       // 23: holdfast.session.v1.FactsRequest
-	(*FactsResponse)(nil),      // 24: holdfast.session.v1.FactsResponse
-	(*SessionFacts)(nil),       // 25: holdfast.session.v1.SessionFacts
-	(*InventoryRequest)(nil),   // 26: holdfast.session.v1.InventoryRequest
-	(*InventoryResponse)(nil),  // 27: holdfast.session.v1.InventoryResponse
-	(*MapQuestion)(nil),        // 28: holdfast.session.v1.MapQuestion
-	(*MapExtent)(nil),          // 29: holdfast.session.v1.MapExtent
-	(*MapAnswer)(nil),          // 30: holdfast.session.v1.MapAnswer
-	(*MapRequest)(nil),         // 31: holdfast.session.v1.MapRequest
-	(*MapResponse)(nil),        // 32: holdfast.session.v1.MapResponse
-	(*VolumeQuestion)(nil),     // 33: holdfast.session.v1.VolumeQuestion
-	(*VolumeAnswer)(nil),       // 34: holdfast.session.v1.VolumeAnswer
-	(*VolumeRequest)(nil),      // 35: holdfast.session.v1.VolumeRequest
-	(*VolumeResponse)(nil),     // 36: holdfast.session.v1.VolumeResponse
-	(*ReplicaQuestion)(nil),    // 37: holdfast.session.v1.ReplicaQuestion
-	(*ReplicaAnswer)(nil),      // 38: holdfast.session.v1.ReplicaAnswer
-	(*ReplicaRequest)(nil),     // 39: holdfast.session.v1.ReplicaRequest
-	(*ReplicaResponse)(nil),    // 40: holdfast.session.v1.ReplicaResponse
-	(*HostFactsQuestion)(nil),  // 41: holdfast.session.v1.HostFactsQuestion
-	(*HostFactsAnswer)(nil),    // 42: holdfast.session.v1.HostFactsAnswer
-	(*HostFactsRequest)(nil),   // 43: holdfast.session.v1.HostFactsRequest
-	(*HostFactsResponse)(nil),  // 44: holdfast.session.v1.HostFactsResponse
-	(*fsmpb.RegisterNode)(nil), // 45: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 46: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 47: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 48: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 49: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),        // 50: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),  // 51: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),   // 52: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 53: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 54: holdfast.fsm.v1.Outcome
+	(*FromNode)(nil),             // 0: holdfast.session.v1.FromNode
+	(*Hello)(nil),                // 1: holdfast.session.v1.Hello
+	(*Telemetry)(nil),            // 2: holdfast.session.v1.Telemetry
+	(*PoolFacts)(nil),            // 3: holdfast.session.v1.PoolFacts
+	(*ToNode)(nil),               // 4: holdfast.session.v1.ToNode
+	(*Welcome)(nil),              // 5: holdfast.session.v1.Welcome
+	(*RevokedControllers)(nil),   // 6: holdfast.session.v1.RevokedControllers
+	(*RememberedRevocation)(nil), // 7: holdfast.session.v1.RememberedRevocation
+	(*CertificateName)(nil),      // 8: holdfast.session.v1.CertificateName
+	(*RevokedController)(nil),    // 9: holdfast.session.v1.RevokedController
+	(*DesiredState)(nil),         // 10: holdfast.session.v1.DesiredState
+	(*DesiredVolume)(nil),        // 11: holdfast.session.v1.DesiredVolume
+	(*DesiredReplica)(nil),       // 12: holdfast.session.v1.DesiredReplica
+	(*ReplicaPeer)(nil),          // 13: holdfast.session.v1.ReplicaPeer
+	(*Publication)(nil),          // 14: holdfast.session.v1.Publication
+	(*Staging)(nil),              // 15: holdfast.session.v1.Staging
+	(*Target)(nil),               // 16: holdfast.session.v1.Target
+	(*DesiredSnapshot)(nil),      // 17: holdfast.session.v1.DesiredSnapshot
+	(*InventoryQuestion)(nil),    // 18: holdfast.session.v1.InventoryQuestion
+	(*InventoryAnswer)(nil),      // 19: holdfast.session.v1.InventoryAnswer
+	(*InventoryItem)(nil),        // 20: holdfast.session.v1.InventoryItem
+	(*RebootSafeRequest)(nil),    // 21: holdfast.session.v1.RebootSafeRequest
+	(*RebootSafeResponse)(nil),   // 22: holdfast.session.v1.RebootSafeResponse
+	(*ProposeRequest)(nil),       // 23: holdfast.session.v1.ProposeRequest
+	(*ProposeResponse)(nil),      // 24: holdfast.session.v1.ProposeResponse
+	(*FactsRequest)(nil),         // 25: holdfast.session.v1.FactsRequest
+	(*FactsResponse)(nil),        // 26: holdfast.session.v1.FactsResponse
+	(*SessionFacts)(nil),         // 27: holdfast.session.v1.SessionFacts
+	(*InventoryRequest)(nil),     // 28: holdfast.session.v1.InventoryRequest
+	(*InventoryResponse)(nil),    // 29: holdfast.session.v1.InventoryResponse
+	(*MapQuestion)(nil),          // 30: holdfast.session.v1.MapQuestion
+	(*MapExtent)(nil),            // 31: holdfast.session.v1.MapExtent
+	(*MapAnswer)(nil),            // 32: holdfast.session.v1.MapAnswer
+	(*MapRequest)(nil),           // 33: holdfast.session.v1.MapRequest
+	(*MapResponse)(nil),          // 34: holdfast.session.v1.MapResponse
+	(*VolumeQuestion)(nil),       // 35: holdfast.session.v1.VolumeQuestion
+	(*VolumeAnswer)(nil),         // 36: holdfast.session.v1.VolumeAnswer
+	(*VolumeRequest)(nil),        // 37: holdfast.session.v1.VolumeRequest
+	(*VolumeResponse)(nil),       // 38: holdfast.session.v1.VolumeResponse
+	(*ReplicaQuestion)(nil),      // 39: holdfast.session.v1.ReplicaQuestion
+	(*ReplicaAnswer)(nil),        // 40: holdfast.session.v1.ReplicaAnswer
+	(*ReplicaRequest)(nil),       // 41: holdfast.session.v1.ReplicaRequest
+	(*ReplicaResponse)(nil),      // 42: holdfast.session.v1.ReplicaResponse
+	(*HostFactsQuestion)(nil),    // 43: holdfast.session.v1.HostFactsQuestion
+	(*HostFactsAnswer)(nil),      // 44: holdfast.session.v1.HostFactsAnswer
+	(*HostFactsRequest)(nil),     // 45: holdfast.session.v1.HostFactsRequest
+	(*HostFactsResponse)(nil),    // 46: holdfast.session.v1.HostFactsResponse
+	(*fsmpb.RegisterNode)(nil),   // 47: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),          // 48: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),         // 49: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),         // 50: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),         // 51: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),          // 52: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),    // 53: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),     // 54: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),        // 55: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),        // 56: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
-	17, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
-	30, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
-	34, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
-	38, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
-	42, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
-	45, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	46, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	19, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
+	32, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
+	36, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
+	40, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
+	44, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
+	47, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	48, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
 	3,  // 9: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
 	5,  // 10: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	8,  // 11: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
-	16, // 12: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	28, // 13: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	33, // 14: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
-	37, // 15: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
-	41, // 16: holdfast.session.v1.ToNode.host_facts:type_name -> holdfast.session.v1.HostFactsQuestion
+	10, // 11: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
+	18, // 12: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	30, // 13: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	35, // 14: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	39, // 15: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
+	43, // 16: holdfast.session.v1.ToNode.host_facts:type_name -> holdfast.session.v1.HostFactsQuestion
 	6,  // 17: holdfast.session.v1.Welcome.revoked:type_name -> holdfast.session.v1.RevokedControllers
-	46, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 19: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
-	46, // 20: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
-	9,  // 21: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
-	15, // 22: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	47, // 23: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
-	12, // 24: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	46, // 25: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	48, // 26: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	49, // 27: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	10, // 28: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	50, // 29: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
-	11, // 30: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	51, // 31: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	46, // 32: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	52, // 33: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	13, // 34: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	14, // 35: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	52, // 36: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	52, // 37: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	18, // 38: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	53, // 39: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	54, // 40: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	25, // 41: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 42: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	18, // 43: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	29, // 44: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	28, // 45: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	30, // 46: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	33, // 47: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
-	34, // 48: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	51, // 49: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	37, // 50: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
-	38, // 51: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
-	42, // 52: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
-	0,  // 53: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	21, // 54: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	19, // 55: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
-	23, // 56: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	26, // 57: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	31, // 58: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	35, // 59: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	39, // 60: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
-	43, // 61: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
-	4,  // 62: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	22, // 63: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	20, // 64: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
-	24, // 65: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	27, // 66: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	32, // 67: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	36, // 68: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	40, // 69: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
-	44, // 70: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
-	62, // [62:71] is the sub-list for method output_type
-	53, // [53:62] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	48, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
+	9,  // 19: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
+	9,  // 20: holdfast.session.v1.RevokedControllers.others:type_name -> holdfast.session.v1.RevokedController
+	8,  // 21: holdfast.session.v1.RevokedControllers.from:type_name -> holdfast.session.v1.CertificateName
+	7,  // 22: holdfast.session.v1.RevokedControllers.remembered:type_name -> holdfast.session.v1.RememberedRevocation
+	9,  // 23: holdfast.session.v1.RememberedRevocation.revoked:type_name -> holdfast.session.v1.RevokedController
+	48, // 24: holdfast.session.v1.RememberedRevocation.at:type_name -> holdfast.fsm.v1.Epoch
+	8,  // 25: holdfast.session.v1.RememberedRevocation.from:type_name -> holdfast.session.v1.CertificateName
+	48, // 26: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	11, // 27: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
+	17, // 28: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	49, // 29: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	14, // 30: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	48, // 31: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	50, // 32: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	51, // 33: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	12, // 34: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	52, // 35: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	13, // 36: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	53, // 37: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	48, // 38: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	54, // 39: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	15, // 40: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	16, // 41: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	54, // 42: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	54, // 43: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	20, // 44: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	55, // 45: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	56, // 46: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	27, // 47: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 48: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	20, // 49: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	31, // 50: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	30, // 51: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	32, // 52: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	35, // 53: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	36, // 54: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	53, // 55: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	39, // 56: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
+	40, // 57: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
+	44, // 58: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
+	0,  // 59: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	23, // 60: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	21, // 61: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
+	25, // 62: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	28, // 63: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	33, // 64: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	37, // 65: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	41, // 66: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	45, // 67: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
+	4,  // 68: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	24, // 69: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	22, // 70: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
+	26, // 71: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	29, // 72: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	34, // 73: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	38, // 74: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	42, // 75: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	46, // 76: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
+	68, // [68:77] is the sub-list for method output_type
+	59, // [59:68] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -4079,7 +4257,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
