@@ -28,6 +28,9 @@ type Survivor struct {
 	LastIndex, LastTerm uint64
 	SnapshotIndex       uint64
 	Configuration       raft.Configuration // the last one, committed or not
+	// Former is the one before it, which was committed: Raft appends no other before that. Empty: the last one is the
+	// Raft snapshot's, or the first.
+	Former raft.Configuration
 }
 
 // OpenSurvivor opens a stopped member's data directory with all checks of Open, and replays its log. Close
@@ -97,7 +100,7 @@ func (s *Survivor) applyEntry(l *raft.Log, skips skipSet, applied func(*raft.Log
 	s.LastIndex, s.LastTerm = l.Index, l.Term
 	switch l.Type {
 	case raft.LogConfiguration:
-		s.Configuration = raft.DecodeConfiguration(l.Data)
+		s.Former, s.Configuration = s.Configuration, raft.DecodeConfiguration(l.Data)
 	case raft.LogCommand:
 		if l.Index <= s.State.Cluster().Index {
 			return nil
@@ -111,9 +114,28 @@ func (s *Survivor) applyEntry(l *raft.Log, skips skipSet, applied func(*raft.Log
 	return nil
 }
 
-// Voters are the ids of the last configuration's voters.
-func (s *Survivor) Voters() (ids []string) {
-	for _, server := range s.Configuration.Servers {
+// Voters are the ids of the last configuration's voters and, as that may not be committed, of those of the one before:
+// either may have a quorum that went on without the survivor.
+func (s *Survivor) Voters() []string {
+	ids := voterIDs(s.Configuration)
+	for _, server := range s.FormerVoters() {
+		ids = append(ids, string(server.ID))
+	}
+	return ids
+}
+
+// FormerVoters are those of the configuration before the last one that do not vote in that.
+func (s *Survivor) FormerVoters() (all []raft.Server) {
+	for _, server := range s.Former.Servers {
+		if server.Suffrage == raft.Voter && !slices.Contains(voterIDs(s.Configuration), string(server.ID)) {
+			all = append(all, server)
+		}
+	}
+	return all
+}
+
+func voterIDs(c raft.Configuration) (ids []string) {
+	for _, server := range c.Servers {
 		if server.Suffrage == raft.Voter {
 			ids = append(ids, string(server.ID))
 		}
@@ -121,8 +143,8 @@ func (s *Survivor) Voters() (ids []string) {
 	return ids
 }
 
-// Alone tells a member that is the only voter, and so needs nobody else.
-func (s *Survivor) Alone() bool { return slices.Equal(s.Voters(), []string{s.MemberID}) }
+// Alone tells a member that is the only voter of its last configuration, and so needs nobody else.
+func (s *Survivor) Alone() bool { return slices.Equal(voterIDs(s.Configuration), []string{s.MemberID}) }
 
 // FormerDir is where the directory of the recovered member is kept.
 func (s *Survivor) FormerDir() string {

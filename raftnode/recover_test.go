@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -38,6 +39,39 @@ func loseQuorum(t *testing.T, kind string) (c *testCluster, survivor *testMember
 		n.Member = nil
 	}
 	return c, survivor
+}
+
+// S24: the last configuration may never have been committed: a voter that it does not have any more is compared, too.
+func TestS24_VotersOfTheConfigurationBeforeTheLastAreCompared(t *testing.T) {
+	c := newThreeMembers(t, func(*Config) {})
+	n := c.leader()
+	others := c.others(n)
+	n.mustPropose(t, "acknowledged")
+	for _, o := range others {
+		o.crash(t)
+	}
+	before := n.raft.LastIndex()
+	removal := n.raft.RemoveServer(raft.ServerID(others[0].id), 0, testTimeout) // which nobody acknowledges
+	eventually(t, func() error {
+		if n.raft.LastIndex() == before {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+	n.crash(t)
+	require.Error(t, removal.Error())
+	for range 2 {
+		s, err := OpenSurvivor(n.cfg.Dir)
+		require.NoError(t, err)
+		require.Len(t, s.Configuration.Servers, 2)
+		require.ElementsMatch(t, []string{n.id, others[0].id, others[1].id}, s.Voters())
+		require.Equal(t, others[0].id, string(s.FormerVoters()[0].ID))
+		require.False(t, s.Alone())
+		require.NoError(t, s.Close())
+	}
+	for _, m := range c.members {
+		m.Member = nil
+	}
 }
 
 func recoverAt(t *testing.T, n *testMember, step string) (Rebuilt, error) {

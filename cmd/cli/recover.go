@@ -171,6 +171,9 @@ func (o *recoverOptions) printPlan(w io.Writer, s *raftnode.Survivor, found *com
 	for _, server := range s.Configuration.Servers {
 		fmt.Fprintf(w, "  %s %s at %s: %s\n", strings.ToLower(server.Suffrage.String()), server.ID, server.Address, found.describe(string(server.ID), o.without))
 	}
+	for _, server := range s.FormerVoters() {
+		fmt.Fprintf(w, "  voter of the configuration before, as the last one may not be committed: %s at %s: %s\n", server.ID, server.Address, found.describe(string(server.ID), o.without))
+	}
 	for _, line := range found.silent {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
@@ -252,7 +255,7 @@ func (c *comparison) problems(without []string) (problems []string) {
 		case answered:
 			problems = append(problems, fmt.Sprintf("member %s is named by --without, and it was found", id))
 		case id == c.own.member || !slices.Contains(c.voters, id):
-			problems = append(problems, fmt.Sprintf("--without %s: that is no other voter of the last configuration", id))
+			problems = append(problems, fmt.Sprintf("--without %s: that is no other voter of the last two configurations", id))
 		}
 	}
 	for _, id := range c.voters {

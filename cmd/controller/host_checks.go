@@ -34,7 +34,10 @@ func newHostChecks(c *controller, members *adminCluster) *hostChecks {
 
 // ownFacts are what this controller's host shows, and which other members it reaches.
 func (h *hostChecks) ownFacts(ctx context.Context) ([]byte, error) {
-	facts := h.own.Facts(ctx)
+	facts, err := h.own.Facts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	m, err := h.members.member()
 	if err != nil {
 		return nil, err

@@ -26,7 +26,13 @@ func (n *node) hostFacts() func(context.Context) ([]byte, error) {
 	}
 	shared := &hostcheck.Shared{Gatherer: hostcheck.New(config)}
 	return func(ctx context.Context) ([]byte, error) {
-		facts := shared.Facts(ctx)
+		facts, err := shared.Facts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if n.client != nil {
+			facts.Remembered = n.client.RememberedRevocations()
+		}
 		return facts.Encode()
 	}
 }

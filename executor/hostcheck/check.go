@@ -9,7 +9,7 @@ import (
 var (
 	commonRules = []func(*Facts) []Finding{checkDataDir, checkDisk, checkSpaces, checkCerts, checkClock, checkLimits, checkReached}
 	nodeRules   = []func(*Facts) []Finding{
-		checkRoot, checkModules, checkDRBD, checkTools, checkUdev, checkLVM, checkMultipath, checkCgroup, checkThinPools,
+		checkRoot, checkModules, checkDRBD, checkTools, checkUdev, checkLVM, checkMultipath, checkCgroup, checkThinPools, checkRemembered,
 	}
 )
 
@@ -33,4 +33,12 @@ func (s Severity) rank() int { return slices.Index([]Severity{Error, Unknown, Wa
 // notGathered is the finding where a fact is missing.
 func notGathered(what string) []Finding {
 	return []Finding{unknown("run the newest build of the cluster on this host", "%s is not known: the build on this host does not look at it", what)}
+}
+
+// checkRemembered reminds of what a restore ended: the host alone goes on with it.
+func checkRemembered(f *Facts) []Finding {
+	if f.Remembered == 0 {
+		return nil
+	}
+	return []Finding{warn("look at the plan of `holdfast adopt`, which takes them in", "it remembers %d revocations of certificates that the cluster's log does not know, as they are newer than the backup", f.Remembered)}
 }

@@ -53,6 +53,7 @@ func TestRulesOfAHost(t *testing.T) {
 		found  string // a part of it
 		remedy string // a part of it
 	}{
+		"revocations of a lost log":         {func(f *Facts) { f.Remembered = 2 }, Warn, "remembers 2 revocations", "holdfast adopt"},
 		"not root":                          {func(f *Facts) { f.UID = 1000 }, Error, "runs as user 1000", "as root"},
 		"a module that a pool needs":        {func(f *Facts) { f.Modules["loop"] = Module{Available: true} }, Error, "loop, for the pool of files, is not loaded", "modprobe loop"},
 		"a module that is not there":        {func(f *Facts) { f.Modules["drbd"] = Module{} }, Error, "no module drbd, which replicated volumes need", "modprobe drbd"},

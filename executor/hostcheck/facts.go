@@ -42,6 +42,9 @@ type Facts struct {
 	ThinPools []ThinPool `json:"thin_pools,omitempty"`
 	Reached   []Reach    `json:"reached,omitempty"` // controllers, as this host reaches them; of a controller's host the other members
 	Wants     Wants      `json:"wants"`
+
+	// Remembered counts the revocations that the host remembers of a lost log and no later one was seen to know.
+	Remembered int `json:"remembered_revocations,omitempty"`
 }
 
 // Wants is what the process on the host is started for, which decides what is missing.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -179,15 +180,46 @@ func TestFactsAreSharedForSomeSeconds(t *testing.T) {
 	at := now
 	g.Now = func() time.Time { return at }
 	s := &Shared{Gatherer: g}
-	require.True(t, s.Facts(t.Context()).Udev.Running)
+	running := func() bool {
+		facts, err := s.Facts(t.Context())
+		require.NoError(t, err)
+		return facts.Udev.Running
+	}
+	require.True(t, running())
 	require.NoError(t, os.Remove(filepath.Join(root, "run/udev/control")))
 	for range 2 {
-		require.True(t, s.Facts(t.Context()).Udev.Running, "it is not looked at again at once")
+		require.True(t, running(), "it is not looked at again at once")
 	}
 	at = at.Add(keepFacts)
 	for range 2 {
-		require.False(t, s.Facts(t.Context()).Udev.Running)
+		require.False(t, running())
 	}
+}
+
+// A disk that hangs costs one look, however many ask and give up; once it answers, so does the host.
+func TestADiskThatHangsKeepsOneLookWaiting(t *testing.T) {
+	g, _ := plantedHost(t)
+	statfs := g.Statfs
+	var looks atomic.Int32
+	answers := make(chan struct{})
+	g.Statfs = func(path string) (unix.Statfs_t, error) {
+		looks.Add(1)
+		<-answers
+		return statfs(path)
+	}
+	s := &Shared{Gatherer: g}
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, looking, _ := s.lastOrLook(ctx)
+		cancel()
+		_, err := s.Facts(ctx)
+		require.ErrorContains(t, err, "hangs")
+		require.Equal(t, s.looking, looking, "it is the same look")
+	}
+	close(answers)
+	facts, err := s.Facts(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, len(facts.Spaces), looks.Load(), "each folder was looked at once")
 }
 
 func TestRelativePathsAreBelowTheWorkingFolder(t *testing.T) {
