@@ -233,6 +233,33 @@ func TestWhatCannotBeGatheredIsInTheManifest(t *testing.T) {
 	}
 }
 
+// A stored Raft snapshot that is damaged costs the bundle what is before it, not the state and the journal.
+func TestABundleOfAControllerWhoseRaftSnapshotIsDamaged(t *testing.T) {
+	for name, said := range map[string]error{"it says so": errors.New("its checksum differs"), "it sends something else": nil} {
+		t.Run(name, func(t *testing.T) {
+			env := admin.NewBundleEnv(t)
+			env.Store()
+			env.Work()
+			env.Damage(said)
+			o := options()
+			o.Entries = 2
+			for range 2 {
+				path, m := writeBundle(t, env, ".tar.gz", o)
+				require.Len(t, m.Missing, 1)
+				require.Equal(t, "base.dump", m.Missing[0].Name)
+				if said != nil {
+					require.Contains(t, m.Missing[0].Reason, said.Error())
+				}
+				b := openBundle(t, path)
+				_, err := b.StateAt(env.Index())
+				require.NoError(t, err)
+				_, err = b.StateAt(env.Index() - 1)
+				require.NoError(t, err, "the journal leads to it from the beginning")
+			}
+		})
+	}
+}
+
 func TestNothingIsWrittenOfAClusterThatDoesNotAnswer(t *testing.T) {
 	client, stop := admin.NewLocalClient(adminpb.UnimplementedAdminServer{})
 	defer stop()

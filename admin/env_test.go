@@ -31,6 +31,7 @@ type env struct {
 	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
 	held        map[fsm.NodeID][]*fsmpb.HeldVolume
+	storedErr   error
 	remembered  map[fsm.NodeID][]*fsmpb.RevokeIdentity
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
@@ -226,8 +227,8 @@ func (w *env) store() {
 
 func (w *env) StoredDump(below uint64, to io.Writer) (uint64, error) {
 	indexes := slices.Sorted(maps.Keys(w.stored))
-	if len(indexes) == 0 {
-		return 0, nil
+	if len(indexes) == 0 || w.storedErr != nil {
+		return 0, w.storedErr
 	}
 	chosen := indexes[0]
 	for _, index := range indexes {

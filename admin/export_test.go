@@ -42,6 +42,14 @@ func (b *BundleEnv) Work() {
 // Store has a Raft snapshot stored.
 func (b *BundleEnv) Store() { b.store() }
 
+// Damage has the stored Raft snapshots be unreadable: the controller says so, or it sends something else.
+func (b *BundleEnv) Damage(said error) {
+	b.storedErr = said
+	for index := range b.stored {
+		b.stored[index] = []byte("no dump")
+	}
+}
+
 // LoseQuorum has every read fail.
 func (b *BundleEnv) LoseQuorum() { b.quorum = errNoQuorum }
 

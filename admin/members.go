@@ -238,7 +238,7 @@ func (p *memberPlanner) addRemoval(m *Member, blocked string) {
 
 // removalBlocker says why a voter may not be removed now. The leader checks it again.
 func (p *memberPlanner) removalBlocker(target *Member) string {
-	remaining, reachable := 0, 0
+	remaining, ready := 0, 0
 	for i := range p.members {
 		m := &p.members[i]
 		switch {
@@ -250,8 +250,8 @@ func (p *memberPlanner) removalBlocker(target *Member) string {
 			return fmt.Sprintf("member %s (%s) is catching up: wait until it votes, or remove it first", m.MemberID, m.Name)
 		}
 		remaining++
-		if m.Err == nil {
-			reachable++
+		if m.Err == nil && m.Trouble == "" {
+			ready++
 		}
 	}
 	switch {
@@ -259,8 +259,8 @@ func (p *memberPlanner) removalBlocker(target *Member) string {
 		return ""
 	case remaining == 0:
 		return "it is the last voter"
-	case reachable <= remaining/2:
-		return fmt.Sprintf("of the %d voters that were left only %d answer, and they would be no quorum", remaining, reachable)
+	case ready <= remaining/2:
+		return fmt.Sprintf("of the %d voters that were left only %d answer and are ready, and they would be no quorum", remaining, ready)
 	}
 	return ""
 }

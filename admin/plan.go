@@ -241,6 +241,9 @@ func (p *planner) tryCommand(cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 		return nil, p.dryRunFault
 	}
 	p.dryRuns++
+	if rej := fsm.TooNew(p.state.Cluster().FeatureLevel, cmd); rej != nil { // as the leader refuses to propose it (S72)
+		return nil, rej
+	}
 	out, err := (&fsm.DryRun{Fork: p.state, Actor: "admin/plan", AttachFacts: p.attachFacts}).Apply(cmd)
 	if err != nil {
 		p.dryRunFault = fmt.Errorf("plan %s of %s: try %s: %w", p.req.GetVerb(), p.about(), describeCommand(cmd), err)

@@ -187,3 +187,18 @@ func TestS1_AVolumeThatMovedIsNotDeletedAndItsHostWaits(t *testing.T) {
 		}
 	}
 }
+
+// S72: a backup of below feature level 3 adopts no volume, which the plan says before anything is carried out.
+func TestS72_ThePlanSaysThatAdoptionNeedsAFeatureLevel(t *testing.T) {
+	lost := newReplicatedEnv(t, "n1")
+	lost.create(1, true)
+	lost.keepManifests()
+	w := newEnvAtLevel(t, fsm.Level3-1, map[string]uint32{"n1": fsm.MaxFeatureLevel})
+	w.restore(w.state.Fork())
+	w.held, w.items = lost.held, lost.items
+	for range 2 {
+		plan := w.plan(adoptRequest(2))
+		require.Equal(t, []string{"blocked adopt pvc-1@n1", "waiting adopt-node @n1"}, planText(plan))
+		require.Contains(t, plan.GetSteps()[0].GetDetail(), "needs feature level 3")
+	}
+}

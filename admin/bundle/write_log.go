@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protodelim"
 
+	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -22,38 +23,64 @@ import (
 const defaultEntries = 10000
 
 // addLog adds a dump of the state as it is now, the journal up to it, and a dump of an earlier state from which the journal
-// leads to this one. All come from one controller: another one's journal may begin, or end, elsewhere.
+// leads to this one. All come from one controller: another one's journal may begin, or end, elsewhere. One whose earlier
+// state is damaged is left for another; where all are, the rest is worth having.
 func (w *writer) addLog(ctx context.Context) {
-	var files []File
-	err := w.client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
-		files, w.manifest.Log = nil, Log{}
-		add := func(name string, write func(io.Writer) (uint64, error)) error {
-			file, err := w.writeFile(name, write)
-			if err == nil && file.Bytes > 0 {
-				files = append(files, file)
-			}
-			return err
-		}
-		l := logReader{api: api, log: &w.manifest.Log}
-		if err := add(stateFile, func(to io.Writer) (uint64, error) { return l.dumpNow(ctx, to) }); err != nil {
-			return err
-		}
-		from, err := w.firstWanted(ctx, api)
-		if err != nil {
-			return err
-		}
-		if err := add(baseFile, func(to io.Writer) (uint64, error) { return l.dumpStored(ctx, max(1, from-1), to) }); err != nil {
-			return err
-		}
-		return add(journalFile, func(to io.Writer) (uint64, error) { return l.journal(ctx, from, to) })
-	})
+	g := &logGathering{writer: w}
+	err := w.client.TryEach(ctx, g.gather)
+	if err != nil && g.damaged != nil && ctx.Err() == nil {
+		g.withoutBase = true
+		err = w.client.TryEach(ctx, g.gather)
+	}
 	if err != nil {
 		w.manifest.Log = Log{}
 		w.miss(stateFile, err)
 		w.miss(journalFile, err)
 		return
 	}
-	w.manifest.Files = append(w.manifest.Files, files...)
+	if g.withoutBase && g.damaged != nil {
+		w.miss(baseFile, g.damaged)
+	}
+	w.manifest.Files = append(w.manifest.Files, g.files...)
+}
+
+// logGathering is what addLog tries with one controller after the other.
+type logGathering struct {
+	*writer
+	files       []File
+	withoutBase bool  // goes on where the earlier state cannot be read
+	damaged     error // why that could not be read, of the last controller where it could not
+}
+
+// gather asks one controller. Its error is retryable where the earlier state cannot be read: another one may have its own.
+func (g *logGathering) gather(ctx context.Context, api adminpb.AdminClient) error {
+	g.files, g.manifest.Log = nil, Log{}
+	if g.withoutBase {
+		g.damaged = nil
+	}
+	l := logReader{api: api, log: &g.manifest.Log}
+	if err := g.addFile(stateFile, func(to io.Writer) (uint64, error) { return l.dumpNow(ctx, to) }); err != nil {
+		return err
+	}
+	from, err := g.firstWanted(ctx, api)
+	if err != nil {
+		return err
+	}
+	if err := g.addFile(baseFile, func(to io.Writer) (uint64, error) { return l.dumpStored(ctx, max(1, from-1), to) }); err != nil {
+		g.damaged, l.log.Base = err, 0
+		if !g.withoutBase || ctx.Err() != nil {
+			return status.Error(codes.Unavailable, admin.Reason(err))
+		}
+	}
+	return g.addFile(journalFile, func(to io.Writer) (uint64, error) { return l.journal(ctx, from, to) })
+}
+
+func (g *logGathering) addFile(name string, write func(io.Writer) (uint64, error)) error {
+	file, err := g.writeFile(name, write)
+	if err == nil && file.Bytes > 0 {
+		g.files = append(g.files, file)
+	}
+	return err
 }
 
 // firstWanted is the first index of the journal that is asked for.
@@ -95,21 +122,31 @@ func (l *logReader) dumpNow(ctx context.Context, to io.Writer) (uint64, error) {
 	return index, err
 }
 
-// dumpStored writes nothing where the controller stores no Raft snapshot, or one that is newer than the state.
+// dumpStored writes nothing where the controller stores no Raft snapshot, or one that is newer than the state. What it
+// writes was read: a dump that is cut short or damaged is an error.
 func (l *logReader) dumpStored(ctx context.Context, below uint64, to io.Writer) (uint64, error) {
 	piped, in := io.Pipe()
-	header := make(chan uint64, 1)
+	type reading struct {
+		index uint64
+		err   error
+	}
+	read := make(chan reading, 1)
 	go func() {
 		_, known, err := fsm.ReadDump(piped)
 		_ = piped.CloseWithError(err)
-		header <- known.Index
+		read <- reading{known.Index, err}
 	}()
-	_, err := l.dump(ctx, below, io.MultiWriter(to, in))
+	sent := &counter{w: io.MultiWriter(to, in)}
+	_, err := l.dump(ctx, below, sent)
 	_ = in.CloseWithError(err)
-	if err != nil {
+	found := <-read
+	switch {
+	case found.err != nil && sent.n > 0 && (err == nil || errors.Is(err, found.err)):
+		return 0, fmt.Errorf("read the state that it stores: %w", found.err)
+	case err != nil:
 		return 0, err
 	}
-	l.log.Base = <-header
+	l.log.Base = found.index
 	return l.log.Base, nil
 }
 
