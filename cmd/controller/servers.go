@@ -32,7 +32,7 @@ func (c *controller) openServers() error {
 	unary, stream := pki.Allow(apiRoles())
 	recoverUnary, recoverStream := daemon.RecoverCalls(c.log)
 	options := append(session.ServerOptions(),
-		grpc.Creds(c.creds.ServerCredentials(pki.Controller, pki.Node, pki.Admin, pki.Viewer)),
+		grpc.Creds(pki.LogRefusals(c.creds.ServerCredentials(pki.Controller, pki.Node, pki.Admin, pki.Viewer), c.log)),
 		grpc.ChainUnaryInterceptor(countCalls, recoverUnary, unary), grpc.ChainStreamInterceptor(recoverStream, stream))
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
