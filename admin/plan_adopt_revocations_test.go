@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S112: a revocation that is newer than the backup is shown and taken in, once, however many hosts remember it; one that
+// A revocation that is newer than the backup is shown and taken in, once, however many hosts remember it; one that
 // would leave no quorum is refused and keeps nothing else back.
-func TestS112_AdoptTakesInWhatHostsRememberOfRevocations(t *testing.T) {
+func TestAdoptTakesInWhatHostsRememberOfRevocations(t *testing.T) {
 	w := newReplicatedEnv(t, "n1", "n2")
 	w.restore(w.state.Fork())
 	until := w.state.Cluster().Time.UnixNano()

@@ -98,8 +98,8 @@ func newTestRevocations(t *testing.T) *hostRevocations {
 	return r
 }
 
-// S112: a restored log that does not know a revocation does not end it; once it knows it, its word counts.
-func TestS112_AHostKeepsRevocationsThatARestoredLogDoesNotKnow(t *testing.T) {
+// A restored log that does not know a revocation does not end it; once it knows it, its word counts.
+func TestAHostKeepsRevocationsThatARestoredLogDoesNotKnow(t *testing.T) {
 	r := newTestRevocations(t)
 	a, before := controllerCertificate("a", -time.Hour), controllerCertificate("thief", -time.Hour)
 	lost := revokedList(1, 500, "thief")
@@ -141,9 +141,9 @@ func TestWhatIsRememberedEndsWithTheLogThatSaidIt(t *testing.T) {
 	require.Empty(t, r.items())
 }
 
-// S112: with a stolen key a controller revokes the others under an epoch of a far future. They get new certificates, which
+// With a stolen key a controller revokes the others under an epoch of a far future. They get new certificates, which
 // hosts take, and their word about it counts.
-func TestS112_AStolenKeyCannotRevokeForGood(t *testing.T) {
+func TestAStolenKeyCannotRevokeForGood(t *testing.T) {
 	for name, epoch := range map[string][2]uint64{"a far index": {1, 1 << 62}, "a far incarnation": {1 << 62, 1}} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestRevocations(t)
