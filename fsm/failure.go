@@ -279,6 +279,9 @@ func (x *failureView) use(v *Volume) (Impact, string) {
 			return ImpactNone, ""
 		}
 	case !x.noQuorum && x.goesOn(v, primary):
+		if other := x.heldBackBy(v); other != nil {
+			return ImpactFrozen, fmt.Sprintf("its primary on node %s waits until volume %s of its group is disconnected, and no host of that can be asked", primary.Node, other.ID)
+		}
 		return ImpactNone, ""
 	}
 	if x.noQuorum {
