@@ -79,6 +79,9 @@ var commands = table(
 	on(applyClaimMaintenance, byNodeOrAdmin),
 	on(applyRevokeIdentity, byAdmin),
 	on(applyUnrevokeIdentity, byAdmin),
+	on(applyCreateJoinToken, byAdmin),
+	on(applyUseJoinToken, byController),
+	on(applyRevokeJoinToken, byAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.

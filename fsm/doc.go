@@ -15,6 +15,7 @@
 //	fence_      fences of hosts by their addresses, and the way back
 //	failure_    what would happen if hosts stopped, and how many may; it only reads
 //	revocation  certificates of identities that every listener refuses
+//	join_token  tokens with which hosts get a certificate, once
 //	report.go   what hosts observed, handed to the entity that it is about
 //	placement_  which hosts and pools a volume gets
 //

@@ -43,7 +43,7 @@ func (s *State) WriteDump(w io.Writer, term uint64) error {
 	out.message(&fsmpb.Header{
 		Format: dumpFormat, ClusterId: s.cluster.ID, Index: s.cluster.Index, Term: term, FeatureLevel: s.cluster.FeatureLevel,
 		StateHash: stateHash[:],
-		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len() + s.snapshots.byID.Len() + s.snapshots.groups.Len() + s.volumeGroups.byID.Len() + s.fences.Len() + s.revocations.Len()),
+		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len() + s.snapshots.byID.Len() + s.snapshots.groups.Len() + s.volumeGroups.byID.Len() + s.fences.Len() + s.revocations.Len() + s.joinTokens.Len()),
 	})
 	out.records(s, d)
 	out.raw(out.sum.Sum(nil))
@@ -138,6 +138,9 @@ func (o *dumpWriter) records(s *State, d *dictionary) {
 	}
 	for r := range s.Revocations() {
 		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Revocation{Revocation: r.record()}})
+	}
+	for t := range s.JoinTokens() {
+		o.message(&fsmpb.Record{Kind: &fsmpb.Record_JoinToken{JoinToken: t.record()}})
 	}
 }
 

@@ -53,6 +53,8 @@ func (x *dumpDecoder) add(rec *fsmpb.Record) error {
 		return x.section(9, "fence", x.fence(k.Fence))
 	case *fsmpb.Record_Revocation:
 		return x.section(revocationSection, "revocation", x.revocation(k.Revocation))
+	case *fsmpb.Record_JoinToken:
+		return x.section(joinTokenSection, "join token", x.joinToken(k.JoinToken))
 	}
 	return errors.New("a record of a kind that this build does not know")
 }

@@ -21,6 +21,7 @@ const (
 	kindFence
 	kindVolumeGroup byte = 60
 	kindRevocation  byte = 125
+	kindJoinToken   byte = 126
 )
 
 func (e *encoder) begin(kind byte) { e.b = append(e.b[:0], kind) }

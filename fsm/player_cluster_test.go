@@ -37,6 +37,9 @@ func (p *player) clusterCommand() (string, proto.Message) {
 	case 1:
 		return "admin/ann", &fsmpb.SetFeatureLevel{Level: uint32(p.roll(3)) + uint32(p.at%2)}
 	case 6:
+		if p.at%2 == 0 {
+			return p.joinToken()
+		}
 		return "admin/ann", p.revocation()
 	case 2:
 		if p.at%2 == 0 {
@@ -70,6 +73,19 @@ func (p *player) revocation() proto.Message {
 		c.IssuedUntil = nanosOf(p.w.s.Cluster().Time) + 1 - int64(at/36%9)
 	}
 	return c
+}
+
+// joinToken creates, uses or revokes a token, by where the log is.
+func (p *player) joinToken() (string, proto.Message) {
+	at := int(p.at / 2)
+	token := createToken(at/7%3, []string{"controller", "node"}[at/2%2], []string{"ann", "n1"}[at/3%2])
+	switch at % 4 {
+	case 0:
+		return "controller/c1", useToken(token, byte(at/5%2))
+	case 1:
+		return "admin/ann", &fsmpb.RevokeJoinToken{TokenId: token.GetTokenId()}
+	}
+	return "admin/ann", token
 }
 
 // volumeGroupCommand makes, changes or deletes a group of volumes.

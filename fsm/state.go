@@ -21,6 +21,7 @@ type State struct {
 	volumeGroups volumeGroupTables
 	fences       *btree.BTreeG[*storedFence]
 	revocations  *btree.BTreeG[*storedRevocation]
+	joinTokens   *btree.BTreeG[*storedJoinToken]
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
 	// index is derived from the records and rebuilt when a dump is read.
@@ -63,6 +64,7 @@ func New() *State {
 		volumeGroups: newVolumeGroupTables(),
 		fences:       ordered((*storedFence).before),
 		revocations:  ordered((*storedRevocation).before),
+		joinTokens:   ordered((*storedJoinToken).before),
 		index:        newIndex(),
 		lookups:      newLookups(0, 0),
 	}
@@ -128,6 +130,7 @@ func (s *State) Fork() *State {
 		volumeGroups: s.volumeGroups.copy(),
 		fences:       s.fences.Copy(),
 		revocations:  s.revocations.Copy(),
+		joinTokens:   s.joinTokens.Copy(),
 		sum:          s.sum,
 		index:        s.index.copy(),
 		intern:       s.intern,

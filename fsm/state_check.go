@@ -23,7 +23,7 @@ func violated(invariant, format string, args ...any) error {
 }
 
 func (s *State) checkRecords() error {
-	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkNonVoters(), s.checkSites(), s.checkVolumeGroups(), s.checkRelations(), s.checkFences(), s.checkRevocations()); err != nil {
+	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkNonVoters(), s.checkSites(), s.checkVolumeGroups(), s.checkRelations(), s.checkFences(), s.checkRevocations(), s.checkJoinTokens()); err != nil {
 		return err
 	}
 	for n := range s.Nodes() {
@@ -264,6 +264,9 @@ func (s *State) checkHash() error {
 	}
 	for r := range s.Revocations() {
 		sum = sum.plus(hashRevocation(&e, r))
+	}
+	for t := range s.JoinTokens() {
+		sum = sum.plus(hashJoinToken(&e, t))
 	}
 	for n := range s.storedSnapshots() {
 		sum = sum.plus(hashSnapshot(&e, n))

@@ -29,6 +29,7 @@ func TestEveryFieldOfARecordIsHashedAndDumped(t *testing.T) {
 		"answer":                  answerEntity().forgotten,
 		"fence":                   fenceEntity().forgotten,
 		"revocation":              revocationEntity().forgotten,
+		"join token":              joinTokenEntity().forgotten,
 	} {
 		t.Run(name, func(t *testing.T) { require.Empty(t, forgotten()) })
 	}
@@ -175,6 +176,19 @@ func revocationEntity() entity[Revocation] {
 		get: func(s *State) (found Revocation) {
 			for r := range s.Revocations() {
 				found = *r
+			}
+			return found
+		},
+	}
+}
+
+func joinTokenEntity() entity[JoinToken] {
+	return entity[JoinToken]{
+		sample: filled[JoinToken],
+		put:    func(s *State, t JoinToken) { s.storeJoinToken(t) },
+		get: func(s *State) (found JoinToken) {
+			for t := range s.JoinTokens() {
+				found = *t
 			}
 			return found
 		},

@@ -137,6 +137,7 @@ type Record struct {
 	//	*Record_VolumeGroup
 	//	*Record_Fence
 	//	*Record_Revocation
+	//	*Record_JoinToken
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -278,6 +279,15 @@ func (x *Record) GetRevocation() *RevocationRecord {
 	return nil
 }
 
+func (x *Record) GetJoinToken() *JoinTokenRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_JoinToken); ok {
+			return x.JoinToken
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -326,6 +336,10 @@ type Record_Revocation struct {
 	Revocation *RevocationRecord `protobuf:"bytes,125,opt,name=revocation,proto3,oneof"`
 }
 
+type Record_JoinToken struct {
+	JoinToken *JoinTokenRecord `protobuf:"bytes,126,opt,name=join_token,json=joinToken,proto3,oneof"`
+}
+
 func (*Record_Text) isRecord_Kind() {}
 
 func (*Record_Requisite) isRecord_Kind() {}
@@ -347,6 +361,8 @@ func (*Record_VolumeGroup) isRecord_Kind() {}
 func (*Record_Fence) isRecord_Kind() {}
 
 func (*Record_Revocation) isRecord_Kind() {}
+
+func (*Record_JoinToken) isRecord_Kind() {}
 
 // Text is a value that many records have in common.
 type Text struct {
@@ -1164,6 +1180,139 @@ func (x *RevocationRecord) GetReason() string {
 	return ""
 }
 
+// JoinTokenRecord is a token with which a host gets the certificate of an identity (level 3).
+type JoinTokenRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	SecretHash    []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	CaPin         []byte                 `protobuf:"bytes,5,opt,name=ca_pin,json=caPin,proto3" json:"ca_pin,omitempty"`
+	Address       string                 `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	Expires       int64                  `protobuf:"zigzag64,7,opt,name=expires,proto3" json:"expires,omitempty"` // Unix nanoseconds
+	Created       uint64                 `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	Used          uint64                 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"` // 0: it is not
+	KeyHash       []byte                 `protobuf:"bytes,10,opt,name=key_hash,json=keyHash,proto3" json:"key_hash,omitempty"`
+	Revoked       uint64                 `protobuf:"varint,11,opt,name=revoked,proto3" json:"revoked,omitempty"` // 0: it is not
+	CreatedBy     string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinTokenRecord) Reset() {
+	*x = JoinTokenRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinTokenRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinTokenRecord) ProtoMessage() {}
+
+func (x *JoinTokenRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinTokenRecord.ProtoReflect.Descriptor instead.
+func (*JoinTokenRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *JoinTokenRecord) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+func (x *JoinTokenRecord) GetSecretHash() []byte {
+	if x != nil {
+		return x.SecretHash
+	}
+	return nil
+}
+
+func (x *JoinTokenRecord) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *JoinTokenRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *JoinTokenRecord) GetCaPin() []byte {
+	if x != nil {
+		return x.CaPin
+	}
+	return nil
+}
+
+func (x *JoinTokenRecord) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *JoinTokenRecord) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *JoinTokenRecord) GetCreated() uint64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *JoinTokenRecord) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *JoinTokenRecord) GetKeyHash() []byte {
+	if x != nil {
+		return x.KeyHash
+	}
+	return nil
+}
+
+func (x *JoinTokenRecord) GetRevoked() uint64 {
+	if x != nil {
+		return x.Revoked
+	}
+	return 0
+}
+
+func (x *JoinTokenRecord) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
 type VolumeRecord struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId           []byte                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // the 16 bytes of its UUID
@@ -1208,7 +1357,7 @@ type VolumeRecord struct {
 
 func (x *VolumeRecord) Reset() {
 	*x = VolumeRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1369,7 @@ func (x *VolumeRecord) String() string {
 func (*VolumeRecord) ProtoMessage() {}
 
 func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1382,7 @@ func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
 func (*VolumeRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VolumeRecord) GetVolumeId() []byte {
@@ -1487,7 +1636,7 @@ type HeaderRestoreRecord struct {
 
 func (x *HeaderRestoreRecord) Reset() {
 	*x = HeaderRestoreRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1648,7 @@ func (x *HeaderRestoreRecord) String() string {
 func (*HeaderRestoreRecord) ProtoMessage() {}
 
 func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1661,7 @@ func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderRestoreRecord.ProtoReflect.Descriptor instead.
 func (*HeaderRestoreRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HeaderRestoreRecord) GetNodeId() string {
@@ -1565,7 +1714,7 @@ type ReplicationRecord struct {
 
 func (x *ReplicationRecord) Reset() {
 	*x = ReplicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1726,7 @@ func (x *ReplicationRecord) String() string {
 func (*ReplicationRecord) ProtoMessage() {}
 
 func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1739,7 @@ func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
 func (*ReplicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReplicationRecord) GetProtocol() Protocol {
@@ -1705,7 +1854,7 @@ type PrimaryRecord struct {
 
 func (x *PrimaryRecord) Reset() {
 	*x = PrimaryRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1866,7 @@ func (x *PrimaryRecord) String() string {
 func (*PrimaryRecord) ProtoMessage() {}
 
 func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1879,7 @@ func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
 func (*PrimaryRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PrimaryRecord) GetNodeId() string {
@@ -1799,7 +1948,7 @@ type LegRecord struct {
 
 func (x *LegRecord) Reset() {
 	*x = LegRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1960,7 @@ func (x *LegRecord) String() string {
 func (*LegRecord) ProtoMessage() {}
 
 func (x *LegRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1973,7 @@ func (x *LegRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
 func (*LegRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LegRecord) GetHostId() string {
@@ -1949,7 +2098,7 @@ type KnownUUIDRecord struct {
 
 func (x *KnownUUIDRecord) Reset() {
 	*x = KnownUUIDRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2110,7 @@ func (x *KnownUUIDRecord) String() string {
 func (*KnownUUIDRecord) ProtoMessage() {}
 
 func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2123,7 @@ func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
 func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *KnownUUIDRecord) GetUuid() uint64 {
@@ -2004,7 +2153,7 @@ type ForcedRecord struct {
 
 func (x *ForcedRecord) Reset() {
 	*x = ForcedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2165,7 @@ func (x *ForcedRecord) String() string {
 func (*ForcedRecord) ProtoMessage() {}
 
 func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2178,7 @@ func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
 func (*ForcedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ForcedRecord) GetHostId() string {
@@ -2078,7 +2227,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2239,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2252,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -2152,7 +2301,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2313,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2326,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -2363,7 +2512,7 @@ type KeptRecord struct {
 
 func (x *KeptRecord) Reset() {
 	*x = KeptRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2524,7 @@ func (x *KeptRecord) String() string {
 func (*KeptRecord) ProtoMessage() {}
 
 func (x *KeptRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2537,7 @@ func (x *KeptRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
 func (*KeptRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *KeptRecord) GetReason() string {
@@ -2453,7 +2602,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2614,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2627,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -2583,7 +2732,7 @@ type VolumeGroupRecord struct {
 
 func (x *VolumeGroupRecord) Reset() {
 	*x = VolumeGroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2744,7 @@ func (x *VolumeGroupRecord) String() string {
 func (*VolumeGroupRecord) ProtoMessage() {}
 
 func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2757,7 @@ func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroupRecord.ProtoReflect.Descriptor instead.
 func (*VolumeGroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *VolumeGroupRecord) GetGroupId() []byte {
@@ -2686,7 +2835,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2847,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2860,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -2758,7 +2907,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2919,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2932,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -2856,7 +3005,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3017,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3030,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -2944,7 +3093,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3105,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3118,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -3052,7 +3201,7 @@ type ReclaimedRecord struct {
 
 func (x *ReclaimedRecord) Reset() {
 	*x = ReclaimedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3213,7 @@ func (x *ReclaimedRecord) String() string {
 func (*ReclaimedRecord) ProtoMessage() {}
 
 func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3226,7 @@ func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimedRecord.ProtoReflect.Descriptor instead.
 func (*ReclaimedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReclaimedRecord) GetEpoch() *Epoch {
@@ -3106,7 +3255,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3267,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3280,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -3175,7 +3324,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3336,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3349,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -3249,7 +3398,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3410,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3274,7 +3423,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -3318,7 +3467,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +3479,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3492,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -3457,7 +3606,7 @@ type AnswerRecord struct {
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3618,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3631,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -3640,7 +3789,7 @@ type RelationRecord struct {
 
 func (x *RelationRecord) Reset() {
 	*x = RelationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3652,7 +3801,7 @@ func (x *RelationRecord) String() string {
 func (*RelationRecord) ProtoMessage() {}
 
 func (x *RelationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3665,7 +3814,7 @@ func (x *RelationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationRecord.ProtoReflect.Descriptor instead.
 func (*RelationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RelationRecord) GetSites() []string {
@@ -3770,7 +3919,7 @@ type MoveRecord struct {
 
 func (x *MoveRecord) Reset() {
 	*x = MoveRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3931,7 @@ func (x *MoveRecord) String() string {
 func (*MoveRecord) ProtoMessage() {}
 
 func (x *MoveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3944,7 @@ func (x *MoveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRecord.ProtoReflect.Descriptor instead.
 func (*MoveRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MoveRecord) GetTo() string {
@@ -3830,7 +3979,7 @@ type OustedRecord struct {
 
 func (x *OustedRecord) Reset() {
 	*x = OustedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +3991,7 @@ func (x *OustedRecord) String() string {
 func (*OustedRecord) ProtoMessage() {}
 
 func (x *OustedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +4004,7 @@ func (x *OustedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OustedRecord.ProtoReflect.Descriptor instead.
 func (*OustedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OustedRecord) GetSite() string {
@@ -3908,7 +4057,7 @@ type RelationMemberRecord struct {
 
 func (x *RelationMemberRecord) Reset() {
 	*x = RelationMemberRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4069,7 @@ func (x *RelationMemberRecord) String() string {
 func (*RelationMemberRecord) ProtoMessage() {}
 
 func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4082,7 @@ func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationMemberRecord.ProtoReflect.Descriptor instead.
 func (*RelationMemberRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RelationMemberRecord) GetAdded() bool {
@@ -4089,7 +4238,7 @@ type ConversionRecord struct {
 
 func (x *ConversionRecord) Reset() {
 	*x = ConversionRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4250,7 @@ func (x *ConversionRecord) String() string {
 func (*ConversionRecord) ProtoMessage() {}
 
 func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4263,7 @@ func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionRecord.ProtoReflect.Descriptor instead.
 func (*ConversionRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ConversionRecord) GetBegan() uint64 {
@@ -4164,7 +4313,7 @@ type RevertRecord struct {
 
 func (x *RevertRecord) Reset() {
 	*x = RevertRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4325,7 @@ func (x *RevertRecord) String() string {
 func (*RevertRecord) ProtoMessage() {}
 
 func (x *RevertRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4338,7 @@ func (x *RevertRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertRecord.ProtoReflect.Descriptor instead.
 func (*RevertRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RevertRecord) GetHostId() string {
@@ -4231,7 +4380,7 @@ type GroupNameRecord struct {
 
 func (x *GroupNameRecord) Reset() {
 	*x = GroupNameRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4392,7 @@ func (x *GroupNameRecord) String() string {
 func (*GroupNameRecord) ProtoMessage() {}
 
 func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4405,7 @@ func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupNameRecord.ProtoReflect.Descriptor instead.
 func (*GroupNameRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GroupNameRecord) GetSite() string {
@@ -4294,7 +4443,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\x12\x1d\n" +
 	"\n" +
 	"state_hash\x18\x06 \x01(\fR\tstateHash\x12\x18\n" +
-	"\arecords\x18\a \x01(\x04R\arecords\"\x99\x05\n" +
+	"\arecords\x18\a \x01(\x04R\arecords\"\xdc\x05\n" +
 	"\x06Record\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.holdfast.fsm.v1.TextH\x00R\x04text\x12@\n" +
 	"\trequisite\x18\x02 \x01(\v2 .holdfast.fsm.v1.RequisiteRecordH\x00R\trequisite\x12:\n" +
@@ -4308,7 +4457,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05fence\x18F \x01(\v2\x1c.holdfast.fsm.v1.FenceRecordH\x00R\x05fence\x12C\n" +
 	"\n" +
 	"revocation\x18} \x01(\v2!.holdfast.fsm.v1.RevocationRecordH\x00R\n" +
-	"revocationB\x06\n" +
+	"revocation\x12A\n" +
+	"\n" +
+	"join_token\x18~ \x01(\v2 .holdfast.fsm.v1.JoinTokenRecordH\x00R\tjoinTokenB\x06\n" +
 	"\x04kind\"\x1c\n" +
 	"\x04Text\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\"D\n" +
@@ -4386,7 +4537,23 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\aserials\x18\x03 \x03(\tR\aserials\x12!\n" +
 	"\fissued_until\x18\x04 \x01(\x12R\vissuedUntil\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9d\r\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc2\x02\n" +
+	"\x0fJoinTokenRecord\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x1f\n" +
+	"\vsecret_hash\x18\x02 \x01(\fR\n" +
+	"secretHash\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x15\n" +
+	"\x06ca_pin\x18\x05 \x01(\fR\x05caPin\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x18\n" +
+	"\aexpires\x18\a \x01(\x12R\aexpires\x12\x18\n" +
+	"\acreated\x18\b \x01(\x04R\acreated\x12\x12\n" +
+	"\x04used\x18\t \x01(\x04R\x04used\x12\x19\n" +
+	"\bkey_hash\x18\n" +
+	" \x01(\fR\akeyHash\x12\x18\n" +
+	"\arevoked\x18\v \x01(\x04R\arevoked\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\f \x01(\tR\tcreatedBy\"\x9d\r\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -4733,7 +4900,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),               // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),               // 1: holdfast.fsm.v1.Record
@@ -4747,151 +4914,153 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*NodeRecord)(nil),           // 9: holdfast.fsm.v1.NodeRecord
 	(*FenceRecord)(nil),          // 10: holdfast.fsm.v1.FenceRecord
 	(*RevocationRecord)(nil),     // 11: holdfast.fsm.v1.RevocationRecord
-	(*VolumeRecord)(nil),         // 12: holdfast.fsm.v1.VolumeRecord
-	(*HeaderRestoreRecord)(nil),  // 13: holdfast.fsm.v1.HeaderRestoreRecord
-	(*ReplicationRecord)(nil),    // 14: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),        // 15: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),            // 16: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),      // 17: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),         // 18: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),         // 19: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),       // 20: holdfast.fsm.v1.SnapshotRecord
-	(*KeptRecord)(nil),           // 21: holdfast.fsm.v1.KeptRecord
-	(*GroupRecord)(nil),          // 22: holdfast.fsm.v1.GroupRecord
-	(*VolumeGroupRecord)(nil),    // 23: holdfast.fsm.v1.VolumeGroupRecord
-	(*CapabilityRecord)(nil),     // 24: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),        // 25: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),         // 26: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil),    // 27: holdfast.fsm.v1.PublicationRecord
-	(*ReclaimedRecord)(nil),      // 28: holdfast.fsm.v1.ReclaimedRecord
-	(*StagingRecord)(nil),        // 29: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),         // 30: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),       // 31: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),      // 32: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),         // 33: holdfast.fsm.v1.AnswerRecord
-	(*RelationRecord)(nil),       // 34: holdfast.fsm.v1.RelationRecord
-	(*MoveRecord)(nil),           // 35: holdfast.fsm.v1.MoveRecord
-	(*OustedRecord)(nil),         // 36: holdfast.fsm.v1.OustedRecord
-	(*RelationMemberRecord)(nil), // 37: holdfast.fsm.v1.RelationMemberRecord
-	(*ConversionRecord)(nil),     // 38: holdfast.fsm.v1.ConversionRecord
-	(*RevertRecord)(nil),         // 39: holdfast.fsm.v1.RevertRecord
-	(*GroupNameRecord)(nil),      // 40: holdfast.fsm.v1.GroupNameRecord
-	(*Checkpoint)(nil),           // 41: holdfast.fsm.v1.Checkpoint
-	(*Epoch)(nil),                // 42: holdfast.fsm.v1.Epoch
-	(*Pool)(nil),                 // 43: holdfast.fsm.v1.Pool
-	(*Label)(nil),                // 44: holdfast.fsm.v1.Label
-	(*Replication)(nil),          // 45: holdfast.fsm.v1.Replication
-	(*FencedHost)(nil),           // 46: holdfast.fsm.v1.FencedHost
-	(*Condition)(nil),            // 47: holdfast.fsm.v1.Condition
-	(*Limits)(nil),               // 48: holdfast.fsm.v1.Limits
-	(*Claim)(nil),                // 49: holdfast.fsm.v1.Claim
-	(*Crypt)(nil),                // 50: holdfast.fsm.v1.Crypt
-	(Protocol)(0),                // 51: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),          // 52: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),               // 53: holdfast.fsm.v1.Format
-	(*Capability)(nil),           // 54: holdfast.fsm.v1.Capability
-	(AccessMode)(0),              // 55: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),             // 56: holdfast.fsm.v1.FormatPhase
-	(*Reclaimed)(nil),            // 57: holdfast.fsm.v1.Reclaimed
-	(*Rejection)(nil),            // 58: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                // 59: holdfast.fsm.v1.Grant
-	(Verdict)(0),                 // 60: holdfast.fsm.v1.Verdict
-	(*KeyRotated)(nil),           // 61: holdfast.fsm.v1.KeyRotated
-	(*GivenUp)(nil),              // 62: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),            // 63: holdfast.fsm.v1.RoleMoved
+	(*JoinTokenRecord)(nil),      // 12: holdfast.fsm.v1.JoinTokenRecord
+	(*VolumeRecord)(nil),         // 13: holdfast.fsm.v1.VolumeRecord
+	(*HeaderRestoreRecord)(nil),  // 14: holdfast.fsm.v1.HeaderRestoreRecord
+	(*ReplicationRecord)(nil),    // 15: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),        // 16: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),            // 17: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),      // 18: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),         // 19: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),         // 20: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),       // 21: holdfast.fsm.v1.SnapshotRecord
+	(*KeptRecord)(nil),           // 22: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),          // 23: holdfast.fsm.v1.GroupRecord
+	(*VolumeGroupRecord)(nil),    // 24: holdfast.fsm.v1.VolumeGroupRecord
+	(*CapabilityRecord)(nil),     // 25: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),        // 26: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),         // 27: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil),    // 28: holdfast.fsm.v1.PublicationRecord
+	(*ReclaimedRecord)(nil),      // 29: holdfast.fsm.v1.ReclaimedRecord
+	(*StagingRecord)(nil),        // 30: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),         // 31: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),       // 32: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),      // 33: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),         // 34: holdfast.fsm.v1.AnswerRecord
+	(*RelationRecord)(nil),       // 35: holdfast.fsm.v1.RelationRecord
+	(*MoveRecord)(nil),           // 36: holdfast.fsm.v1.MoveRecord
+	(*OustedRecord)(nil),         // 37: holdfast.fsm.v1.OustedRecord
+	(*RelationMemberRecord)(nil), // 38: holdfast.fsm.v1.RelationMemberRecord
+	(*ConversionRecord)(nil),     // 39: holdfast.fsm.v1.ConversionRecord
+	(*RevertRecord)(nil),         // 40: holdfast.fsm.v1.RevertRecord
+	(*GroupNameRecord)(nil),      // 41: holdfast.fsm.v1.GroupNameRecord
+	(*Checkpoint)(nil),           // 42: holdfast.fsm.v1.Checkpoint
+	(*Epoch)(nil),                // 43: holdfast.fsm.v1.Epoch
+	(*Pool)(nil),                 // 44: holdfast.fsm.v1.Pool
+	(*Label)(nil),                // 45: holdfast.fsm.v1.Label
+	(*Replication)(nil),          // 46: holdfast.fsm.v1.Replication
+	(*FencedHost)(nil),           // 47: holdfast.fsm.v1.FencedHost
+	(*Condition)(nil),            // 48: holdfast.fsm.v1.Condition
+	(*Limits)(nil),               // 49: holdfast.fsm.v1.Limits
+	(*Claim)(nil),                // 50: holdfast.fsm.v1.Claim
+	(*Crypt)(nil),                // 51: holdfast.fsm.v1.Crypt
+	(Protocol)(0),                // 52: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),          // 53: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),               // 54: holdfast.fsm.v1.Format
+	(*Capability)(nil),           // 55: holdfast.fsm.v1.Capability
+	(AccessMode)(0),              // 56: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),             // 57: holdfast.fsm.v1.FormatPhase
+	(*Reclaimed)(nil),            // 58: holdfast.fsm.v1.Reclaimed
+	(*Rejection)(nil),            // 59: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                // 60: holdfast.fsm.v1.Grant
+	(Verdict)(0),                 // 61: holdfast.fsm.v1.Verdict
+	(*KeyRotated)(nil),           // 62: holdfast.fsm.v1.KeyRotated
+	(*GivenUp)(nil),              // 63: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),            // 64: holdfast.fsm.v1.RoleMoved
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
 	3,  // 1: holdfast.fsm.v1.Record.requisite:type_name -> holdfast.fsm.v1.RequisiteRecord
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	9,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
-	12, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	33, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	20, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	22, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
-	23, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
+	13, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
+	34, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	21, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	23, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	24, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
 	10, // 9: holdfast.fsm.v1.Record.fence:type_name -> holdfast.fsm.v1.FenceRecord
 	11, // 10: holdfast.fsm.v1.Record.revocation:type_name -> holdfast.fsm.v1.RevocationRecord
-	4,  // 11: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	41, // 12: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	8,  // 13: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
-	7,  // 14: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
-	6,  // 15: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
-	42, // 16: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	43, // 17: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	44, // 18: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	42, // 19: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	45, // 20: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	46, // 21: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
-	24, // 22: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	25, // 23: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	26, // 24: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	27, // 25: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	42, // 26: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	31, // 27: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	32, // 28: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	47, // 29: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	19, // 30: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	48, // 31: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	14, // 32: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	48, // 33: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	49, // 34: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
-	32, // 35: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
-	28, // 36: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
-	50, // 37: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	13, // 38: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
-	34, // 39: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	37, // 40: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
-	14, // 41: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
-	51, // 42: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	15, // 43: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	16, // 44: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	18, // 45: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	16, // 46: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	38, // 47: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
-	39, // 48: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
-	42, // 49: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	52, // 50: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	17, // 51: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	17, // 52: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	53, // 53: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	54, // 54: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	32, // 55: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	42, // 56: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	21, // 57: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
-	50, // 58: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	32, // 59: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	42, // 60: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	42, // 61: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	34, // 62: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	40, // 63: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
-	55, // 64: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	48, // 65: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	56, // 66: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	42, // 67: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	24, // 68: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	42, // 69: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	29, // 70: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	30, // 71: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	42, // 72: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	57, // 73: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
-	24, // 74: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	24, // 75: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	42, // 76: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	58, // 77: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	42, // 78: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	59, // 79: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	60, // 80: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	61, // 81: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	62, // 82: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	63, // 83: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	35, // 84: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
-	36, // 85: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	12, // 11: holdfast.fsm.v1.Record.join_token:type_name -> holdfast.fsm.v1.JoinTokenRecord
+	4,  // 12: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
+	42, // 13: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	8,  // 14: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
+	7,  // 15: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
+	6,  // 16: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
+	43, // 17: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	44, // 18: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	45, // 19: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	43, // 20: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	46, // 21: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	47, // 22: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
+	25, // 23: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	26, // 24: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	27, // 25: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	28, // 26: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	43, // 27: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	32, // 28: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	33, // 29: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	48, // 30: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	20, // 31: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	49, // 32: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	15, // 33: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	49, // 34: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	50, // 35: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	33, // 36: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
+	29, // 37: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
+	51, // 38: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	14, // 39: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
+	35, // 40: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	38, // 41: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
+	15, // 42: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
+	52, // 43: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	16, // 44: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	17, // 45: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	19, // 46: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	17, // 47: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	39, // 48: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
+	40, // 49: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
+	43, // 50: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	53, // 51: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	18, // 52: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	18, // 53: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	54, // 54: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	55, // 55: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	33, // 56: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	43, // 57: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	22, // 58: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	51, // 59: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	33, // 60: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	43, // 61: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	43, // 62: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	35, // 63: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	41, // 64: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
+	56, // 65: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	49, // 66: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	57, // 67: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	43, // 68: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	25, // 69: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	43, // 70: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	30, // 71: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	31, // 72: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	43, // 73: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	58, // 74: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
+	25, // 75: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	25, // 76: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	43, // 77: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	59, // 78: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	43, // 79: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	60, // 80: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	61, // 81: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	62, // 82: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	63, // 83: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	64, // 84: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	36, // 85: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
+	37, // 86: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
+	87, // [87:87] is the sub-list for method output_type
+	87, // [87:87] is the sub-list for method input_type
+	87, // [87:87] is the sub-list for extension type_name
+	87, // [87:87] is the sub-list for extension extendee
+	0,  // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -4912,6 +5081,7 @@ func file_fsm_fsmpb_record_proto_init() {
 		(*Record_VolumeGroup)(nil),
 		(*Record_Fence)(nil),
 		(*Record_Revocation)(nil),
+		(*Record_JoinToken)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4919,7 +5089,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
