@@ -89,6 +89,8 @@ type Member struct {
 	Version, LogStore    string
 	Level                uint32 // the highest feature level that it supports
 	Site                 string // that it acts for; empty: it does not say
+	Zone                 string // that it runs in; empty: it does not say
+	EnrollAddr           string // of its enrolment listener; empty: it has none
 	Trouble              string // why it is not ready; empty: it is
 	// DiskFree is that of the disk with its data folder, in bytes, and SlowestSync its longest durable write of the last
 	// minute; 0: it does not say.
@@ -170,6 +172,9 @@ type Options struct {
 	Actor func(context.Context) (string, error)
 	// CallerSerial returns the serial number of the certificate of a call's peer, in hex; nil: it is not known.
 	CallerSerial func(context.Context) string
+	// CAPin returns the SHA-256 of the public key of the CA that this controller's certificate is of, and the cluster's
+	// name in certificates; nil: no tokens are created.
+	CAPin func() (pin []byte, cluster string, err error)
 	// Error converts an error of the cluster to a gRPC status error.
 	Error func(error) error
 	// AuditPause is the time between two rounds of an audit; 0 means 250 ms.

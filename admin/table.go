@@ -56,6 +56,10 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 		certificateList.Table(out, a, view)
 	case *adminpb.RevocationPlanResponse:
 		revocationPlanTable(out, a)
+	case *adminpb.TokensResponse:
+		tokensTable(out, a)
+	case *adminpb.TokenPlanResponse:
+		tokenPlanTable(out, a)
 	case *adminpb.ChangeResponse:
 		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
 	case *adminpb.HistoryHeader:

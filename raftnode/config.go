@@ -28,6 +28,9 @@ type Config struct {
 	Version  string
 	APIAddr  string // reported to peers and in the status
 	Site     string // that the member acts for, reported in the status
+	Zone     string // that the member runs in, reported in the status; empty: it is not known
+	// EnrollAddr is the address of the controller's enrolment listener, reported in the status; empty: it has none.
+	EnrollAddr string
 
 	Listener    net.Listener // of Raft; TCP. The member closes it
 	Advertise   string       // the address that peers dial; the listener's when empty

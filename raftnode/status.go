@@ -29,7 +29,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		MemberId: m.id, Name: m.cfg.Name, Role: roleOf(m.core),
 		Term: m.raft.CurrentTerm(), AppliedIndex: m.reader.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
-		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr, Site: m.cfg.Site,
+		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr, Site: m.cfg.Site, Zone: m.cfg.Zone, EnrollAddr: m.cfg.EnrollAddr,
 		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.joiner.bootstrapper.bootstrapping.Load() && !m.inConfiguration(),
 	}
 	s.SaysLog, s.IncarnationId = true, m.machine.cluster().IncarnationID

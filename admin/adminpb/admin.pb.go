@@ -260,6 +260,8 @@ type Member struct {
 	DiskFreeBytes      int64   `protobuf:"varint,131,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`                 // of the disk with its data folder; 0: an older build
 	SlowestSyncSeconds float64 `protobuf:"fixed64,132,opt,name=slowest_sync_seconds,json=slowestSyncSeconds,proto3" json:"slowest_sync_seconds,omitempty"` // the longest durable write to its log of the last minute; 0: none, or an older build
 	ClockOffsetSeconds float64 `protobuf:"fixed64,133,opt,name=clock_offset_seconds,json=clockOffsetSeconds,proto3" json:"clock_offset_seconds,omitempty"` // of its clock from the leader's
+	Zone               string  `protobuf:"bytes,121,opt,name=zone,proto3" json:"zone,omitempty"`                                                           // that it runs in; empty: it does not say
+	EnrollAddress      string  `protobuf:"bytes,126,opt,name=enroll_address,json=enrollAddress,proto3" json:"enroll_address,omitempty"`                    // of its enrolment listener; empty: it has none
 	Trouble            string  `protobuf:"bytes,134,opt,name=trouble,proto3" json:"trouble,omitempty"`                                                     // why it is not ready; empty when it is
 	Stoppable          bool    `protobuf:"varint,135,opt,name=stoppable,proto3" json:"stoppable,omitempty"`                                                // it can be stopped now, and the others are a quorum
 	StopReason         string  `protobuf:"bytes,136,opt,name=stop_reason,json=stopReason,proto3" json:"stop_reason,omitempty"`                             // why, or why not
@@ -422,6 +424,20 @@ func (x *Member) GetClockOffsetSeconds() float64 {
 		return x.ClockOffsetSeconds
 	}
 	return 0
+}
+
+func (x *Member) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Member) GetEnrollAddress() string {
+	if x != nil {
+		return x.EnrollAddress
+	}
+	return ""
 }
 
 func (x *Member) GetTrouble() string {
@@ -6443,6 +6459,459 @@ func (x *RevocationPlanResponse) GetDone() bool {
 	return false
 }
 
+type TokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokensRequest) Reset() {
+	*x = TokensRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokensRequest) ProtoMessage() {}
+
+func (x *TokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
+func (*TokensRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
+}
+
+type TokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Tokens        []*Token               `protobuf:"bytes,2,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokensResponse) Reset() {
+	*x = TokensResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokensResponse) ProtoMessage() {}
+
+func (x *TokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokensResponse.ProtoReflect.Descriptor instead.
+func (*TokensResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *TokensResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TokensResponse) GetTokens() []*Token {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+// Token is a join token, without its secret.
+type Token struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	Condition     string                 `protobuf:"bytes,5,opt,name=condition,proto3" json:"condition,omitempty"` // waiting, used, expired, revoked
+	Expires       string                 `protobuf:"bytes,6,opt,name=expires,proto3" json:"expires,omitempty"`
+	CreatedBy     string                 `protobuf:"bytes,7,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	Created       uint64                 `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"` // entries
+	Used          uint64                 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"`       // 0: it is not
+	Revoked       uint64                 `protobuf:"varint,10,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	CaPin         []byte                 `protobuf:"bytes,11,opt,name=ca_pin,json=caPin,proto3" json:"ca_pin,omitempty"` // SHA-256 of the CA's public key
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Token) Reset() {
+	*x = Token{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Token) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Token) ProtoMessage() {}
+
+func (x *Token) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Token.ProtoReflect.Descriptor instead.
+func (*Token) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *Token) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Token) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Token) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Token) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Token) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
+func (x *Token) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
+}
+
+func (x *Token) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Token) GetCreated() uint64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Token) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Token) GetRevoked() uint64 {
+	if x != nil {
+		return x.Revoked
+	}
+	return 0
+}
+
+func (x *Token) GetCaPin() []byte {
+	if x != nil {
+		return x.CaPin
+	}
+	return nil
+}
+
+type TokenPlanRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // create, revoke
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // ChangeToken: required
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"` // of create
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
+	TtlSeconds    int64                  `protobuf:"varint,6,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
+	SecretHash    []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"` // of create; ChangeToken: required
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenPlanRequest) Reset() {
+	*x = TokenPlanRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenPlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenPlanRequest) ProtoMessage() {}
+
+func (x *TokenPlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenPlanRequest.ProtoReflect.Descriptor instead.
+func (*TokenPlanRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *TokenPlanRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *TokenPlanRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TokenPlanRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *TokenPlanRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TokenPlanRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TokenPlanRequest) GetTtlSeconds() int64 {
+	if x != nil {
+		return x.TtlSeconds
+	}
+	return 0
+}
+
+func (x *TokenPlanRequest) GetSecretHash() []byte {
+	if x != nil {
+		return x.SecretHash
+	}
+	return nil
+}
+
+type TokenPlanResponse struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Index           uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Verb            string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Id              string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Role            string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
+	Name            string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	Address         string                 `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	Expires         string                 `protobuf:"bytes,7,opt,name=expires,proto3" json:"expires,omitempty"` // of create, when it is done
+	CaPin           []byte                 `protobuf:"bytes,8,opt,name=ca_pin,json=caPin,proto3" json:"ca_pin,omitempty"`
+	Cluster         string                 `protobuf:"bytes,9,opt,name=cluster,proto3" json:"cluster,omitempty"` // in certificates
+	EnrollAddresses []string               `protobuf:"bytes,10,rep,name=enroll_addresses,json=enrollAddresses,proto3" json:"enroll_addresses,omitempty"`
+	Steps           []*PlanStep            `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"`
+	Summary         string                 `protobuf:"bytes,12,opt,name=summary,proto3" json:"summary,omitempty"`
+	Done            bool                   `protobuf:"varint,13,opt,name=done,proto3" json:"done,omitempty"`
+	Token           string                 `protobuf:"bytes,14,opt,name=token,proto3" json:"token,omitempty"` // the command line adds it, which alone knows the secret
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *TokenPlanResponse) Reset() {
+	*x = TokenPlanResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenPlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenPlanResponse) ProtoMessage() {}
+
+func (x *TokenPlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenPlanResponse.ProtoReflect.Descriptor instead.
+func (*TokenPlanResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *TokenPlanResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TokenPlanResponse) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetExpires() string {
+	if x != nil {
+		return x.Expires
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetCaPin() []byte {
+	if x != nil {
+		return x.CaPin
+	}
+	return nil
+}
+
+func (x *TokenPlanResponse) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetEnrollAddresses() []string {
+	if x != nil {
+		return x.EnrollAddresses
+	}
+	return nil
+}
+
+func (x *TokenPlanResponse) GetSteps() []*PlanStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *TokenPlanResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *TokenPlanResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *TokenPlanResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // an id or a name
@@ -6457,7 +6926,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6469,7 +6938,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6482,7 +6951,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -6540,7 +7009,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +7021,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +7034,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -6620,7 +7089,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6632,7 +7101,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6645,7 +7114,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -6696,7 +7165,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +7177,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +7190,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -6844,7 +7313,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6856,7 +7325,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6869,7 +7338,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
 }
 
 type AuditResponse struct {
@@ -6887,7 +7356,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6899,7 +7368,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6912,7 +7381,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -6977,7 +7446,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6989,7 +7458,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7002,7 +7471,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Finding) GetNode() string {
@@ -7050,7 +7519,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7062,7 +7531,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +7544,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Unknown) GetNode() string {
@@ -7100,7 +7569,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7112,7 +7581,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7125,7 +7594,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
 }
 
 type DoctorResponse struct {
@@ -7138,7 +7607,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7150,7 +7619,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7163,7 +7632,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DoctorResponse) GetIndex() uint64 {
@@ -7193,7 +7662,7 @@ type Diagnosis struct {
 
 func (x *Diagnosis) Reset() {
 	*x = Diagnosis{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7205,7 +7674,7 @@ func (x *Diagnosis) String() string {
 func (*Diagnosis) ProtoMessage() {}
 
 func (x *Diagnosis) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7218,7 +7687,7 @@ func (x *Diagnosis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnosis.ProtoReflect.Descriptor instead.
 func (*Diagnosis) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Diagnosis) GetSeverity() string {
@@ -7260,7 +7729,7 @@ type DumpRequest struct {
 
 func (x *DumpRequest) Reset() {
 	*x = DumpRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7272,7 +7741,7 @@ func (x *DumpRequest) String() string {
 func (*DumpRequest) ProtoMessage() {}
 
 func (x *DumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7285,7 +7754,7 @@ func (x *DumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpRequest.ProtoReflect.Descriptor instead.
 func (*DumpRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DumpRequest) GetStored() uint64 {
@@ -7305,7 +7774,7 @@ type DumpResponse struct {
 
 func (x *DumpResponse) Reset() {
 	*x = DumpResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7317,7 +7786,7 @@ func (x *DumpResponse) String() string {
 func (*DumpResponse) ProtoMessage() {}
 
 func (x *DumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7330,7 +7799,7 @@ func (x *DumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpResponse.ProtoReflect.Descriptor instead.
 func (*DumpResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DumpResponse) GetPart() []byte {
@@ -7356,7 +7825,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7368,7 +7837,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7381,7 +7850,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -7408,7 +7877,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +7889,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +7902,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -7553,7 +8022,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +8034,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +8047,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -7648,7 +8117,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7660,7 +8129,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7673,7 +8142,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -7707,7 +8176,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7719,7 +8188,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7732,7 +8201,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -7751,7 +8220,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7763,7 +8232,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7776,7 +8245,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -7803,7 +8272,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7815,7 +8284,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7828,7 +8297,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -7907,7 +8376,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7919,7 +8388,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7932,7 +8401,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Understanding) GetId() string {
@@ -7989,7 +8458,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"checkpoint\x18\n" +
 	" \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x1c\n" +
-	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xaf\x05\n" +
+	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xea\x05\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
@@ -8011,7 +8480,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x03lag\x18\x82\x01 \x01(\x04R\x03lag\x12'\n" +
 	"\x0fdisk_free_bytes\x18\x83\x01 \x01(\x03R\rdiskFreeBytes\x121\n" +
 	"\x14slowest_sync_seconds\x18\x84\x01 \x01(\x01R\x12slowestSyncSeconds\x121\n" +
-	"\x14clock_offset_seconds\x18\x85\x01 \x01(\x01R\x12clockOffsetSeconds\x12\x19\n" +
+	"\x14clock_offset_seconds\x18\x85\x01 \x01(\x01R\x12clockOffsetSeconds\x12\x12\n" +
+	"\x04zone\x18y \x01(\tR\x04zone\x12%\n" +
+	"\x0eenroll_address\x18~ \x01(\tR\renrollAddress\x12\x19\n" +
 	"\atrouble\x18\x86\x01 \x01(\tR\atrouble\x12\x1d\n" +
 	"\tstoppable\x18\x87\x01 \x01(\bR\tstoppable\x12 \n" +
 	"\vstop_reason\x18\x88\x01 \x01(\tR\n" +
@@ -8577,7 +9048,51 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05steps\x18\b \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\t \x01(\tR\asummary\x12\x12\n" +
 	"\x04done\x18\n" +
-	" \x01(\bR\x04done\"\x92\x01\n" +
+	" \x01(\bR\x04done\"\x0f\n" +
+	"\rTokensRequest\"X\n" +
+	"\x0eTokensResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x120\n" +
+	"\x06tokens\x18\x02 \x03(\v2\x18.holdfast.admin.v1.TokenR\x06tokens\"\x8f\x02\n" +
+	"\x05Token\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x1c\n" +
+	"\tcondition\x18\x05 \x01(\tR\tcondition\x12\x18\n" +
+	"\aexpires\x18\x06 \x01(\tR\aexpires\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\a \x01(\tR\tcreatedBy\x12\x18\n" +
+	"\acreated\x18\b \x01(\x04R\acreated\x12\x12\n" +
+	"\x04used\x18\t \x01(\x04R\x04used\x12\x18\n" +
+	"\arevoked\x18\n" +
+	" \x01(\x04R\arevoked\x12\x15\n" +
+	"\x06ca_pin\x18\v \x01(\fR\x05caPin\"\xba\x01\n" +
+	"\x10TokenPlanRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x1f\n" +
+	"\vttl_seconds\x18\x06 \x01(\x03R\n" +
+	"ttlSeconds\x12\x1f\n" +
+	"\vsecret_hash\x18\a \x01(\fR\n" +
+	"secretHash\"\xfc\x02\n" +
+	"\x11TokenPlanResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x12\n" +
+	"\x04role\x18\x04 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x18\n" +
+	"\aexpires\x18\a \x01(\tR\aexpires\x12\x15\n" +
+	"\x06ca_pin\x18\b \x01(\fR\x05caPin\x12\x18\n" +
+	"\acluster\x18\t \x01(\tR\acluster\x12)\n" +
+	"\x10enroll_addresses\x18\n" +
+	" \x03(\tR\x0fenrollAddresses\x121\n" +
+	"\x05steps\x18\v \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
+	"\asummary\x18\f \x01(\tR\asummary\x12\x12\n" +
+	"\x04done\x18\r \x01(\bR\x04done\x12\x14\n" +
+	"\x05token\x18\x0e \x01(\tR\x05token\"\x92\x01\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -8688,7 +9203,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xf8\x15\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\x83\x18\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
@@ -8723,7 +9238,10 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\x12d\n" +
 	"\fCertificates\x12&.holdfast.admin.v1.CertificatesRequest\x1a'.holdfast.admin.v1.CertificatesResponse\"\x03\x90\x02\x01\x12j\n" +
 	"\x0ePlanRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponse\"\x03\x90\x02\x01\x12g\n" +
-	"\x10ChangeRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
+	"\x10ChangeRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponse\x12R\n" +
+	"\x06Tokens\x12 .holdfast.admin.v1.TokensRequest\x1a!.holdfast.admin.v1.TokensResponse\"\x03\x90\x02\x01\x12[\n" +
+	"\tPlanToken\x12#.holdfast.admin.v1.TokenPlanRequest\x1a$.holdfast.admin.v1.TokenPlanResponse\"\x03\x90\x02\x01\x12X\n" +
+	"\vChangeToken\x12#.holdfast.admin.v1.TokenPlanRequest\x1a$.holdfast.admin.v1.TokenPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
 	file_admin_adminpb_admin_proto_rawDescOnce sync.Once
@@ -8737,7 +9255,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 99)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -8812,30 +9330,35 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*Revocation)(nil),             // 70: holdfast.admin.v1.Revocation
 	(*RevocationPlanRequest)(nil),  // 71: holdfast.admin.v1.RevocationPlanRequest
 	(*RevocationPlanResponse)(nil), // 72: holdfast.admin.v1.RevocationPlanResponse
-	(*HistoryRequest)(nil),         // 73: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 74: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 75: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 76: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 77: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 78: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 79: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 80: holdfast.admin.v1.Unknown
-	(*DoctorRequest)(nil),          // 81: holdfast.admin.v1.DoctorRequest
-	(*DoctorResponse)(nil),         // 82: holdfast.admin.v1.DoctorResponse
-	(*Diagnosis)(nil),              // 83: holdfast.admin.v1.Diagnosis
-	(*DumpRequest)(nil),            // 84: holdfast.admin.v1.DumpRequest
-	(*DumpResponse)(nil),           // 85: holdfast.admin.v1.DumpResponse
-	(*StateRequest)(nil),           // 86: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 87: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 88: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 89: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 90: holdfast.admin.v1.BackupResponse
-	(*UpgradeRequest)(nil),         // 91: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 92: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 93: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 94: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 95: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 96: holdfast.fsm.v1.Outcome
+	(*TokensRequest)(nil),          // 73: holdfast.admin.v1.TokensRequest
+	(*TokensResponse)(nil),         // 74: holdfast.admin.v1.TokensResponse
+	(*Token)(nil),                  // 75: holdfast.admin.v1.Token
+	(*TokenPlanRequest)(nil),       // 76: holdfast.admin.v1.TokenPlanRequest
+	(*TokenPlanResponse)(nil),      // 77: holdfast.admin.v1.TokenPlanResponse
+	(*HistoryRequest)(nil),         // 78: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 79: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 80: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 81: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 82: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 83: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 84: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 85: holdfast.admin.v1.Unknown
+	(*DoctorRequest)(nil),          // 86: holdfast.admin.v1.DoctorRequest
+	(*DoctorResponse)(nil),         // 87: holdfast.admin.v1.DoctorResponse
+	(*Diagnosis)(nil),              // 88: holdfast.admin.v1.Diagnosis
+	(*DumpRequest)(nil),            // 89: holdfast.admin.v1.DumpRequest
+	(*DumpResponse)(nil),           // 90: holdfast.admin.v1.DumpResponse
+	(*StateRequest)(nil),           // 91: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 92: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 93: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 94: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 95: holdfast.admin.v1.BackupResponse
+	(*UpgradeRequest)(nil),         // 96: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 97: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 98: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 99: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 100: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 101: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -8868,7 +9391,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	94,  // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	99,  // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -8891,93 +9414,101 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	69,  // 50: holdfast.admin.v1.CertificatesResponse.certificates:type_name -> holdfast.admin.v1.Certificate
 	70,  // 51: holdfast.admin.v1.CertificatesResponse.revocations:type_name -> holdfast.admin.v1.Revocation
 	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	75,  // 53: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	76,  // 54: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	95,  // 55: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	96,  // 56: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	15,  // 57: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	79,  // 58: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	79,  // 59: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	79,  // 60: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	80,  // 61: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	79,  // 62: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	83,  // 63: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
-	88,  // 64: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	37,  // 65: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,   // 66: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	23,  // 67: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	27,  // 68: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	30,  // 69: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,   // 70: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	93,  // 71: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	93,  // 72: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,   // 73: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,   // 74: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21,  // 75: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25,  // 76: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28,  // 77: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35,  // 78: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38,  // 79: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42,  // 80: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	73,  // 81: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	77,  // 82: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	81,  // 83: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	84,  // 84: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	86,  // 85: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	89,  // 86: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45,  // 87: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45,  // 88: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46,  // 89: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47,  // 90: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47,  // 91: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	91,  // 92: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	91,  // 93: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50,  // 94: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52,  // 95: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54,  // 96: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60,  // 97: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65,  // 98: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65,  // 99: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52,  // 100: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	67,  // 101: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
-	71,  // 102: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	71,  // 103: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	2,   // 104: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,   // 105: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22,  // 106: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26,  // 107: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29,  // 108: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36,  // 109: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39,  // 110: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43,  // 111: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	74,  // 112: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	78,  // 113: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	82,  // 114: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	85,  // 115: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	87,  // 116: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	90,  // 117: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,   // 118: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 119: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 120: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48,  // 121: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48,  // 122: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	92,  // 123: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	92,  // 124: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51,  // 125: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53,  // 126: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55,  // 127: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61,  // 128: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66,  // 129: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66,  // 130: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53,  // 131: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	68,  // 132: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
-	72,  // 133: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	72,  // 134: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	104, // [104:135] is the sub-list for method output_type
-	73,  // [73:104] is the sub-list for method input_type
-	73,  // [73:73] is the sub-list for extension type_name
-	73,  // [73:73] is the sub-list for extension extendee
-	0,   // [0:73] is the sub-list for field type_name
+	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
+	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	80,  // 55: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	81,  // 56: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	100, // 57: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	101, // 58: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15,  // 59: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	84,  // 60: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	84,  // 61: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	84,  // 62: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	85,  // 63: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	84,  // 64: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	88,  // 65: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
+	93,  // 66: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37,  // 67: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,   // 68: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23,  // 69: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27,  // 70: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30,  // 71: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,   // 72: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	98,  // 73: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	98,  // 74: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 75: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 76: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 77: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 78: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 79: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 80: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 81: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 82: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	78,  // 83: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	82,  // 84: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	86,  // 85: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	89,  // 86: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	91,  // 87: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	94,  // 88: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 89: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 90: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 91: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 92: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 93: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	96,  // 94: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	96,  // 95: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 96: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 97: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 98: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 99: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 100: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 101: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52,  // 102: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	67,  // 103: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	71,  // 104: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	71,  // 105: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	73,  // 106: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
+	76,  // 107: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	76,  // 108: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	2,   // 109: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 110: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 111: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 112: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 113: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 114: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 115: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 116: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	79,  // 117: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	83,  // 118: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	87,  // 119: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	90,  // 120: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	92,  // 121: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	95,  // 122: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 123: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 124: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 125: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 126: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 127: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	97,  // 128: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	97,  // 129: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 130: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 131: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 132: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 133: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 134: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 135: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53,  // 136: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	68,  // 137: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	72,  // 138: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	72,  // 139: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	74,  // 140: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
+	77,  // 141: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	77,  // 142: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	109, // [109:143] is the sub-list for method output_type
+	75,  // [75:109] is the sub-list for method input_type
+	75,  // [75:75] is the sub-list for extension type_name
+	75,  // [75:75] is the sub-list for extension extendee
+	0,   // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -8985,11 +9516,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[74].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[79].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[87].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[92].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -9003,7 +9534,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   94,
+			NumMessages:   99,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -54,6 +54,9 @@ const (
 	Admin_Certificates_FullMethodName     = "/holdfast.admin.v1.Admin/Certificates"
 	Admin_PlanRevocation_FullMethodName   = "/holdfast.admin.v1.Admin/PlanRevocation"
 	Admin_ChangeRevocation_FullMethodName = "/holdfast.admin.v1.Admin/ChangeRevocation"
+	Admin_Tokens_FullMethodName           = "/holdfast.admin.v1.Admin/Tokens"
+	Admin_PlanToken_FullMethodName        = "/holdfast.admin.v1.Admin/PlanToken"
+	Admin_ChangeToken_FullMethodName      = "/holdfast.admin.v1.Admin/ChangeToken"
 )
 
 // AdminClient is the client API for Admin service.
@@ -130,6 +133,12 @@ type AdminClient interface {
 	PlanRevocation(ctx context.Context, in *RevocationPlanRequest, opts ...grpc.CallOption) (*RevocationPlanResponse, error)
 	// ChangeRevocation carries it out, for the time, the serial numbers or the entry that the plan showed.
 	ChangeRevocation(ctx context.Context, in *RevocationPlanRequest, opts ...grpc.CallOption) (*RevocationPlanResponse, error)
+	// Tokens returns the join tokens. It has no secrets.
+	Tokens(ctx context.Context, in *TokensRequest, opts ...grpc.CallOption) (*TokensResponse, error)
+	// PlanToken says what the creation, or the revocation, of a join token would do now, and changes nothing.
+	PlanToken(ctx context.Context, in *TokenPlanRequest, opts ...grpc.CallOption) (*TokenPlanResponse, error)
+	// ChangeToken carries it out, for the id and the hash of a secret that only the caller knows.
+	ChangeToken(ctx context.Context, in *TokenPlanRequest, opts ...grpc.CallOption) (*TokenPlanResponse, error)
 }
 
 type adminClient struct {
@@ -486,6 +495,36 @@ func (c *adminClient) ChangeRevocation(ctx context.Context, in *RevocationPlanRe
 	return out, nil
 }
 
+func (c *adminClient) Tokens(ctx context.Context, in *TokensRequest, opts ...grpc.CallOption) (*TokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TokensResponse)
+	err := c.cc.Invoke(ctx, Admin_Tokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PlanToken(ctx context.Context, in *TokenPlanRequest, opts ...grpc.CallOption) (*TokenPlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TokenPlanResponse)
+	err := c.cc.Invoke(ctx, Admin_PlanToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ChangeToken(ctx context.Context, in *TokenPlanRequest, opts ...grpc.CallOption) (*TokenPlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TokenPlanResponse)
+	err := c.cc.Invoke(ctx, Admin_ChangeToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -560,6 +599,12 @@ type AdminServer interface {
 	PlanRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error)
 	// ChangeRevocation carries it out, for the time, the serial numbers or the entry that the plan showed.
 	ChangeRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error)
+	// Tokens returns the join tokens. It has no secrets.
+	Tokens(context.Context, *TokensRequest) (*TokensResponse, error)
+	// PlanToken says what the creation, or the revocation, of a join token would do now, and changes nothing.
+	PlanToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error)
+	// ChangeToken carries it out, for the id and the hash of a secret that only the caller knows.
+	ChangeToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -662,6 +707,15 @@ func (UnimplementedAdminServer) PlanRevocation(context.Context, *RevocationPlanR
 }
 func (UnimplementedAdminServer) ChangeRevocation(context.Context, *RevocationPlanRequest) (*RevocationPlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeRevocation not implemented")
+}
+func (UnimplementedAdminServer) Tokens(context.Context, *TokensRequest) (*TokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tokens not implemented")
+}
+func (UnimplementedAdminServer) PlanToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanToken not implemented")
+}
+func (UnimplementedAdminServer) ChangeToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeToken not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1214,6 +1268,60 @@ func _Admin_ChangeRevocation_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Tokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Tokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Tokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Tokens(ctx, req.(*TokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PlanToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TokenPlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PlanToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PlanToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PlanToken(ctx, req.(*TokenPlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ChangeToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TokenPlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ChangeToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ChangeToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ChangeToken(ctx, req.(*TokenPlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1328,6 +1436,18 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeRevocation",
 			Handler:    _Admin_ChangeRevocation_Handler,
+		},
+		{
+			MethodName: "Tokens",
+			Handler:    _Admin_Tokens_Handler,
+		},
+		{
+			MethodName: "PlanToken",
+			Handler:    _Admin_PlanToken_Handler,
+		},
+		{
+			MethodName: "ChangeToken",
+			Handler:    _Admin_ChangeToken_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -91,7 +91,7 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
 		LastIndex: resp.GetLastLogIndex(), LastTerm: resp.GetLastLogTerm(),
-		Site: resp.GetSite(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
+		Site: resp.GetSite(), Zone: resp.GetZone(), EnrollAddr: resp.GetEnrollAddr(), Version: resp.GetVersion(), LogStore: resp.GetLogStore(), Level: resp.GetFeatureLevel(),
 		Trouble: resp.GetTrouble(), DiskFree: resp.GetDiskFreeBytes(), SlowestSync: time.Duration(resp.GetSlowestSyncNano()),
 		Certificates: certificatesOf(resp),
 	}

@@ -41,6 +41,7 @@ type keyMaterial struct {
 	stamp fileStamps
 	cert  tls.Certificate
 	roots *x509.CertPool
+	cas   []*x509.Certificate // that roots has
 	id    Identity
 }
 
@@ -131,6 +132,11 @@ func readMaterial(files Files) (*keyMaterial, error) {
 	m := &keyMaterial{stamp: stamp, roots: x509.NewCertPool()}
 	if !m.roots.AppendCertsFromPEM(content[2]) {
 		return nil, fmt.Errorf("CA file %s holds no PEM certificate", files.CA)
+	}
+	for _, block := range certificateBlocks(content[2]) {
+		if ca, err := x509.ParseCertificate(block.Bytes); err == nil { // roots passed over the others too
+			m.cas = append(m.cas, ca)
+		}
 	}
 	if m.cert, err = pairOf(content[0], content[1]); err != nil {
 		return nil, fmt.Errorf("certificate %s and key %s cannot be used together: %w; issue them again", files.Cert, files.Key, err)

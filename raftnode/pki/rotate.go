@@ -99,19 +99,24 @@ func (r *rotation) nextKey() (*ecdsa.PrivateKey, error) {
 		}
 		return key, writePEM(r.path(caNextKey), "PRIVATE KEY", der)
 	}
-	content, err := readPrivate(r.path(caNextKey))
+	return readKey(r.path(caNextKey))
+}
+
+// readKey reads an ECDSA key.
+func readKey(path string) (*ecdsa.PrivateKey, error) {
+	content, err := readPrivate(path)
 	if err != nil {
 		return nil, err
 	}
 	block, _ := pem.Decode(content)
 	if block == nil {
-		return nil, fmt.Errorf("%s holds no PEM key: remove it and rotate again", r.path(caNextKey))
+		return nil, fmt.Errorf("%s holds no PEM key: remove it and repeat the command", path)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if of, ok := key.(*ecdsa.PrivateKey); ok {
 		return of, nil
 	}
-	return nil, errors.Join(fmt.Errorf("%s holds no key of a CA: remove it and rotate again", r.path(caNextKey)), err)
+	return nil, errors.Join(fmt.Errorf("%s holds no ECDSA key: remove it and repeat the command", path), err)
 }
 
 // addBundles has each folder's bundle name all CAs of the CA's folder, with what is not made yet.

@@ -938,6 +938,8 @@ type StatusResponse struct {
 	Site            string                 `protobuf:"bytes,60,opt,name=site,proto3" json:"site,omitempty"`                                                  // that it acts for; empty: a build without sites
 	DiskFreeBytes   int64                  `protobuf:"varint,130,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`       // of the disk with its data folder
 	SlowestSyncNano int64                  `protobuf:"varint,131,opt,name=slowest_sync_nano,json=slowestSyncNano,proto3" json:"slowest_sync_nano,omitempty"` // the longest durable write to the log or the vote of the last minute; 0: none, or not known
+	Zone            string                 `protobuf:"bytes,121,opt,name=zone,proto3" json:"zone,omitempty"`                                                 // that it runs in; empty: it does not say
+	EnrollAddr      string                 `protobuf:"bytes,126,opt,name=enroll_addr,json=enrollAddr,proto3" json:"enroll_addr,omitempty"`                   // of its enrolment listener; empty: it has none
 	Certificates    []*CertificateSeen     `protobuf:"bytes,125,rep,name=certificates,proto3" json:"certificates,omitempty"`                                 // its own first, then those of the peers that are connected
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1155,6 +1157,20 @@ func (x *StatusResponse) GetSlowestSyncNano() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetEnrollAddr() string {
+	if x != nil {
+		return x.EnrollAddr
+	}
+	return ""
+}
+
 func (x *StatusResponse) GetCertificates() []*CertificateSeen {
 	if x != nil {
 		return x.Certificates
@@ -1298,7 +1314,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x10TransferResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xff\x06\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xb4\a\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1331,7 +1347,10 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\bsays_log\x18@ \x01(\bR\asaysLog\x12\x12\n" +
 	"\x04site\x18< \x01(\tR\x04site\x12'\n" +
 	"\x0fdisk_free_bytes\x18\x82\x01 \x01(\x03R\rdiskFreeBytes\x12+\n" +
-	"\x11slowest_sync_nano\x18\x83\x01 \x01(\x03R\x0fslowestSyncNano\x12I\n" +
+	"\x11slowest_sync_nano\x18\x83\x01 \x01(\x03R\x0fslowestSyncNano\x12\x12\n" +
+	"\x04zone\x18y \x01(\tR\x04zone\x12\x1f\n" +
+	"\venroll_addr\x18~ \x01(\tR\n" +
+	"enrollAddr\x12I\n" +
 	"\fcertificates\x18} \x03(\v2%.holdfast.raftnode.v1.CertificateSeenR\fcertificates\"\x9e\x01\n" +
 	"\x0fCertificateSeen\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +

@@ -1,0 +1,144 @@
+package enroll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/enroll/enrollpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// What anybody who reaches the listener can take of this process is bounded by these.
+const (
+	maxConnections = 32
+	maxRequest     = 16 << 10
+	maxHeaders     = 8 << 10
+	maxAge         = 30 * time.Second // of a connection
+	handshake      = 5 * time.Second
+	perSecond      = 5
+	burst          = 20
+	callTimeout    = 15 * time.Second
+	// Validity is how long a certificate is good that a token brought.
+	Validity = 90 * 24 * time.Hour
+)
+
+// Cluster is what the server needs of its controller's Raft member.
+type Cluster interface {
+	// Propose returns when the command is applied; a rejection is an error of type *fsm.Rejection.
+	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
+	// Read is linearizable.
+	Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error)
+}
+
+// Config is what a server needs.
+type Config struct {
+	Cluster     Cluster
+	Credentials *pki.Credentials // a controller's; they show the client that this is the cluster of its token
+	Signer      *pki.Signer
+	// Addresses returns the addresses of the members' Raft listeners and APIs.
+	Addresses func(context.Context) (raft, api []string)
+	// Error converts an error of the cluster to a gRPC status error.
+	Error  func(error) error
+	Logger *slog.Logger
+}
+
+// Server serves enrolment.
+type Server struct {
+	enrollpb.UnimplementedEnrollmentServer
+	Config
+	limit *rate.Limiter
+}
+
+// NewServer makes the service, and the gRPC server that has nothing else. Its clients have no certificate: its limits are its
+// own, and interceptors come before it.
+func NewServer(c Config, interceptors ...grpc.UnaryServerInterceptor) (*Server, *grpc.Server) {
+	s := &Server{Config: c, limit: rate.NewLimiter(perSecond, burst)}
+	g := grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(c.Credentials.EnrollServer())), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(2), grpc.ConnectionTimeout(handshake),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: maxAge, MaxConnectionIdle: maxAge / 3, MaxConnectionAgeGrace: callTimeout}),
+		grpc.ChainUnaryInterceptor(interceptors...),
+	)
+	enrollpb.RegisterEnrollmentServer(g, s)
+	return s, g
+}
+
+// LimitConnections bounds how many connections a listener has at once.
+func LimitConnections(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
+
+// Enroll implements enrollpb.EnrollmentServer.
+func (s *Server) Enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enrollpb.EnrollResponse, error) {
+	if !s.limit.Allow() {
+		return nil, status.Error(codes.ResourceExhausted, "enrol: too many requests: ask again in a second")
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.enroll(ctx, req)
+	if err != nil {
+		s.Logger.Warn("an enrolment was refused", "token", fsm.Truncate(req.GetTokenId(), 32), "role", fsm.Truncate(req.GetRole(), 32), "name", fsm.Truncate(req.GetName(), 64), "why", err.Error())
+		return nil, s.Error(err)
+	}
+	s.Logger.Info("a certificate was issued for a join token", "token", req.GetTokenId(), "role", req.GetRole(), "name", req.GetName())
+	return resp, nil
+}
+
+func (s *Server) enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enrollpb.EnrollResponse, error) {
+	public, keyHash, err := pki.ReadRequest(req.GetCertificateRequest())
+	if err != nil {
+		return nil, fsm.Reject(fsm.Invalid, "enrol %s/%s: %v", fsm.Truncate(req.GetRole(), 32), fsm.Truncate(req.GetName(), 64), err)
+	}
+	use := &fsmpb.UseJoinToken{TokenId: req.GetTokenId(), SecretHash: SecretHash(req.GetSecret()), Role: req.GetRole(), Name: req.GetName(), KeyHash: keyHash[:]}
+	token, err := s.look(ctx, use)
+	if err != nil {
+		return nil, err
+	}
+	if known, err := s.Signer.Knows(token.CAPin); err != nil || !known {
+		return nil, errors.Join(fsm.Reject(fsm.Precondition, "use join token %s: it is for another CA than the one that signs here: create another one with `holdfast tokens create`", token.ID), err)
+	}
+	if err := s.bind(ctx, use); err != nil {
+		return nil, err
+	}
+	id := pki.Identity{Cluster: s.Credentials.Identity().Cluster, Role: pki.Role(token.Role), Name: token.Name}
+	cert, bundle, err := s.Signer.Sign(id, public, Validity)
+	if err != nil {
+		return nil, err
+	}
+	raft, api := s.Addresses(ctx)
+	return &enrollpb.EnrollResponse{Certificate: cert, Bundle: bundle, RaftAddresses: raft, ApiAddresses: api, Address: token.Address}, nil
+}
+
+// look decides on the state first, so that who has no good token can write nothing into the log.
+func (s *Server) look(ctx context.Context, use *fsmpb.UseJoinToken) (token fsm.JoinToken, err error) {
+	_, err = s.Cluster.Read(ctx, func(st *fsm.State) error {
+		if rej := st.CheckJoinToken(st.Cluster().Time, use); rej != nil {
+			return rej
+		}
+		of, _ := st.JoinToken(use.GetTokenId())
+		token = *of
+		return nil
+	})
+	return token, err
+}
+
+// bind has the log bind the token to the key: nothing is signed before.
+func (s *Server) bind(ctx context.Context, use *fsmpb.UseJoinToken) error {
+	_, err := s.Cluster.Propose(ctx, &fsmpb.Command{Actor: s.Credentials.Identity().Actor(), Body: &fsmpb.Command_UseJoinToken{UseJoinToken: use}})
+	if err != nil {
+		return fmt.Errorf("use join token %s: %w", use.GetTokenId(), err)
+	}
+	return nil
+}
