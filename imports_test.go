@@ -37,6 +37,8 @@ var mayImport = importMap{
 	"raftnode/backup/target":     {"raftnode/backup"},
 	"raftnode/backup/schedule":   {"fsm", "raftnode/backup", "raftnode/backup/target"},
 	"raftnode/store/storetest":   {},
+	"raftnode/enroll":            {"fsm", "fsm/fsmpb", "raftnode/enroll/enrollpb", "raftnode/pki"},
+	"raftnode/enroll/enrollpb":   {},
 	"raftnode/raftpb":            {"fsm/fsmpb"},
 	"raftnode":                   {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},
 

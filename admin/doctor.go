@@ -70,7 +70,7 @@ type patient struct {
 
 // doctorRules are what is looked at in a cluster. Each is a pure function.
 var doctorRules = []func(*patient) []*adminpb.Diagnosis{
-	checkLeader, checkMembers, checkHashes, checkLevels, checkCheckpoint, checkClocks, checkMemberHosts, checkMemberPairs,
+	checkLeader, checkMembers, checkZones, checkHashes, checkLevels, checkCheckpoint, checkClocks, checkMemberHosts, checkMemberPairs,
 	checkNodes, checkNodeHosts, checkNodeReach, checkPools,
 	checkVolumes, checkReplicaPairs, checkOperations, checkKeptCopies, checkRelations,
 }

@@ -25,6 +25,7 @@ var memberList = &listing.List[*adminpb.MembersResponse, *adminpb.Member]{
 		{Name: "ID", Cell: func(m *adminpb.Member) any { return m.GetId() }},
 		{Name: "MEMBER", Cell: func(m *adminpb.Member) any { return m.GetMemberId() }},
 		{Name: "ADDRESS", Cell: func(m *adminpb.Member) any { return m.GetAddress() }},
+		{Name: "ZONE", Cell: func(m *adminpb.Member) any { return m.GetZone() }},
 		{Name: "ROLE", Cell: func(m *adminpb.Member) any { return m.GetRole() }},
 		{Name: "VOTES", Cell: func(m *adminpb.Member) any { return votesCell(m) }},
 		{Name: "APPLIED", Cell: func(m *adminpb.Member) any { return m.GetAppliedIndex() }},

@@ -325,6 +325,7 @@ func (p *memberPlanner) planReplace(ctx context.Context) error {
 	}
 	p.addRemoval(m, blocked)
 	p.addForget()
+	defer func() { p.addSpread(p.memberAt(p.address), m) }()
 	switch next := p.memberAt(p.address); {
 	case next != nil && next.MemberID != p.id:
 		p.addJoined(next)

@@ -49,6 +49,7 @@ func (p *memberPlanner) planPromote(context.Context) error {
 		return p.notConfigured()
 	}
 	p.addRecord(m, false, "")
+	defer p.addSpread(m, nil)
 	t := memberStep{action: "vote", state: stepDone, name: m.Name}
 	switch {
 	case m.Voter:

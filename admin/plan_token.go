@@ -90,11 +90,11 @@ func (s *Server) planToken(ctx context.Context, req *adminpb.TokenPlanRequest) (
 }
 
 func (p *tokenPlan) planCreate() (err error) {
-	if p.server.CAPin == nil {
+	if p.server.TokenAuthority == nil {
 		return status.Error(codes.Unimplemented, "create a join token: this controller creates none")
 	}
-	if p.pin, p.cluster, err = p.server.CAPin(); err != nil {
-		return status.Errorf(codes.FailedPrecondition, "create a join token: %v", err)
+	if p.pin, p.cluster, err = p.server.TokenAuthority(p.req.GetRole(), p.req.GetName()); err != nil {
+		return err
 	}
 	waiting := p.waiting()
 	t := step{action: "create", detail: fmt.Sprintf("a token for one %s, good for %s", p.req.GetRole(), p.ttl())}

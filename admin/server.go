@@ -172,9 +172,9 @@ type Options struct {
 	Actor func(context.Context) (string, error)
 	// CallerSerial returns the serial number of the certificate of a call's peer, in hex; nil: it is not known.
 	CallerSerial func(context.Context) string
-	// CAPin returns the SHA-256 of the public key of the CA that this controller's certificate is of, and the cluster's
-	// name in certificates; nil: no tokens are created.
-	CAPin func() (pin []byte, cluster string, err error)
+	// TokenAuthority checks that a certificate can have the role and the name, and returns the SHA-256 of the public key of the
+	// cluster's CA with the cluster's name in certificates; nil: no tokens are created. Its error is a gRPC status error.
+	TokenAuthority func(role, name string) (pin []byte, cluster string, err error)
 	// Error converts an error of the cluster to a gRPC status error.
 	Error func(error) error
 	// AuditPause is the time between two rounds of an audit; 0 means 250 ms.

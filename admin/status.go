@@ -78,6 +78,7 @@ func memberView(m Member) *adminpb.Member {
 	out.StateHash, out.HashIndex = m.Hash, m.HashIndex
 	out.LastLogIndex, out.LastLogTerm = m.LastIndex, m.LastTerm
 	out.Reachable, out.Version, out.LogStore = true, m.Version, m.LogStore
+	out.Zone, out.EnrollAddress = m.Zone, m.EnrollAddr
 	if len(m.Certificates) > 0 {
 		out.Detail = expiryText(m.Certificates[0], time.Now())
 	}

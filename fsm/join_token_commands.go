@@ -12,6 +12,8 @@ import (
 const (
 	// maxJoinTokens bounds the table. A token leaves it some time after it expired, when another one is created.
 	maxJoinTokens = 256
+	// keepExpired is how long a token stays after it expired, so that who comes late is told so.
+	keepExpired = 24 * time.Hour
 	// MaxJoinTokenTTL and MinJoinTokenTTL bound how long a token is good.
 	MaxJoinTokenTTL = 7 * 24 * time.Hour
 	// MinJoinTokenTTL is the shortest.
@@ -32,7 +34,7 @@ func isTokenID(text string) bool {
 	return len(text) == tokenIDLen
 }
 
-// applyCreateJoinToken records a token. The same one again is the same answer. Those that have expired leave the
+// applyCreateJoinToken records a token. The same one again is the same answer. Those that expired long ago leave the
 // state, and one of the same identity that waits is revoked: its secret may have been lost with the answer.
 func applyCreateJoinToken(s *State, m Meta, c *fsmpb.CreateJoinToken) (*fsmpb.Outcome, *Rejection) {
 	if rej := s.checkCreateJoinToken(c); rej != nil {
@@ -103,22 +105,26 @@ func (s *State) checkMayEnrol(role, name string) *Rejection {
 	return nil
 }
 
-// droppedJoinTokens are the tokens that a new one makes room for: the expired ones, and where that is not enough the
-// revoked ones.
-func (s *State) droppedJoinTokens(now time.Time) (expired []string) {
-	var revoked []string
+// droppedJoinTokens are the tokens that leave when another one comes: those that expired long ago; where that makes no
+// room, all that expired; where that does not either, the revoked ones too.
+func (s *State) droppedJoinTokens(now time.Time) (drop []string) {
+	var expired, revoked []string
 	for t := range s.JoinTokens() {
 		switch {
+		case now.Sub(t.Expires) >= keepExpired:
+			drop = append(drop, t.ID)
 		case !now.Before(t.Expires):
 			expired = append(expired, t.ID)
 		case t.Revoked != 0:
 			revoked = append(revoked, t.ID)
 		}
 	}
-	if s.joinTokens.Len()-len(expired) >= maxJoinTokens {
-		return append(expired, revoked...)
+	for _, more := range [][]string{expired, revoked} {
+		if s.joinTokens.Len()-len(drop) >= maxJoinTokens {
+			drop = append(drop, more...)
+		}
 	}
-	return expired
+	return drop
 }
 
 func (s *State) revokeWaiting(m Meta, role, name string) {

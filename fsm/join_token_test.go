@@ -55,7 +55,7 @@ func TestCreateJoinToken(t *testing.T) {
 		"by a controller":            {actor: controller, do: good, want: Forbidden},
 		"by the node itself":         {actor: "node/n9", do: good, want: Forbidden},
 		"an id that is taken":        {before: []proto.Message{createToken(1, "node", "n8")}, do: good, want: Precondition},
-		"S21: of what is revoked":    {before: []proto.Message{revokeUntil("node", "n9", start)}, do: good, want: Precondition},
+		"of what is revoked":         {before: []proto.Message{revokeUntil("node", "n9", start)}, do: good, want: Precondition},
 		"of what was revoked once":   {before: []proto.Message{revokeUntil("node", "n9", start), &fsmpb.UnrevokeIdentity{Role: "node", Name: "n9", Since: 5}}, do: good},
 		"one certificate is revoked": {before: []proto.Message{revokeSerials("node", "n9", "aa")}, do: good},
 	} {
@@ -179,6 +179,12 @@ func TestJoinTokensAreBounded(t *testing.T) {
 	w.index += 7200
 	w.twice(admin, createToken(maxJoinTokens+1, "node", "late"))
 	require.Equal(t, 1, restored(t, w.s).joinTokens.Len(), "expired ones make room")
+	w.index += 2 * 3600
+	w.twice(admin, createToken(1, "node", "n1"))
+	require.Equal(t, 2, w.s.joinTokens.Len(), "one that expired lately stays where there is room")
+	w.index += 26 * 3600
+	w.twice(admin, createToken(2, "node", "n2"))
+	require.Equal(t, 1, w.s.joinTokens.Len(), "and leaves later")
 	require.NoError(t, w.s.Check())
 }
 

@@ -122,6 +122,7 @@ func Root() *cobra.Command {
 		nodesCommand(),
 		membersCommand(),
 		certsCommand(),
+		tokensCommand(),
 		operationsCommand(),
 		historyCommand(),
 		auditCommand(),

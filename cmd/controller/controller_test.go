@@ -64,7 +64,7 @@ func (b *testController) issue(role pki.Role, name string) pki.Files {
 // start runs the controller and waits until it serves.
 func (b *testController) start() *controller {
 	b.t.Helper()
-	c, err := prepare(b.opts, io.Discard)
+	c, err := prepare(b.t.Context(), b.opts, io.Discard)
 	require.NoError(b.t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	require.NoError(b.t, c.open(ctx))
@@ -121,7 +121,7 @@ func TestAControllerThatIsStoppedAtOnceEndsWell(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what was started last runs first
 	b := newTestController(t)
 	ctx, stop := context.WithCancel(t.Context())
-	c, err := prepare(b.opts, io.Discard)
+	c, err := prepare(b.t.Context(), b.opts, io.Discard)
 	require.NoError(t, err)
 	require.NoError(t, c.open(ctx))
 	stop()

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // options are the flags.
@@ -21,7 +22,10 @@ type options struct {
 	mounts                                  daemon.MountFlags
 	groups                                  groupFlags
 	backup                                  backupFlags
-	name, dataDir, site                     string
+	enrollFlags                             enrollFlags
+	Join                                    daemon.JoinFlags
+	isSet                                   func(flag string) bool // somewhere but by default
+	name, dataDir, site, zone               string
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
 	bootstrap                               bool
@@ -52,6 +56,7 @@ func Command() *cobra.Command {
 			if len(args) > 0 {
 				return exit.Usagef("unexpected argument %q; see `holdfast controller --help`", args[0])
 			}
+			o.isSet = cmd.Flags().Changed
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -62,6 +67,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.name, "name", "", "this controller's `name`; the one in its certificate by default, and it must be the same")
 	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/controller", "`folder` of the log, its snapshots and the journal, mode 0700")
 	flags.StringVar(&o.site, "site", "default", "`name` of the site that this controller acts for")
+	flags.StringVar(&o.zone, "zone", "", "`name` of the zone that this controller runs in, as hosts have it in their label topology.holdfast.storage/zone: `holdfast members` and `holdfast doctor` say whether a zone may be lost")
 	flags.StringVar(&o.raftListen, "raft-listen", "127.0.0.1:9800", "`address` of the Raft listener, for controllers only")
 	flags.StringVar(&o.raftAdvertise, "raft-advertise", "", "`address` that the other controllers dial; --raft-listen by default")
 	flags.StringVar(&o.apiListen, "api-listen", "127.0.0.1:9802", "`address` of the API listener, for nodes and operators")
@@ -79,6 +85,8 @@ func Command() *cobra.Command {
 	o.mounts.Add(flags)
 	o.groups.add(flags)
 	o.backup.add(flags)
+	o.enrollFlags.add(flags)
+	o.Join.Add(flags, pki.Controller)
 	o.raftFlags(cmd)
 	return cmd
 }
@@ -128,6 +136,12 @@ func (o *options) check() error {
 	}
 	if rej := fsm.CheckSite(o.site); rej != nil {
 		return exit.Usagef("--site: %w", rej)
+	}
+	if err := checkZone(o.zone); err != nil {
+		return err
+	}
+	if err := o.enrollFlags.check(); err != nil {
+		return err
 	}
 	if err := o.groups.check(); err != nil {
 		return err

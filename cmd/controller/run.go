@@ -42,6 +42,7 @@ type controller struct {
 
 	raftListener, apiListener, csiListener net.Listener
 	api, csi                               *grpc.Server
+	enrollment                             *enrollment // nil without --enroll-listen
 	health                                 *daemon.Health
 }
 
@@ -49,7 +50,7 @@ type controller struct {
 func run(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
 	relaxGC()
-	c, err := prepare(o, stderr)
+	c, err := prepare(ctx, o, stderr)
 	if err != nil {
 		return err
 	}
@@ -82,13 +83,16 @@ func (c *controller) raisePriority() {
 	}
 }
 
-// prepare reads what the flags name, and opens nothing.
-func prepare(o *options, stderr io.Writer) (*controller, error) {
+// prepare reads what the flags name, after it got the certificate with a join token, and opens nothing.
+func prepare(ctx context.Context, o *options, stderr io.Writer) (*controller, error) {
 	logger, err := o.Log.Logger(stderr)
 	if err != nil {
 		return nil, exit.Wrap(exit.Usage, err)
 	}
 	c := &controller{options: o, log: logger, registry: daemon.Registry(daemon.Version()), cluster: &cluster{}}
+	if err := o.enroll(ctx, c); err != nil {
+		return nil, err
+	}
 	return c, c.identify()
 }
 
@@ -150,6 +154,9 @@ func (c *controller) listen(ctx context.Context) (err error) {
 	if c.apiListener, err = daemon.Listen(ctx, "the API", "api-listen", c.apiListen); err != nil {
 		return err
 	}
+	if err := c.openEnrollment(ctx); err != nil {
+		return err
+	}
 	metrics, err := daemon.Listen(ctx, "metrics and health", "metrics-listen", c.MetricsListen)
 	if err != nil {
 		return err
@@ -164,8 +171,8 @@ func (c *controller) listen(ctx context.Context) (err error) {
 func (c *controller) memberConfig() raftnode.Config {
 	return raftnode.Config{
 		Dir: c.dataDir, Name: c.name, LogStore: c.logStore, Version: daemon.Version(),
-		APIAddr:  firstNonEmpty(c.apiAdvertise, c.apiListener.Addr().String()),
-		Site:     c.site,
+		APIAddr: firstNonEmpty(c.apiAdvertise, c.apiListener.Addr().String()),
+		Site:    c.site, Zone: c.zone, EnrollAddr: c.enrollAddress(),
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
 		Bootstrap: c.bootstrap, Join: c.join, BootstrapMarker: c.bootstrapMarker,
 		Facts: c.monitor.Facts().Attach, Services: c.sessions.RegisterPeers,
@@ -217,6 +224,9 @@ func (c *controller) serve(ctx context.Context) error {
 		}
 		return nil // stopped before it served
 	})
+	if c.enrollment != nil {
+		run("serve enrolment", c.serveEnrollment)
+	}
 	run("serve CSI", func() error { return server.Run(serveCtx, c.csi, c.csiListener) })
 	run("watch the hosts", func() error { return c.monitor.Run(serveCtx) })
 	run("register this controller", func() error { return c.registerMember(serveCtx) })
@@ -242,6 +252,9 @@ func (c *controller) drain(stop func()) {
 	if err := c.member.TransferLeadership(ctx); err != nil {
 		c.log.Warn("leadership was not handed over; the others elect a leader", "error", err)
 	}
+	if c.enrollment != nil {
+		c.enrollment.server.Stop()
+	}
 	c.sessions.Close()
 	stop() // stops the CSI server gracefully
 	ended := make(chan struct{})
@@ -263,6 +276,9 @@ func (c *controller) close() error {
 		if l != nil {
 			_ = l.Close() // the servers close theirs too
 		}
+	}
+	if c.enrollment != nil {
+		_ = c.enrollment.listener.Close() // its server closes it too
 	}
 	if c.health != nil {
 		c.health.Close()

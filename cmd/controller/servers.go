@@ -41,7 +41,7 @@ func (c *controller) openServers() error {
 	c.sessions.SetOwnFacts(checks.ownFacts)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
 		Cluster: members, HostChecks: checks, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
-		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, CAPin: c.caPin, Error: rpcerr.From, Logger: c.log,
+		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, TokenAuthority: c.tokenAuthority, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
 }

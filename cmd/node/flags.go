@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // The values of --pool-image.
@@ -30,6 +31,7 @@ type options struct {
 	disabled                   daemon.DisableFlags
 	token                      daemon.TokenFlags
 	mountFlags                 daemon.MountFlags
+	join                       daemon.JoinFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
 	labels, pools              []string
@@ -94,6 +96,7 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long this host may be without a session with any controller before a primary without its peer suspends its I/O, where its replication says isolated: freeze: as the controllers have it")
 	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
 	o.disabled.Add(flags)
+	o.join.Add(flags, pki.Node)
 	o.token.Add(flags)
 	o.mountFlags.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
@@ -103,7 +106,7 @@ func Command() *cobra.Command {
 // check refuses values that flag parsing cannot.
 func (o *options) check() error {
 	switch {
-	case len(o.endpoints) == 0:
+	case len(o.endpoints) == 0 && !o.join.Known(o.Files):
 		return exit.Usagef("--endpoints is not set: name the API addresses of the controllers")
 	case o.dataDir == "" || o.poolDir == "" && len(o.pools) == 0:
 		return exit.Usagef("--data-dir and --pool-dir may not be empty")

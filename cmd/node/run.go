@@ -56,6 +56,9 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 		return exit.Wrap(exit.Usage, err)
 	}
 	n := &node{options: o, log: logger, registry: daemon.Registry(daemon.Version())}
+	if err := n.enroll(ctx); err != nil {
+		return err
+	}
 	if err := n.loadIdentity(); err != nil {
 		return err
 	}
@@ -64,6 +67,22 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 	}
 	logger.Info("the node runs", "id", n.id, "host", string(n.components.host.ID), "pools", n.components.poolNames(), "csi", o.CSIEndpoint, "version", daemon.Version())
 	return errors.Join(n.serve(ctx), n.close())
+}
+
+// enroll gets this host its certificate where it has a token, and takes up what the cluster said of itself.
+func (n *node) enroll(ctx context.Context) error {
+	n.join.ChooseFiles(&n.Files)
+	joined, err := n.join.Enroll(ctx, n.Files, pki.Node, n.log)
+	if err != nil {
+		return err
+	}
+	if len(n.endpoints) == 0 {
+		n.endpoints = joined.APIAddresses
+	}
+	if len(n.endpoints) == 0 {
+		return exit.Usagef("--endpoints is not set, and the cluster named none when this host joined: name the API addresses of the controllers")
+	}
+	return nil
 }
 
 // loadIdentity loads the certificate, which names this host.

@@ -33,6 +33,9 @@ const joinedFile = "joined.json"
 // perController is how long one controller may take.
 const perController = 20 * time.Second
 
+// ErrUnavailable is wrapped by errors of a cluster that cannot be reached, or has no leader: the same command goes on.
+var ErrUnavailable = errors.New("no controller issued the certificate")
+
 // ErrRefused is wrapped by errors that repeating does not mend.
 var ErrRefused = errors.New("the token is refused")
 
@@ -88,7 +91,7 @@ func (t *Token) ask(ctx context.Context, request []byte) (*enrollpb.EnrollRespon
 			break
 		}
 	}
-	return nil, fmt.Errorf("enrol %s/%s: no controller issued the certificate: %s; the same command goes on", t.Role, t.Name, strings.Join(failed, "; "))
+	return nil, fmt.Errorf("enrol %s/%s: %w: %s; the same command goes on", t.Role, t.Name, ErrUnavailable, strings.Join(failed, "; "))
 }
 
 func (t *Token) askOne(ctx context.Context, addr string, request []byte) (resp *enrollpb.EnrollResponse, err error) {

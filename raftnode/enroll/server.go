@@ -66,7 +66,7 @@ type Server struct {
 // NewServer makes the service, and the gRPC server that has nothing else. Its clients have no certificate: its limits are its
 // own, and interceptors come before it.
 func NewServer(c Config, interceptors ...grpc.UnaryServerInterceptor) (*Server, *grpc.Server) {
-	s := &Server{Config: c, limit: rate.NewLimiter(perSecond, burst)}
+	s := &Server{Config: c, limit: newLimit()}
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(c.Credentials.EnrollServer())), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(2), grpc.ConnectionTimeout(handshake),
@@ -76,6 +76,8 @@ func NewServer(c Config, interceptors ...grpc.UnaryServerInterceptor) (*Server, 
 	enrollpb.RegisterEnrollmentServer(g, s)
 	return s, g
 }
+
+func newLimit() *rate.Limiter { return rate.NewLimiter(perSecond, burst) }
 
 // LimitConnections bounds how many connections a listener has at once.
 func LimitConnections(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
