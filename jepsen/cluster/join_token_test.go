@@ -129,7 +129,7 @@ func TestAHostJoinsWithOneCommand(t *testing.T) {
 
 	node := j.token("node", "n9")
 	j.run(append(j.args("node", "n9"), "--join-token", node)...)
-	j.await("the node to register", func() bool { return j.list("nodes", "n9", "nodes")["reachable"] == true })
+	j.await("the node to register", func() bool { return j.list("nodes", "n9", "nodes")["state"] == "reachable" })
 
 	token, err := enroll.ParseToken(node)
 	require.NoError(t, err)

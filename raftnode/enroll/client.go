@@ -51,6 +51,9 @@ func Join(ctx context.Context, t *Token, files pki.Files, now time.Time) error {
 		return err
 	}
 	resp, err := t.ask(ctx, request)
+	if have, ok, _ := pki.Installed(files.Cert); ok && err != nil { // it was read above
+		return fmt.Errorf("certificate %s expired on %s: %w", files.Cert, have.NotAfter.UTC().Format(time.RFC3339), err)
+	}
 	if err != nil {
 		return err
 	}

@@ -162,9 +162,15 @@ func TestAHostJoinsWithAToken(t *testing.T) {
 	require.NoError(t, l.st.WriteDump(&dump, 1))
 	require.Contains(t, dump.String(), string(SecretHash(token.Secret)))
 	require.NotContains(t, dump.String(), string(token.Secret))
+	err = Join(t.Context(), read, files, time.Now().Add(Validity))
+	require.NoError(t, err, "the certificate has expired by the host's clock: the same key asks again")
 	err = Join(t.Context(), read, fresh(t), time.Now())
 	require.ErrorIs(t, err, ErrRefused, "another host")
 	require.ErrorContains(t, err, "for another key")
+	l.now = l.now.Add(2 * time.Hour)
+	err = Join(t.Context(), read, files, time.Now().Add(Validity))
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, "tls.crt expired on", "the unit file may have the token for ever")
 }
 
 // However far a host came, the same command goes on, with the key that it has; and when the answer was lost, too.
