@@ -133,7 +133,7 @@ func entryView(e Entry) *adminpb.HistoryEntry {
 	view := &adminpb.HistoryEntry{
 		Index: e.Index, Term: e.Term, Actor: e.Command.GetActor(), Kind: commandKind(e.Command),
 		At:      timeView(fsm.TimeOf(e.Command.GetProposedAt())),
-		Command: e.Command, Outcome: e.Outcome,
+		Command: e.Command, Outcome: e.Outcome, Chain: e.Chain,
 	}
 	collectSubjects(e.Command.ProtoReflect(), view)
 	view.Volumes = appendUnique(view.GetVolumes(), e.Outcome.GetVolumeId())

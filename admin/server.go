@@ -117,6 +117,8 @@ type Entry struct {
 	// GapTo is the last index of a gap that begins at Index; GapReason says why it is missing.
 	GapTo     uint64
 	GapReason string
+	// Chain is the state's link of the entry; empty: it has none.
+	Chain []byte
 }
 
 // Inventory is what a host found.

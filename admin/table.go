@@ -62,6 +62,8 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 		tokenPlanTable(out, a)
 	case *adminpb.ChangeResponse:
 		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
+	case *adminpb.VerifyHistoryResponse:
+		verifyHistoryTable(out, a)
 	case *adminpb.HistoryHeader:
 		row(out, fmt.Sprintf("# %s knows the log from index %d to %d", a.GetMember(), a.GetKnownFrom(), a.GetIndex()))
 	case *adminpb.HistoryEntry:

@@ -24,10 +24,14 @@ func hashAnswer(e *encoder, a *answer) sum256 {
 	e.b = append(e.b, a.key.request[:]...)
 	e.str(a.key.actor)
 	e.u64(a.index)
-	o := a.outcome
+	hashOutcome(e, a.outcome, a.textUnhashed)
+	return e.sum()
+}
+
+func hashOutcome(e *encoder, o *fsmpb.Outcome, textUnhashed bool) {
 	e.u64(o.GetIndex())
 	e.u64(uint64(o.GetRejection().GetReason()))
-	if !a.textUnhashed {
+	if !textUnhashed {
 		e.str(o.GetRejection().GetMessage())
 	}
 	e.str(o.GetVolumeId())
@@ -52,7 +56,6 @@ func hashAnswer(e *encoder, a *answer) sum256 {
 		e.str(g.GetRevertedTo())
 	}
 	hashRoleMoved(e, o.GetRoleMoved())
-	return e.sum()
 }
 
 func hashRoleMoved(e *encoder, moved []*fsmpb.RoleMoved) {

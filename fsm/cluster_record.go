@@ -19,6 +19,7 @@ type Cluster struct {
 	Sweeps        []Sweep   // in the order of their entries
 	Members       []Member  // by name
 	NonVoters     []string  // ids of Raft members that are not to vote, sorted
+	Chain         []byte    // the link of the last applied entry; empty below level 3
 }
 
 // Checkpoint is the last hash that a majority agreed on (S23).
@@ -47,13 +48,14 @@ func hashCluster(e *encoder, c *Cluster) sum256 {
 	hashSweeps(e, c)
 	hashMembers(e, c)
 	hashNonVoters(e, c)
+	hashChain(e, c)
 	return e.sum()
 }
 
 func clusterRecord(c *Cluster) *fsmpb.ClusterRecord {
 	r := &fsmpb.ClusterRecord{
 		ClusterId: c.ID, Incarnation: c.Incarnation, IncarnationId: c.IncarnationID,
-		FeatureLevel: c.FeatureLevel, Index: c.Index, Time: nanosOf(c.Time), NonVoters: c.NonVoters,
+		FeatureLevel: c.FeatureLevel, Index: c.Index, Time: nanosOf(c.Time), NonVoters: c.NonVoters, Chain: c.Chain,
 	}
 	if c.Checkpoint.Index != 0 {
 		r.Checkpoint = &fsmpb.Checkpoint{Index: c.Checkpoint.Index, Hash: c.Checkpoint.Hash}
@@ -80,6 +82,7 @@ func (x *dumpDecoder) clusterRecord(r *fsmpb.ClusterRecord) error {
 		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: TimeOf(r.GetTime()),
 		Checkpoint: Checkpoint{Index: r.GetCheckpoint().GetIndex(), Hash: r.GetCheckpoint().GetHash()},
 		NonVoters:  r.GetNonVoters(),
+		Chain:      r.GetChain(),
 	}
 	for _, k := range r.GetSkipped() {
 		x.s.cluster.Skipped = append(x.s.cluster.Skipped, Skipped{Index: k.GetIndex(), Hash: k.GetHash()})

@@ -48,20 +48,26 @@ func hashNonVoters(e *encoder, c *Cluster) {
 	if len(c.NonVoters) == 0 {
 		return
 	}
-	if len(c.Members) == 0 {
-		if len(c.Sweeps) == 0 {
-			if len(c.Skipped) == 0 {
-				e.u64(0)
-			}
-			e.u64(0)
-		}
-		e.u64(0)
-	}
+	hashAbsentLists(e, c)
 	e.u64(fieldNonVoters)
 	e.u64(uint64(len(c.NonVoters)))
 	for _, id := range c.NonVoters {
 		e.str(id)
 	}
+}
+
+// hashAbsentLists writes the lengths of the lists before what comes next, where they have none.
+func hashAbsentLists(e *encoder, c *Cluster) {
+	if len(c.Members) > 0 {
+		return
+	}
+	if len(c.Sweeps) == 0 {
+		if len(c.Skipped) == 0 {
+			e.u64(0)
+		}
+		e.u64(0)
+	}
+	e.u64(0)
 }
 
 // checkNonVoters: they are in order, each once.

@@ -79,6 +79,7 @@ func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	}
 	m := s.begin(index, cmd)
 	outcome := s.answerOnce(m, row, cmd, body)
+	s.extendChain(index, func(e *encoder) { e.message(cmd.ProtoReflect()) }, outcome)
 	changes := s.changes
 	s.changes = nil
 	if checkAlways {

@@ -23,7 +23,7 @@ func violated(invariant, format string, args ...any) error {
 }
 
 func (s *State) checkRecords() error {
-	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkNonVoters(), s.checkSites(), s.checkVolumeGroups(), s.checkRelations(), s.checkFences(), s.checkRevocations(), s.checkJoinTokens()); err != nil {
+	if err := cmp.Or(s.checkSweeps(), s.checkMembers(), s.checkNonVoters(), s.checkChain(), s.checkSites(), s.checkVolumeGroups(), s.checkRelations(), s.checkFences(), s.checkRevocations(), s.checkJoinTokens()); err != nil {
 		return err
 	}
 	for n := range s.Nodes() {

@@ -15,6 +15,7 @@ type Entry struct {
 	Term    uint64
 	Command *fsmpb.Command
 	Outcome *fsmpb.Outcome
+	Chain   []byte // the state's link of it; empty: it has none
 
 	// GapTo is set instead of a command: nothing is known from Index to GapTo, for Reason.
 	GapTo  uint64
@@ -25,8 +26,12 @@ type Entry struct {
 // until fn returns false. first is the lowest index that this member knows, gaps
 // are marked by entries without a command.
 func (m *Member) History(from, to uint64, fn func(Entry) bool) (first uint64, err error) {
+	return historyOf(m.journal, from, to, fn)
+}
+
+func historyOf(of *journal.Journal, from, to uint64, fn func(Entry) bool) (first uint64, err error) {
 	var decodeErr error
-	err = m.journal.Range(from, to, func(j journal.Entry) bool {
+	err = of.Range(from, to, func(j journal.Entry) bool {
 		e, err := entryOf(j)
 		if err != nil {
 			decodeErr = err
@@ -40,7 +45,7 @@ func (m *Member) History(from, to uint64, fn func(Entry) bool) (first uint64, er
 	if err != nil {
 		return 0, fmt.Errorf("read the journal: %w", err)
 	}
-	return m.journal.First(), nil
+	return of.First(), nil
 }
 
 // JournalEntries is History with the entries as they are journalled.
@@ -55,7 +60,7 @@ func entryOf(j journal.Entry) (Entry, error) {
 	if j.Gap {
 		return Entry{Index: j.Index, GapTo: j.GapTo, Reason: j.Reason}, nil
 	}
-	e := Entry{Index: j.Index, Term: j.Term, Command: new(fsmpb.Command), Outcome: new(fsmpb.Outcome)}
+	e := Entry{Index: j.Index, Term: j.Term, Command: new(fsmpb.Command), Outcome: new(fsmpb.Outcome), Chain: j.Chain}
 	if err := proto.Unmarshal(j.Command, e.Command); err != nil {
 		return Entry{}, fmt.Errorf("the command at index %d: %w", j.Index, err)
 	}

@@ -24,11 +24,12 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	commands := m.decode(logs)
 	answers := make([]any, len(logs))
 	outcomes := make([]*fsmpb.Outcome, len(logs))
-	changes := m.applyCommands(logs, commands, outcomes)
+	links := make([][]byte, len(logs))
+	changes := m.applyCommands(logs, commands, outcomes, links)
 	for i, o := range outcomes {
 		if o != nil {
 			answers[i] = o
-			m.appendJournal(logs[i], o)
+			m.appendJournal(logs[i], o, links[i])
 		}
 	}
 	for _, l := range logs {
@@ -61,7 +62,7 @@ func (m *machine) decode(logs []*raft.Log) []*fsmpb.Command {
 	return commands
 }
 
-func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*fsmpb.Outcome) (changes []fsm.Change) {
+func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*fsmpb.Outcome, links [][]byte) (changes []fsm.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, cmd := range commands {
@@ -77,7 +78,9 @@ func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, out
 		m.index.Store(logs[i].Index)
 		m.stateTerm = logs[i].Term
 		m.handleMemberCommands(cmd, r.Outcome)
-		m.sweeping.Store(len(m.state.Cluster().Sweeps) > 0)
+		cluster := m.state.Cluster()
+		links[i] = cluster.Chain
+		m.sweeping.Store(len(cluster.Sweeps) > 0)
 		if m.halted.Load() {
 			break
 		}
@@ -104,12 +107,12 @@ func (m *machine) handleMemberCommands(cmd *fsmpb.Command, o *fsmpb.Outcome) {
 
 // appendJournal writes the journal. What cannot be written becomes a gap there; only a
 // different history in the same directory is an error (S26).
-func (m *machine) appendJournal(l *raft.Log, o *fsmpb.Outcome) {
+func (m *machine) appendJournal(l *raft.Log, o *fsmpb.Outcome, link []byte) {
 	outcome, err := proto.Marshal(o)
 	if err != nil {
 		panic(fmt.Sprintf("log index %d: marshal the outcome: %v", l.Index, err))
 	}
-	if err := m.journal.Append(journal.Entry{Index: l.Index, Term: l.Term, Command: l.Data, Outcome: outcome}); err != nil {
+	if err := m.journal.Append(journal.Entry{Index: l.Index, Term: l.Term, Command: l.Data, Outcome: outcome, Chain: link}); err != nil {
 		panic(fmt.Sprintf("log index %d: journal: %v", l.Index, err))
 	}
 }

@@ -236,7 +236,7 @@ func (s *Survivor) carryJournal(to string) (err error) {
 		if err != nil {
 			return err
 		}
-		return j.Append(journal.Entry{Index: l.Index, Term: l.Term, Command: l.Data, Outcome: outcome})
+		return j.Append(journal.Entry{Index: l.Index, Term: l.Term, Command: l.Data, Outcome: outcome, Chain: again.State.Cluster().Chain})
 	})
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ const (
 	Admin_Fences_FullMethodName           = "/holdfast.admin.v1.Admin/Fences"
 	Admin_Operations_FullMethodName       = "/holdfast.admin.v1.Admin/Operations"
 	Admin_History_FullMethodName          = "/holdfast.admin.v1.Admin/History"
+	Admin_VerifyHistory_FullMethodName    = "/holdfast.admin.v1.Admin/VerifyHistory"
 	Admin_Audit_FullMethodName            = "/holdfast.admin.v1.Admin/Audit"
 	Admin_Doctor_FullMethodName           = "/holdfast.admin.v1.Admin/Doctor"
 	Admin_Dump_FullMethodName             = "/holdfast.admin.v1.Admin/Dump"
@@ -83,6 +84,8 @@ type AdminClient interface {
 	Operations(ctx context.Context, in *OperationsRequest, opts ...grpc.CallOption) (*OperationsResponse, error)
 	// History streams journalled commands; the first message has the header.
 	History(ctx context.Context, in *HistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HistoryResponse], error)
+	// VerifyHistory checks the member's journal against the chain of hashes that its state has the head of.
+	VerifyHistory(ctx context.Context, in *VerifyHistoryRequest, opts ...grpc.CallOption) (*VerifyHistoryResponse, error)
 	// Audit compares what hosts hold with the state.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditResponse, error)
 	// Doctor looks at members, hosts and the state for what is not as it should be.
@@ -247,6 +250,16 @@ func (c *adminClient) History(ctx context.Context, in *HistoryRequest, opts ...g
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_HistoryClient = grpc.ServerStreamingClient[HistoryResponse]
+
+func (c *adminClient) VerifyHistory(ctx context.Context, in *VerifyHistoryRequest, opts ...grpc.CallOption) (*VerifyHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VerifyHistoryResponse)
+	err := c.cc.Invoke(ctx, Admin_VerifyHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *adminClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (*AuditResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -549,6 +562,8 @@ type AdminServer interface {
 	Operations(context.Context, *OperationsRequest) (*OperationsResponse, error)
 	// History streams journalled commands; the first message has the header.
 	History(*HistoryRequest, grpc.ServerStreamingServer[HistoryResponse]) error
+	// VerifyHistory checks the member's journal against the chain of hashes that its state has the head of.
+	VerifyHistory(context.Context, *VerifyHistoryRequest) (*VerifyHistoryResponse, error)
 	// Audit compares what hosts hold with the state.
 	Audit(context.Context, *AuditRequest) (*AuditResponse, error)
 	// Doctor looks at members, hosts and the state for what is not as it should be.
@@ -641,6 +656,9 @@ func (UnimplementedAdminServer) Operations(context.Context, *OperationsRequest) 
 }
 func (UnimplementedAdminServer) History(*HistoryRequest, grpc.ServerStreamingServer[HistoryResponse]) error {
 	return status.Error(codes.Unimplemented, "method History not implemented")
+}
+func (UnimplementedAdminServer) VerifyHistory(context.Context, *VerifyHistoryRequest) (*VerifyHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method VerifyHistory not implemented")
 }
 func (UnimplementedAdminServer) Audit(context.Context, *AuditRequest) (*AuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Audit not implemented")
@@ -892,6 +910,24 @@ func _Admin_History_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_HistoryServer = grpc.ServerStreamingServer[HistoryResponse]
+
+func _Admin_VerifyHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VerifyHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).VerifyHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_VerifyHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).VerifyHistory(ctx, req.(*VerifyHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Admin_Audit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AuditRequest)
@@ -1360,6 +1396,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Operations",
 			Handler:    _Admin_Operations_Handler,
+		},
+		{
+			MethodName: "VerifyHistory",
+			Handler:    _Admin_VerifyHistory_Handler,
 		},
 		{
 			MethodName: "Audit",

@@ -61,7 +61,7 @@ func entryIn(e *adminpb.HistoryEntry, from, to uint64) (admin.Entry, bool) {
 		return admin.Entry{}, false
 	}
 	if !e.GetGap() {
-		return admin.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Command: e.GetCommand(), Outcome: e.GetOutcome()}, true
+		return admin.Entry{Index: e.GetIndex(), Term: e.GetTerm(), Command: e.GetCommand(), Outcome: e.GetOutcome(), Chain: e.GetChain()}, true
 	}
 	if to != 0 {
 		last = min(last, to)

@@ -57,6 +57,15 @@ func (s *server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryS
 	return live.History(req, out)
 }
 
+// VerifyHistory checks the bundle's journal against its state.
+func (s *server) VerifyHistory(ctx context.Context, req *adminpb.VerifyHistoryRequest) (*adminpb.VerifyHistoryResponse, error) {
+	live, err := s.live()
+	if err != nil {
+		return nil, err
+	}
+	return live.VerifyHistory(ctx, req)
+}
+
 // live is the controllers' own server, of the bundle's state and journal.
 func (s *server) live() (*admin.Server, error) {
 	state, err := s.bundle.StateAt(s.at)

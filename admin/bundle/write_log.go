@@ -205,7 +205,7 @@ func (l *logReader) keep(m *adminpb.HistoryResponse, to io.Writer) error {
 	}
 	e := m.GetEntry()
 	_, err := protodelim.MarshalTo(to, &adminpb.HistoryEntry{
-		Index: e.GetIndex(), Term: e.GetTerm(), Gap: e.GetGap(), GapTo: e.GetGapTo(), Why: e.GetWhy(), Command: e.GetCommand(), Outcome: e.GetOutcome()})
+		Index: e.GetIndex(), Term: e.GetTerm(), Gap: e.GetGap(), GapTo: e.GetGapTo(), Why: e.GetWhy(), Command: e.GetCommand(), Outcome: e.GetOutcome(), Chain: e.GetChain()})
 	return err
 }
 

@@ -29,6 +29,7 @@ func historyCommand() *cobra.Command {
 	cmd.Flags().StringVar(&req.Node, "node", "", "only what names this `node` or fences it")
 	cmd.Flags().Uint64Var(&req.From, "from", 0, "from this log `index`")
 	cmd.Flags().Uint64Var(&req.To, "to", 0, "up to this log `index`")
+	cmd.AddCommand(historyVerifyCommand())
 	return cmd
 }
 

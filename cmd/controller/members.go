@@ -43,7 +43,7 @@ func (c *adminCluster) History(from, to uint64, fn func(admin.Entry) bool) (uint
 		return 0, err
 	}
 	return m.History(from, to, func(e raftnode.Entry) bool {
-		return fn(admin.Entry{Index: e.Index, Term: e.Term, Command: e.Command, Outcome: e.Outcome, GapTo: e.GapTo, GapReason: e.Reason})
+		return fn(admin.Entry{Index: e.Index, Term: e.Term, Command: e.Command, Outcome: e.Outcome, GapTo: e.GapTo, GapReason: e.Reason, Chain: e.Chain})
 	})
 }
 

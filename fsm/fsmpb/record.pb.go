@@ -511,6 +511,7 @@ type ClusterRecord struct {
 	Sweeps        []*SweepRecord         `protobuf:"bytes,9,rep,name=sweeps,proto3" json:"sweeps,omitempty"`                          // in the order of their indexes
 	Members       []*MemberRecord        `protobuf:"bytes,60,rep,name=members,proto3" json:"members,omitempty"`                       // by name (level 2)
 	NonVoters     []string               `protobuf:"bytes,130,rep,name=non_voters,json=nonVoters,proto3" json:"non_voters,omitempty"` // members' ids, sorted (level 3)
+	Chain         []byte                 `protobuf:"bytes,127,opt,name=chain,proto3" json:"chain,omitempty"`                          // head of the chain of hashes over the entries (level 3)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -618,6 +619,13 @@ func (x *ClusterRecord) GetMembers() []*MemberRecord {
 func (x *ClusterRecord) GetNonVoters() []string {
 	if x != nil {
 		return x.NonVoters
+	}
+	return nil
+}
+
+func (x *ClusterRecord) GetChain() []byte {
+	if x != nil {
+		return x.Chain
 	}
 	return nil
 }
@@ -4467,7 +4475,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05terms\x18\x01 \x03(\v2\x1b.holdfast.fsm.v1.TermRecordR\x05terms\"$\n" +
 	"\n" +
 	"TermRecord\x12\x16\n" +
-	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xcc\x03\n" +
+	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xe2\x03\n" +
 	"\rClusterRecord\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
@@ -4483,7 +4491,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x06sweeps\x18\t \x03(\v2\x1c.holdfast.fsm.v1.SweepRecordR\x06sweeps\x127\n" +
 	"\amembers\x18< \x03(\v2\x1d.holdfast.fsm.v1.MemberRecordR\amembers\x12\x1e\n" +
 	"\n" +
-	"non_voters\x18\x82\x01 \x03(\tR\tnonVoters\"S\n" +
+	"non_voters\x18\x82\x01 \x03(\tR\tnonVoters\x12\x14\n" +
+	"\x05chain\x18\x7f \x01(\fR\x05chain\"S\n" +
 	"\fMemberRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +

@@ -20,6 +20,10 @@ const (
 
 	recordEntry = 1
 	recordGap   = 2
+	// recordLinked is an entry with its link, which stands before the outcome. It is written from the feature
+	// level on that has links, below which older builds read the journal.
+	recordLinked = 3
+	linkBytes    = 32
 	// A record: length u32, CRC32C u32; then kind u8, index u64, term or last index of the gap
 	// u64, length of the command u32, command, outcome or reason
 	recordHeaderSize = 8
@@ -135,13 +139,17 @@ func (b *block) addRecord(e Entry) {
 	if e.Gap {
 		kind, termOrGapEnd, text = recordGap, e.GapTo, []byte(e.Reason)
 	}
+	var link []byte
+	if !e.Gap && len(e.Chain) == linkBytes {
+		kind, link = recordLinked, e.Chain
+	}
 	at := len(b.raw)
-	raw := binary.LittleEndian.AppendUint32(b.raw, uint32(recordMinBody+len(e.Command)+len(text)))
+	raw := binary.LittleEndian.AppendUint32(b.raw, uint32(recordMinBody+len(e.Command)+len(link)+len(text)))
 	raw = append(raw, 0, 0, 0, 0, kind)
 	raw = binary.LittleEndian.AppendUint64(raw, e.Index)
 	raw = binary.LittleEndian.AppendUint64(raw, termOrGapEnd)
 	raw = binary.LittleEndian.AppendUint32(raw, uint32(len(e.Command)))
-	raw = append(append(raw, e.Command...), text...)
+	raw = append(append(append(raw, e.Command...), link...), text...)
 	binary.LittleEndian.PutUint32(raw[at+4:], crc32.Checksum(raw[at+recordHeaderSize:], castagnoli))
 	b.raw = raw
 }
@@ -183,6 +191,11 @@ func parseRecord(body []byte) (Entry, error) {
 	switch body[0] {
 	case recordEntry:
 		e.Term, e.Command, e.Outcome = termOrGapEnd, rest[:size:size], rest[size:]
+	case recordLinked:
+		if uint64(len(rest))-size < linkBytes {
+			return e, errChecksum
+		}
+		e.Term, e.Command, e.Chain, e.Outcome = termOrGapEnd, rest[:size:size], rest[size:size+linkBytes:size+linkBytes], rest[size+linkBytes:]
 	case recordGap:
 		e.Gap, e.GapTo, e.Reason = true, termOrGapEnd, string(rest)
 	default:

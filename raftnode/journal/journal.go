@@ -36,6 +36,7 @@ type Entry struct {
 	Term    uint64
 	Command []byte
 	Outcome []byte
+	Chain   []byte // the state's link of the entry, linkBytes long; empty: it has none
 
 	Gap    bool   // the content of the indexes Index to GapTo is unknown
 	GapTo  uint64 // inclusive
