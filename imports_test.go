@@ -30,6 +30,7 @@ var mayImport = importMap{
 	"fsm":       {"fsm/fsmpb", "plantedbug"},
 
 	"raftnode/pki":               {},
+	"raftnode/access":            {"raftnode/pki"},
 	"raftnode/store":             {"plantedbug"},
 	"raftnode/journal":           {},
 	"raftnode/backup":            {"fsm", "fsm/fsmpb", "raftnode/journal"},
@@ -40,7 +41,7 @@ var mayImport = importMap{
 	"raftnode/enroll":            {"fsm", "fsm/fsmpb", "raftnode/enroll/enrollpb", "raftnode/pki"},
 	"raftnode/enroll/enrollpb":   {},
 	"raftnode/raftpb":            {"fsm/fsmpb"},
-	"raftnode":                   {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},
+	"raftnode":                   {"fsm", "fsm/fsmpb", "raftnode/access", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},
 
 	"csi/rpcerr":     {"fsm", "raftnode"},
 	"csi/csiconv":    {"fsm", "fsm/fsmpb"},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
@@ -136,14 +135,8 @@ func (s *Server) planMember(ctx context.Context, req *adminpb.MemberPlanRequest)
 	return p, verb(p, ctx)
 }
 
-// isAdmin tells whether the caller is an admin, not a viewer.
-func (s *Server) isAdmin(ctx context.Context) bool {
-	actor, err := s.Actor(ctx)
-	return err == nil && strings.HasPrefix(actor, "admin/")
-}
-
-// statusAt asks the controller at the plan's address for its status. For a viewer no connection
-// is made: a viewer must not make a controller connect to an address of its choice.
+// statusAt asks the controller at the plan's address for its status. For others than admins no
+// connection is made: a viewer must not make a controller connect to an address of its choice.
 func (p *memberPlanner) statusAt(ctx context.Context) (PeerStatus, error) {
 	if !p.mayAskPeer {
 		return PeerStatus{}, errPeerNotAsked

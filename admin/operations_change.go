@@ -59,9 +59,9 @@ func (s *Server) adoptionTarget(ctx context.Context, node, hostID string) (incar
 
 // change proposes a command with the caller, as TLS verified it, as its actor.
 func (s *Server) change(ctx context.Context, cmd *fsmpb.Command, message string) (*adminpb.ChangeResponse, error) {
-	actor, err := s.Actor(ctx)
+	actor, err := s.caller(ctx)
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		return nil, err
 	}
 	cmd.Actor = actor
 	out, err := s.Cluster.Propose(ctx, cmd)

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -79,6 +80,9 @@ var verbs = map[string]func(*planner) error{
 	enableReplication: (*planner).planReplication, disableReplication: (*planner).planReplication,
 	promoteSite: (*planner).planReplication, demoteSite: (*planner).planReplication, resyncSite: (*planner).planReplication,
 }
+
+// Verbs are the verbs that have a plan, sorted.
+func Verbs() []string { return slices.Sorted(maps.Keys(verbs)) }
 
 // Plan returns the steps of a verb as they are now; it changes nothing.
 func (s *Server) Plan(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
@@ -184,9 +188,9 @@ func (p *planner) run(verb func(*planner) error) error {
 // host that the plan showed: when another host has registered under the node's id since, a repeated
 // call does nothing to that host (S71).
 func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
-	actor, err := s.Actor(ctx)
+	actor, err := s.caller(ctx)
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		return nil, err
 	}
 	p, err := s.makePlan(ctx, req)
 	switch {

@@ -14,8 +14,8 @@ import (
 // The limits of a plan. Its cost does not grow with the number of objects concerned, except that each
 // of the node's volumes is read once. Each plan has a copy-on-write fork of the state.
 const (
-	// maxPlans is how many plans are made concurrently for viewers, and separately for admins, so that
-	// viewers do not delay admins.
+	// maxPlans is how many plans are made concurrently for viewers, and separately for who carries plans out, so
+	// that viewers do not delay them.
 	maxPlans = 2
 	// maxTodo bounds the steps to do of one plan; the next call does the rest.
 	maxTodo = 1000
@@ -31,7 +31,7 @@ var planTimeout = 5 * time.Second
 // acquirePlan waits until a plan may be made; release must be called when it is made.
 func (s *Server) acquirePlan(ctx context.Context) (release func(), err error) {
 	plans := s.plans
-	if s.isAdmin(ctx) {
+	if s.isAdmin(ctx) || s.isOperator(ctx) {
 		plans = s.adminPlans
 	}
 	timer := time.NewTimer(planTimeout)

@@ -27,9 +27,9 @@ func (s *Server) ClaimMaintenance(ctx context.Context, req *adminpb.RebootSafeRe
 	if req.GetClaim() == req.GetRelease() {
 		return nil, status.Error(codes.InvalidArgument, "either claim maintenance or release it")
 	}
-	actor, err := s.Actor(ctx)
+	actor, err := s.caller(ctx)
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		return nil, err
 	}
 	before, err := s.rebootAnswer(ctx, req) // names the host
 	if status.Code(err) == codes.Unavailable && req.GetRelease() {

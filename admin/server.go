@@ -4,10 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
-
-	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -204,25 +201,6 @@ func NewServer(o Options) *Server {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Server{Options: o, plans: make(chan struct{}, maxPlans), adminPlans: make(chan struct{}, maxPlans)}
-}
-
-// Service is the prefix of the full names of the API's methods.
-const Service = "/" + "holdfast.admin.v1.Admin" + "/"
-
-// adminReads change nothing and are for admins only, since they give everything away at once.
-var adminReads = []string{"Backup"}
-
-// ReadMethods are the full names of the methods that viewers may call: those that change nothing, as
-// admin.proto marks them, but for adminReads.
-func ReadMethods() (names []string) {
-	methods := adminpb.File_admin_adminpb_admin_proto.Services().ByName("Admin").Methods()
-	for i := range methods.Len() {
-		options, _ := methods.Get(i).Options().(*descriptorpb.MethodOptions)
-		if options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS && !slices.Contains(adminReads, string(methods.Get(i).Name())) {
-			names = append(names, Service+string(methods.Get(i).Name()))
-		}
-	}
-	return names
 }
 
 // read does a linearizable read.

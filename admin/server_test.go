@@ -239,22 +239,3 @@ func TestStateIsOfOneIndex(t *testing.T) {
 	require.Equal(t, "n2", out.got[2].GetNode().GetId())
 	require.Equal(t, "pvc-1", out.got[3].GetVolume().GetName())
 }
-
-func TestReadMethodsAreMethodsOfTheService(t *testing.T) {
-	reads := ReadMethods()
-	for _, method := range []string{adminpb.Admin_Status_FullMethodName, adminpb.Admin_History_FullMethodName, adminpb.Admin_PlanMember_FullMethodName} {
-		require.Contains(t, reads, method)
-	}
-	for _, method := range []string{
-		adminpb.Admin_CancelOperation_FullMethodName, adminpb.Admin_RetryOperation_FullMethodName, adminpb.Admin_AdoptNode_FullMethodName,
-		adminpb.Admin_CarryOut_FullMethodName, adminpb.Admin_FinishUpgrade_FullMethodName, adminpb.Admin_ChangeMember_FullMethodName,
-		adminpb.Admin_Backup_FullMethodName,
-		adminpb.Admin_ClaimMaintenance_FullMethodName,
-		adminpb.Admin_ChangeRevocation_FullMethodName,
-		adminpb.Admin_ChangeToken_FullMethodName,
-	} {
-		require.NotContains(t, reads, method, "it changes something or gives the whole state away, so viewers may not call it")
-	}
-	require.Len(t, reads, len(adminpb.Admin_ServiceDesc.Methods)+len(adminpb.Admin_ServiceDesc.Streams)-10)
-	require.Equal(t, "/"+adminpb.Admin_ServiceDesc.ServiceName+"/", Service)
-}

@@ -7,9 +7,6 @@ import (
 	"io"
 	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -49,9 +46,9 @@ func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest)
 // FinishUpgrade proposes the level when every member and node supports it. The leader checks the members
 // again, and Apply checks the nodes again: a change in between makes the command a rejection.
 func (s *Server) FinishUpgrade(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
-	actor, err := s.Actor(ctx)
+	actor, err := s.caller(ctx)
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		return nil, err
 	}
 	resp, err := s.UpgradeStatus(ctx, req)
 	if err != nil || resp.GetDone() || !resp.GetReady() {

@@ -44,8 +44,8 @@ var commands = table(
 	on(applyStageVolume, byNodeItself),
 	on(applyPublishTarget, byNodeItself),
 	on(applyReport, byNodeItself),
-	on(applyCancelOperation, byAdmin),
-	on(applyRetryOperation, byAdmin),
+	on(applyCancelOperation, byAdmin).orOperator(),
+	on(applyRetryOperation, byAdmin).orOperator(),
 	on(applySetFeatureLevel, byController),
 	on(applyCheckpoint, byController),
 	on(applyReplaceIncarnation, byController),
@@ -55,7 +55,7 @@ var commands = table(
 	on(applyForcePrimary, byAdmin),
 	on(applyAddReplica, byController),
 	on(applyRemoveReplica, byController),
-	on(applyScheduleNode, byAdmin),
+	on(applyScheduleNode, byAdmin).orOperator(),
 	on(applyKeepReplica, byNodeItself),
 	on(applyContinueSweep, byController),
 	on(applyRegisterMember, byMemberItself),
@@ -76,7 +76,7 @@ var commands = table(
 	on(applyCancelConversion, byController),
 	on(applyAdoptVolume, byAdmin),
 	on(applySetMemberRole, byAdmin),
-	on(applyClaimMaintenance, byNodeOrAdmin),
+	on(applyClaimMaintenance, byNodeOrAdmin).orOperator(),
 	on(applyRevokeIdentity, byAdmin),
 	on(applyUnrevokeIdentity, byAdmin),
 	on(applyCreateJoinToken, byAdmin),
@@ -89,6 +89,19 @@ type row struct {
 	command protoreflect.FullName
 	allowed func(actor string, cmd proto.Message) bool
 	apply   func(*State, Meta, proto.Message) (*fsmpb.Outcome, *Rejection)
+	// operators may propose it too, from level 3 on.
+	operators bool
+}
+
+func (r row) orOperator() row {
+	r.operators = true
+	return r
+}
+
+// mayPropose tells whether the one who proposed a command may: it is asked on every member, of whoever made the call, not of
+// the member that forwarded it.
+func (s *State) mayPropose(r row, actor string, cmd proto.Message) bool {
+	return r.allowed(actor, cmd) || r.operators && s.level3() && hasRole(actor, "operator/")
 }
 
 // handler decides one command. It checks first and writes last: a rejection
@@ -152,7 +165,7 @@ func byController(actor string, _ proto.Message) bool {
 	return hasRole(actor, "controller/") || hasRole(actor, "admin/")
 }
 
-// byAdmin: what only an operator may attest.
+// byAdmin: what only an admin may attest.
 func byAdmin(actor string, _ proto.Message) bool { return hasRole(actor, "admin/") }
 
 // byNodeItself: what counts only under the certificate of the host concerned (S20).

@@ -15,7 +15,7 @@ const (
 	maxSerial = 40
 )
 
-var revocableRoles = []string{"controller", "node", "admin", "viewer"}
+var revocableRoles = []string{"controller", "node", "admin", "operator", "viewer"}
 
 // applyRevokeIdentity revokes certificates of an identity, beside those that are revoked already. Nobody revokes
 // all of one's own, and of the controllers that vote a quorum stays.

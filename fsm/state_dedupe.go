@@ -62,7 +62,7 @@ func (s *State) atClusterLevel(m Meta, cmd *fsmpb.Command, body proto.Message) (
 }
 
 func (s *State) decide(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
-	if actor := cmd.GetActor(); !r.allowed(actor, body) {
+	if actor := cmd.GetActor(); !s.mayPropose(r, actor, body) {
 		return rejected(m, Reject(Forbidden, "%q may not propose %s", actor, r.command.Name()))
 	}
 	body, rej := s.atClusterLevel(m, cmd, body)

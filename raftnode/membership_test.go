@@ -20,7 +20,7 @@ func TestTheRaftListenerAdmitsControllersOnly(t *testing.T) {
 	t.Parallel()
 	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)
-	for _, role := range []pki.Role{pki.Node, pki.Admin, pki.Viewer, pki.Controller} {
+	for _, role := range []pki.Role{pki.Node, pki.Admin, pki.Operator, pki.Viewer, pki.Controller} {
 		files, err := pki.Issue(c.ca, filepath.Join(c.root, "role-"+string(role)), pki.Identity{Role: role, Name: "x"}, time.Hour)
 		require.NoError(t, err)
 		creds, err := pki.Load(files)

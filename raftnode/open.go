@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/holdfast-storage/holdfast/raftnode/access"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
@@ -107,9 +108,10 @@ func (m *Member) serve() {
 	m.reader.leaderReads = &readBatcher{fetchIndex: m.reader.leaderReadIndex}
 	m.reader.followerReads = &readBatcher{fetchIndex: m.reader.followerReadIndex}
 	members := &service{member: m}
+	unaryAccess, streamAccess := access.Interceptors()
 	m.server = grpc.NewServer(append(serverLimits(),
 		grpc.Creds(handshakenCreds{m.cfg.Credentials}),
-		grpc.UnaryInterceptor(members.unaryTargetCheck), grpc.StreamInterceptor(members.streamTargetCheck),
+		grpc.ChainUnaryInterceptor(unaryAccess, members.unaryTargetCheck), grpc.ChainStreamInterceptor(streamAccess, members.streamTargetCheck),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))...,
 	)

@@ -52,7 +52,7 @@ func caIssueCommand() *cobra.Command {
 		}}
 	cmd.Flags().StringVar(&caDir, "ca-dir", "", "`folder` that `holdfast ca make` made")
 	cmd.Flags().StringVar(&out, "out", "", "`folder` for the files; it is made with mode 0700")
-	cmd.Flags().StringVar(&role, "role", "", "`role`: controller, node, admin or viewer")
+	cmd.Flags().StringVar(&role, "role", "", "`role`: controller, node, admin, operator or viewer")
 	cmd.Flags().StringVar(&name, "name", "", "`name`: the controller's, the node's id, or the operator's")
 	cmd.Flags().DurationVar(&validity, "validity", 90*24*time.Hour, "how long it is good; a running process takes up a renewed one")
 	return cmd

@@ -45,7 +45,7 @@ func (v *revocationVerb) command(use, short, long string) *cobra.Command {
 
 func roleAndName(_ *cobra.Command, args []string) error {
 	if len(args) != 2 {
-		return exit.Usagef("name a role (controller, node, admin or viewer) and a name")
+		return exit.Usagef("name a role (controller, node, admin, operator or viewer) and a name")
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/admin"
-	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/raftnode"
@@ -59,14 +58,6 @@ func TestBackupFlags(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A backup has the whole state, so that viewers may not take it.
-func TestOnlyAdminsTakeBackups(t *testing.T) {
-	roles := apiRoles()
-	require.NotContains(t, roles, adminpb.Admin_Backup_FullMethodName)
-	require.Equal(t, []pki.Role{pki.Admin}, roles[admin.Service])
-	require.Contains(t, roles[adminpb.Admin_State_FullMethodName], pki.Viewer)
 }
 
 func TestNoBackupBeforeTheMemberRuns(t *testing.T) {

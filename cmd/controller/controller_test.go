@@ -23,7 +23,6 @@ import (
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
-	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
@@ -214,11 +213,6 @@ func TestWhatEachRoleMayDoOnTheAPI(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestSessionsAreForNodesOnly(t *testing.T) {
-	require.Equal(t, []pki.Role{pki.Node}, apiRoles()["/"+sessionpb.Session_ServiceDesc.ServiceName+"/"])
-	require.Equal(t, []pki.Role{pki.Admin}, apiRoles()[admin.Service])
 }
 
 func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {

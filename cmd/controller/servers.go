@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/raftnode/access"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -29,10 +30,10 @@ func (c *controller) openServers() error {
 	if err != nil {
 		return err
 	}
-	unary, stream := pki.Allow(apiRoles())
+	unary, stream := access.Interceptors()
 	recoverUnary, recoverStream := daemon.RecoverCalls(c.log)
 	options := append(session.ServerOptions(),
-		grpc.Creds(pki.LogRefusals(c.creds.ServerCredentials(pki.Controller, pki.Node, pki.Admin, pki.Viewer), c.log)),
+		grpc.Creds(pki.LogRefusals(c.creds.ServerCredentials(pki.Controller, pki.Node, pki.Admin, pki.Operator, pki.Viewer), c.log)),
 		grpc.ChainUnaryInterceptor(countCalls, recoverUnary, unary), grpc.ChainStreamInterceptor(recoverStream, stream))
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
@@ -74,18 +75,6 @@ func (c *controller) openCSI() (err error) {
 	}
 	c.openAddons(identityServer, csiState, disabled)
 	return nil
-}
-
-// apiRoles maps the API listener's methods to the roles that may call them.
-func apiRoles() map[string][]pki.Role {
-	rules := map[string][]pki.Role{
-		"/" + sessionpb.Session_ServiceDesc.ServiceName + "/": {pki.Node},
-		admin.Service: {pki.Admin},
-	}
-	for _, method := range admin.ReadMethods() {
-		rules[method] = []pki.Role{pki.Admin, pki.Viewer}
-	}
-	return rules
 }
 
 // actor returns the caller's identity, as TLS verified it.

@@ -20,13 +20,18 @@ const (
 	Controller Role = "controller"
 	// Node may read its desired objects and report on them.
 	Node Role = "node"
-	// Admin may use the operators' API.
+	// Admin may use all of the operators' API.
 	Admin Role = "admin"
+	// Operator may use what of the operators' API can be undone.
+	Operator Role = "operator"
 	// Viewer may read the operators' API.
 	Viewer Role = "viewer"
 )
 
-var roles = []Role{Controller, Node, Admin, Viewer}
+var roles = []Role{Controller, Node, Admin, Operator, Viewer}
+
+// Roles are all roles.
+func Roles() []Role { return slices.Clone(roles) }
 
 // Identity is what a verified certificate says: role and name, in the URI SAN
 // `spiffe://<cluster>/<role>/<name>`.

@@ -75,7 +75,7 @@ func TestEachRoleAgainstEachListener(t *testing.T) {
 	server := credentialsOf(t, ca, Controller, "c1")
 	for listener, allowed := range map[string][]Role{
 		"the Raft listener": {Controller},
-		"the API listener":  {Controller, Node, Admin, Viewer},
+		"the API listener":  {Controller, Node, Admin, Operator, Viewer},
 		"the admins' only":  {Admin},
 		"nobody's":          nil,
 	} {
