@@ -166,6 +166,13 @@ func TestNoSecretIsInABundle(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, m.Missing)
 	require.GreaterOrEqual(t, m.Log.Index, before)
+	b.verifyHistory(b.client(c, pki.Viewer, "bob"))
+	read, err := bundle.Open(path)
+	require.NoError(t, err)
+	client, stop := read.Client(0)
+	b.verifyHistory(client)
+	stop()
+	require.NoError(t, read.Close())
 	content, names := unpacked(t, path)
 	require.Len(t, names, len(m.Files)+1)
 	require.Contains(t, content, "holdfast_raft_applied_entries_total")
@@ -200,5 +207,22 @@ func TestAControllersDoctorLooksAtItsHost(t *testing.T) {
 		require.Contains(t, found["host n1"], "unknown: its host could not be asked")
 		require.Contains(t, found["cluster"], "ok: c1 leads, and 1 of 1 voters answer")
 		require.Equal(t, admin.SeverityUnknown, admin.WorstOf(resp.GetFindings()))
+	}
+}
+
+// verifyHistory asks twice whether a journal is the cluster's history, from its beginning.
+func (b *testController) verifyHistory(client *admin.Client) {
+	b.t.Helper()
+	for range 2 {
+		var resp *adminpb.VerifyHistoryResponse
+		require.NoError(b.t, client.TryEach(b.t.Context(), func(ctx context.Context, api adminpb.AdminClient) (err error) {
+			resp, err = api.VerifyHistory(ctx, &adminpb.VerifyHistoryRequest{})
+			return err
+		}))
+		require.Empty(b.t, resp.GetBreaks())
+		require.True(b.t, resp.GetFromBeginning() && resp.GetMatchesState())
+		require.GreaterOrEqual(b.t, resp.GetCount(), uint64(4))
+		require.Equal(b.t, "c1", resp.GetMember())
+		require.Len(b.t, resp.GetHead(), 32)
 	}
 }
