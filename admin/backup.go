@@ -2,6 +2,9 @@ package admin
 
 import (
 	"bufio"
+	"context"
+	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,6 +14,9 @@ import (
 
 // backupPart is how much of a file goes in one message.
 const backupPart = 64 << 10
+
+// recordTimeout is how long a backup waits until the log has recorded it.
+const recordTimeout = 10 * time.Second
 
 // BackupRequest says which backup is wanted.
 type BackupRequest struct {
@@ -23,6 +29,9 @@ type BackupRequest struct {
 func (s *Server) Backup(req *adminpb.BackupRequest, out adminpb.Admin_BackupServer) error {
 	if s.TakeBackup == nil {
 		return status.Error(codes.Unimplemented, "this controller takes no backups")
+	}
+	if err := s.recordBackup(out.Context(), req); err != nil {
+		return err
 	}
 	parts := bufio.NewWriterSize(partWriter{out}, backupPart)
 	wanted := BackupRequest{Stale: req.GetStale(), Increment: req.GetIncrement(), Since: req.GetSince()}
@@ -37,4 +46,25 @@ type partWriter struct{ out adminpb.Admin_BackupServer }
 
 func (w partWriter) Write(b []byte) (int, error) {
 	return len(b), w.out.Send(&adminpb.BackupResponse{Part: b})
+}
+
+// recordBackup records who takes a backup, as it has the whole state in it. Of a controller's own state it is taken without a quorum
+// too, where the log takes nothing: the controller's own log has it then.
+func (s *Server) recordBackup(ctx context.Context, req *adminpb.BackupRequest) error {
+	c, err := s.newKeptCall(ctx, req.GetReason())
+	if err != nil {
+		return err
+	}
+	subject := "of the state"
+	if req.GetIncrement() {
+		subject = fmt.Sprintf("of the commands above index %d", req.GetSince())
+	}
+	recording, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	err = s.record(recording, c, "backup", subject)
+	if err != nil && req.GetStale() && ctx.Err() == nil {
+		s.Logger.WarnContext(ctx, "a backup is taken and the log could not record it", "actor", c.actor, "reason", req.GetReason(), "error", err)
+		return nil
+	}
+	return err
 }

@@ -44,12 +44,15 @@ type env struct {
 	server      *Server
 }
 
-func newEnv(t *testing.T, nodes ...string) *env {
+func newEnv(t *testing.T, nodes ...string) *env { return newEnvAt(t, fsm.MaxFeatureLevel, nodes...) }
+
+// newEnvAt is newEnv at a feature level.
+func newEnvAt(t *testing.T, level uint32, nodes ...string) *env {
 	w := &env{t: t, state: fsm.New(), stored: map[uint64][]byte{}, items: map[fsm.NodeID][]Item{}, unreachable: map[fsm.NodeID]error{}, asked: func() {}}
 	w.server = NewServer(Options{Cluster: w, Hosts: w, HostChecks: w, Name: "c1", Now: func() time.Time { return time.Unix(int64(w.index), 0) }, AuditPause: time.Millisecond,
 		Actor: func(context.Context) (string, error) { return "admin/alice", nil }, Error: grpcError})
 	w.apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: fsm.MaxFeatureLevel}}})
+		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: level}}})
 	for _, n := range nodes {
 		w.apply(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 			NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,

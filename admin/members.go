@@ -54,6 +54,7 @@ type memberPlanner struct {
 	id         string // the Raft id of the member that the change is about
 	address    string // Raft address of the member that joins or leaves
 	steps      []memberStep
+	call       *call // of a change, once it began
 }
 
 // memberStep is one step of a change; apply is set where there is something to do.
@@ -89,6 +90,9 @@ func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanReques
 	if p.id != "" && p.id != req.GetMemberId() {
 		return nil, status.Errorf(codes.FailedPrecondition, "%s member %s: it is member %s that is meant now: look at the plan again", req.GetVerb(), req.GetMemberId(), p.id)
 	}
+	if err := p.recordCall(ctx); err != nil {
+		return nil, err
+	}
 	if changed, err := p.carryOut(ctx); err != nil {
 		return nil, s.Error(err)
 	} else if changed {
@@ -99,6 +103,19 @@ func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanReques
 		}
 	}
 	return p.response(), nil
+}
+
+// recordCall records who changes the members, why and by which plan, where something is to do: Raft's configuration does not say.
+func (p *memberPlanner) recordCall(ctx context.Context) (err error) {
+	if p.call, err = p.server.newKeptCall(ctx, p.req.GetReason()); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(p.steps, func(t memberStep) bool { return t.state == stepTodo }) {
+		return nil
+	}
+	plan := p.response()
+	p.call.follows(plan.GetSummary(), plan.GetSteps())
+	return p.server.record(ctx, p.call, "members "+p.req.GetVerb(), "member "+p.req.GetMemberId())
 }
 
 // carryOut does the steps that are to do. A rejected one becomes blocked and ends it. changed
@@ -366,4 +383,5 @@ func memberPlanTable(w io.Writer, a *adminpb.MemberPlanResponse) {
 		row(w, s.GetState(), s.GetAction(), s.GetNode(), s.GetDetail())
 	}
 	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
+	planMark(w, a.GetSummary(), a.GetSteps())
 }

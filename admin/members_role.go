@@ -91,11 +91,7 @@ func (p *memberPlanner) addRecord(m *Member, nonVoter bool, blocked string) {
 
 // recordRole proposes it in the caller's name.
 func (p *memberPlanner) recordRole(ctx context.Context, memberID string, nonVoter bool) error {
-	actor, err := p.server.Actor(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = p.server.Cluster.Propose(ctx, &fsmpb.Command{Actor: actor, Body: &fsmpb.Command_SetMemberRole{SetMemberRole: &fsmpb.SetMemberRole{MemberId: memberID, NonVoter: nonVoter}}})
+	_, err := p.server.Cluster.Propose(ctx, p.call.stamp(&fsmpb.Command{Body: &fsmpb.Command_SetMemberRole{SetMemberRole: &fsmpb.SetMemberRole{MemberId: memberID, NonVoter: nonVoter}}}))
 	return err
 }
 

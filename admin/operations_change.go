@@ -16,14 +16,14 @@ import (
 func (s *Server) CancelOperation(ctx context.Context, req *adminpb.OperationRequest) (*adminpb.ChangeResponse, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_CancelOperation{
 		CancelOperation: &fsmpb.CancelOperation{OperationId: req.GetId()}}}
-	return s.change(ctx, cmd, fmt.Sprintf("%s is cancelled", fsm.OperationID(req.GetId())))
+	return s.change(ctx, req.GetReason(), cmd, fmt.Sprintf("%s is cancelled", fsm.OperationID(req.GetId())))
 }
 
 // RetryOperation proposes that a failed or cancelled operation starts again.
 func (s *Server) RetryOperation(ctx context.Context, req *adminpb.OperationRequest) (*adminpb.ChangeResponse, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_RetryOperation{
 		RetryOperation: &fsmpb.RetryOperation{OperationId: req.GetId()}}}
-	return s.change(ctx, cmd, fmt.Sprintf("%s is tried again", fsm.OperationID(req.GetId())))
+	return s.change(ctx, req.GetReason(), cmd, fmt.Sprintf("%s is tried again", fsm.OperationID(req.GetId())))
 }
 
 // AdoptNode lets a host in adoption mode act for the cluster's incarnation (S1). It serves the
@@ -35,7 +35,7 @@ func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (
 	}
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{
 		NodeId: req.GetNode(), HostId: req.GetHostId(), Incarnation: incarnation}}}
-	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) may act for incarnation %d", req.GetNode(), req.GetHostId(), incarnation))
+	return s.change(ctx, "", cmd, fmt.Sprintf("node %s (host %s) may act for incarnation %d", req.GetNode(), req.GetHostId(), incarnation))
 }
 
 // adoptionTarget returns the incarnation for which the node's host would act. The request must name
@@ -58,13 +58,12 @@ func (s *Server) adoptionTarget(ctx context.Context, node, hostID string) (incar
 }
 
 // change proposes a command with the caller, as TLS verified it, as its actor.
-func (s *Server) change(ctx context.Context, cmd *fsmpb.Command, message string) (*adminpb.ChangeResponse, error) {
-	actor, err := s.caller(ctx)
+func (s *Server) change(ctx context.Context, reason string, cmd *fsmpb.Command, message string) (*adminpb.ChangeResponse, error) {
+	c, err := s.newKeptCall(ctx, reason)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Actor = actor
-	out, err := s.Cluster.Propose(ctx, cmd)
+	out, err := s.Cluster.Propose(ctx, c.stamp(cmd))
 	if err != nil {
 		return nil, s.Error(err)
 	}

@@ -188,7 +188,7 @@ func (p *planner) run(verb func(*planner) error) error {
 // host that the plan showed: when another host has registered under the node's id since, a repeated
 // call does nothing to that host (S71).
 func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
-	actor, err := s.caller(ctx)
+	c, err := s.newCall(ctx, req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -201,12 +201,14 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	case req.GetHostId() == "" && !ofReplication(req.GetVerb()) && req.GetVerb() != adoptCluster:
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)
 	}
+	plan := p.response()
+	c.follows(plan.GetSummary(), plan.GetSteps())
 	for i := range p.steps {
 		if p.holdsBack(i) {
 			p.steps[i].state, p.steps[i].detail = stepWaiting, "a volume could not be adopted"
 			continue
 		}
-		if err := s.carryOut(ctx, actor, &p.steps[i], &p.index); err != nil {
+		if err := s.carryOut(ctx, c, &p.steps[i], &p.index); err != nil {
 			return nil, s.Error(err)
 		}
 	}
@@ -215,13 +217,11 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 
 // carryOut proposes the command of one step. A rejection makes the step blocked and is no error. After
 // an error it is unknown whether the command was applied; the next call finds out.
-func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uint64) error {
+func (s *Server) carryOut(ctx context.Context, c *call, t *step, index *uint64) error {
 	if t.state != stepTodo || t.command == nil {
 		return nil
 	}
-	cmd := proto.CloneOf(t.command)
-	cmd.Actor = actor
-	out, err := s.Cluster.Propose(ctx, cmd)
+	out, err := s.Cluster.Propose(ctx, c.stamp(proto.CloneOf(t.command)))
 	switch refused := out.GetRejection(); {
 	case refused != nil:
 		t.state, t.detail = stepBlocked, refused.GetMessage()

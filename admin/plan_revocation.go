@@ -50,8 +50,14 @@ func (s *Server) ChangeRevocation(ctx context.Context, req *adminpb.RevocationPl
 	if err != nil {
 		return nil, err
 	}
+	c, err := s.newCall(ctx, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	plan := p.response()
+	c.follows(plan.GetSummary(), plan.GetSteps())
 	for i := range p.steps {
-		if err := s.carryOut(ctx, p.actor, &p.steps[i], &p.index); err != nil {
+		if err := s.carryOut(ctx, c, &p.steps[i], &p.index); err != nil {
 			return nil, s.Error(err)
 		}
 	}
@@ -221,4 +227,5 @@ func revocationPlanTable(w io.Writer, a *adminpb.RevocationPlanResponse) {
 		row(w, s.GetState(), s.GetAction(), s.GetNode(), s.GetDetail())
 	}
 	fmt.Fprintf(w, "%s\n", a.GetSummary())
+	planMark(w, a.GetSummary(), a.GetSteps())
 }

@@ -27,7 +27,7 @@ func (s *Server) ClaimMaintenance(ctx context.Context, req *adminpb.RebootSafeRe
 	if req.GetClaim() == req.GetRelease() {
 		return nil, status.Error(codes.InvalidArgument, "either claim maintenance or release it")
 	}
-	actor, err := s.caller(ctx)
+	c, err := s.newKeptCall(ctx, req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +38,9 @@ func (s *Server) ClaimMaintenance(ctx context.Context, req *adminpb.RebootSafeRe
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Cluster.Propose(ctx, &fsmpb.Command{Actor: actor, Body: &fsmpb.Command_ClaimMaintenance{ClaimMaintenance: &fsmpb.ClaimMaintenance{
+	_, err = s.Cluster.Propose(ctx, c.stamp(&fsmpb.Command{Body: &fsmpb.Command_ClaimMaintenance{ClaimMaintenance: &fsmpb.ClaimMaintenance{
 		NodeId: req.GetNode(), HostId: before.GetHostId(), Release: req.GetRelease(), AllowUnused: req.GetAllowUnused(),
-	}}})
+	}}}))
 	var refused *fsm.Rejection
 	isRefusal := errors.As(err, &refused) && refused.Reason == fsm.Precondition
 	if err != nil && !isRefusal {

@@ -130,8 +130,8 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	if sentence := sentenceOf(e); sentence != "" {
 		result = sentence + ": " + result
 	}
-	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
-		cmp.Or(subject, "-"), outcomeFacts(e), result)
+	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
+		cmp.Or(subject, "-"), outcomeFacts(e), result, callCell(e.GetCommand().GetCall()))
 }
 
 // volumesCell returns the entry's volumes, with the orchestrator's names for them.
@@ -184,4 +184,5 @@ func planTable(w io.Writer, a *adminpb.PlanResponse) {
 		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
 	}
 	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
+	planMark(w, a.GetSummary(), a.GetSteps())
 }

@@ -46,7 +46,7 @@ func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest)
 // FinishUpgrade proposes the level when every member and node supports it. The leader checks the members
 // again, and Apply checks the nodes again: a change in between makes the command a rejection.
 func (s *Server) FinishUpgrade(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
-	actor, err := s.caller(ctx)
+	c, err := s.newCall(ctx, req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,13 @@ func (s *Server) FinishUpgrade(ctx context.Context, req *adminpb.UpgradeRequest)
 	if err != nil || resp.GetDone() || !resp.GetReady() {
 		return resp, err
 	}
-	out, err := s.Cluster.Propose(ctx, &fsmpb.Command{Actor: actor, Body: &fsmpb.Command_SetFeatureLevel{
-		SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: resp.GetTarget()}}})
+	c.level = max(c.level, resp.GetTarget()) // the entry that raises the level is of the new one
+	if c, err = c.requireKept(); err != nil {
+		return nil, err
+	}
+	c.follows(resp.GetSummary(), nil)
+	out, err := s.Cluster.Propose(ctx, c.stamp(&fsmpb.Command{Body: &fsmpb.Command_SetFeatureLevel{
+		SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: resp.GetTarget()}}}))
 	if err != nil {
 		return nil, s.Error(err)
 	}

@@ -82,6 +82,7 @@ var commands = table(
 	on(applyCreateJoinToken, byAdmin),
 	on(applyUseJoinToken, byController),
 	on(applyRevokeJoinToken, byAdmin),
+	on(applyRecordOperatorCall, byAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.

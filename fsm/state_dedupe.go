@@ -38,6 +38,9 @@ func (s *State) checkEnvelope(cmd *fsmpb.Command, body proto.Message) *Rejection
 	if n := len(cmd.GetActor()); n > maxIDBytes {
 		return Reject(Invalid, "the actor has %d bytes, more than %d", n, maxIDBytes)
 	}
+	if rej := checkOperatorCall(cmd.GetCall()); rej != nil {
+		return rej
+	}
 	if _, first := body.(*fsmpb.Bootstrap); s.cluster.ID == "" && !first {
 		return Reject(Precondition, "the cluster has no first entry yet: bootstrap it")
 	}

@@ -80,6 +80,7 @@ func rebootSafeCommand() *cobra.Command {
 		"--claim and --release are done at once, without --yes."
 	flags := cmd.Flags()
 	flags.BoolVar(&req.Claim, "claim", false, "record that the host is in maintenance, where it may be rebooted")
+	reasonFlag(cmd, &req.Reason)
 	flags.BoolVar(&req.Release, "release", false, "record that it is not in maintenance any more")
 	flags.BoolVar(&req.AllowUnused, "allow-unused", false, "volumes that are published to no host may be unavailable meanwhile")
 	flags.StringVar(&req.HostId, "host-id", "", "the host's random `id`; without it, the host that has the name now")

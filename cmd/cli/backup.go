@@ -21,6 +21,7 @@ const backupTimeout = time.Hour
 
 // backupOptions are the flags of `holdfast backup`.
 type backupOptions struct {
+	reason string
 	connection
 
 	stale          bool
@@ -42,6 +43,7 @@ func backupCommand() *cobra.Command {
 		Args: exactArgs("FILE"), RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) }}
 	flags := cmd.Flags()
 	o.addFlagsTo(flags, backupTimeout)
+	flags.StringVar(&o.reason, "reason", "", reasonHelp)
 	flags.BoolVar(&o.stale, "stale", false, staleHelp)
 	flags.Uint64Var(&o.since, "since", 0, "write the commands above this log `index`, an increment")
 	flags.StringVar(&o.sinceBackup, "since-backup", "", "write the commands since this backup, a `file`, as an increment")
@@ -87,7 +89,7 @@ func (o *backupOptions) run(cmd *cobra.Command, path string) error {
 
 // request is what the flags ask for.
 func (o *backupOptions) request(cmd *cobra.Command) (*adminpb.BackupRequest, error) {
-	req := &adminpb.BackupRequest{Stale: o.stale}
+	req := &adminpb.BackupRequest{Stale: o.stale, Reason: o.reason}
 	switch since := cmd.Flags().Changed("since"); {
 	case since && o.sinceBackup != "":
 		return nil, exit.Usagef("--since and --since-backup exclude each other")

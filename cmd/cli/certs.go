@@ -118,6 +118,7 @@ func unrevokeCommand() *cobra.Command {
 	cmd := v.command("unrevoke ROLE NAME", "End the revocation of an identity",
 		"Ends what is revoked of an identity, serial numbers and times. --since names the revocation that is meant, as the plan\n"+
 			"shows it, so that a repeated command ends no later one.")
+	reasonFlag(cmd, &v.req.Reason)
 	cmd.Flags().Uint64Var(&v.req.Since, "since", 0, "the `index` of the revocation, as the plan shows it")
 	return cmd
 }

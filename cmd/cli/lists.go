@@ -72,16 +72,20 @@ func showCommand() *cobra.Command {
 type operationCall func(adminpb.AdminClient, context.Context, *adminpb.OperationRequest, ...callOption) (*adminpb.ChangeResponse, error)
 
 func operationCommand(verb, short, what string, call operationCall) *cobra.Command {
-	return apiCommand(verb+" ID", short, operationArg, changeTimeout,
+	req := &adminpb.OperationRequest{}
+	cmd := apiCommand(verb+" ID", short, operationArg, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			id, err := operationID(args[0])
 			if err != nil {
 				return err
 			}
 			return callAndPrint(ctx, c, client, cmd, what+" "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return call(api, ctx, &adminpb.OperationRequest{Id: id})
+				req.Id = id
+				return call(api, ctx, req)
 			})
 		})
+	reasonFlag(cmd, &req.Reason)
+	return cmd
 }
 
 // operationArg requires one argument, an operation's id.

@@ -68,6 +68,7 @@ func (v *memberVerb) commandOf(use, short, long string, arguments cobra.Position
 		})
 	cmd.Long = long
 	cmd.Flags().BoolVar(&v.yes, "yes", false, "carry the plan out, on the member id that it shows; without it, it is only shown")
+	reasonFlag(cmd, &v.req.Reason)
 	cmd.Flags().BoolVar(&v.wait, "wait", false, "with --yes: go on until nothing is left but what is blocked; to interrupt it is safe")
 	return cmd
 }

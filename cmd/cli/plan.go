@@ -34,7 +34,7 @@ type planVerb struct {
 func (p *planVerb) planFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out, for the host that --host-id names; without it, the plan is only shown")
 	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the host's random `id`, as the plan shows it; without it, the host that has the name now")
-	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
+	cmd.Flags().StringVar(&p.req.Reason, "reason", "", reasonHelp)
 }
 
 // lostFlags adds the flags of verbs that record a host as lost.

@@ -96,7 +96,7 @@ func (of replicationSource) promoteCommand() *cobra.Command {
 			"each volume what is given up. It is refused while the other site can be reached.")
 	cmd.Flags().BoolVar(&p.req.Force, "force", false, "consent to lose acknowledged writes that the site did not get")
 	cmd.Flags().BoolVar(&p.req.Separately, "separately", false, "with --force, of a group: accept that its volumes are of different instants, as some were brought up to date before the other site died")
-	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
+	cmd.Flags().StringVar(&p.req.Reason, "reason", "", reasonHelp)
 	return cmd
 }
 

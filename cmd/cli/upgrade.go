@@ -60,6 +60,7 @@ func finishCommand() *cobra.Command {
 		"refused from then on. Without --yes it shows who understands what, and warns of nodes at a site for which no controller\n" +
 		"acts, as sites mean nothing before level 2. Repeated, it changes nothing."
 	cmd.Flags().BoolVar(&yes, "yes", false, "raise the level; without it, it is only shown what would be done")
+	reasonFlag(cmd, &req.Reason)
 	levelFlag(cmd, req)
 	return cmd
 }

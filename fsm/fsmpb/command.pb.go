@@ -408,6 +408,8 @@ type Command struct {
 	// site of the endpoint that the call came in through; a member that forwards the command keeps it.
 	// Empty: the cluster runs at level 1, or the command is no orchestrator's.
 	Site string `protobuf:"bytes,6,opt,name=site,proto3" json:"site,omitempty"`
+	// call is what a person said and was shown, of a command that an operator's call proposed. It decides nothing.
+	Call *OperatorCall `protobuf:"bytes,7,opt,name=call,proto3" json:"call,omitempty"`
 	// Types that are valid to be assigned to Body:
 	//
 	//	*Command_Bootstrap
@@ -466,6 +468,7 @@ type Command struct {
 	//	*Command_CreateJoinToken
 	//	*Command_UseJoinToken
 	//	*Command_RevokeJoinToken
+	//	*Command_RecordOperatorCall
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -541,6 +544,13 @@ func (x *Command) GetSite() string {
 		return x.Site
 	}
 	return ""
+}
+
+func (x *Command) GetCall() *OperatorCall {
+	if x != nil {
+		return x.Call
+	}
+	return nil
 }
 
 func (x *Command) GetBody() isCommand_Body {
@@ -1054,6 +1064,15 @@ func (x *Command) GetRevokeJoinToken() *RevokeJoinToken {
 	return nil
 }
 
+func (x *Command) GetRecordOperatorCall() *RecordOperatorCall {
+	if x != nil {
+		if x, ok := x.Body.(*Command_RecordOperatorCall); ok {
+			return x.RecordOperatorCall
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -1282,6 +1301,10 @@ type Command_RevokeJoinToken struct {
 	RevokeJoinToken *RevokeJoinToken `protobuf:"bytes,123,opt,name=revoke_join_token,json=revokeJoinToken,proto3,oneof"`
 }
 
+type Command_RecordOperatorCall struct {
+	RecordOperatorCall *RecordOperatorCall `protobuf:"bytes,132,opt,name=record_operator_call,json=recordOperatorCall,proto3,oneof"`
+}
+
 func (*Command_Bootstrap) isCommand_Body() {}
 
 func (*Command_RegisterNode) isCommand_Body() {}
@@ -1394,6 +1417,123 @@ func (*Command_UseJoinToken) isCommand_Body() {}
 
 func (*Command_RevokeJoinToken) isCommand_Body() {}
 
+func (*Command_RecordOperatorCall) isCommand_Body() {}
+
+// OperatorCall is why an operator did something, and by which plan. All commands of one call have the same.
+type OperatorCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Plan          string                 `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`                               // its summary; empty: the call has no plan
+	PlanDigest    []byte                 `protobuf:"bytes,3,opt,name=plan_digest,json=planDigest,proto3" json:"plan_digest,omitempty"` // sha256 of its summary and its steps
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorCall) Reset() {
+	*x = OperatorCall{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorCall) ProtoMessage() {}
+
+func (x *OperatorCall) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorCall.ProtoReflect.Descriptor instead.
+func (*OperatorCall) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OperatorCall) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *OperatorCall) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *OperatorCall) GetPlanDigest() []byte {
+	if x != nil {
+		return x.PlanDigest
+	}
+	return nil
+}
+
+// RecordOperatorCall records a call of an operator that the log would not show otherwise: of a change of Raft's
+// configuration, or of what gives the whole state away. It changes nothing, and comes before what it records.
+type RecordOperatorCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          string                 `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"` // such as members remove, backup
+	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordOperatorCall) Reset() {
+	*x = RecordOperatorCall{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordOperatorCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordOperatorCall) ProtoMessage() {}
+
+func (x *RecordOperatorCall) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordOperatorCall.ProtoReflect.Descriptor instead.
+func (*RecordOperatorCall) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RecordOperatorCall) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *RecordOperatorCall) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
 // Epoch orders grants, desired states and generations across restores (S1).
 type Epoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1405,7 +1545,7 @@ type Epoch struct {
 
 func (x *Epoch) Reset() {
 	*x = Epoch{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[1]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1557,7 @@ func (x *Epoch) String() string {
 func (*Epoch) ProtoMessage() {}
 
 func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[1]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1570,7 @@ func (x *Epoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
 func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{1}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Epoch) GetIncarnation() uint64 {
@@ -1460,7 +1600,7 @@ type Bootstrap struct {
 
 func (x *Bootstrap) Reset() {
 	*x = Bootstrap{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[2]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1612,7 @@ func (x *Bootstrap) String() string {
 func (*Bootstrap) ProtoMessage() {}
 
 func (x *Bootstrap) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[2]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1625,7 @@ func (x *Bootstrap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bootstrap.ProtoReflect.Descriptor instead.
 func (*Bootstrap) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{2}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Bootstrap) GetClusterId() string {
@@ -1519,7 +1659,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[3]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1671,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[3]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1684,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{3}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Label) GetKey() string {
@@ -1575,7 +1715,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[4]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1727,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[4]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1740,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{4}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Pool) GetPoolId() string {
@@ -1665,7 +1805,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[5]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1817,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[5]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1830,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{5}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RegisterNode) GetNodeId() string {
@@ -1797,7 +1937,7 @@ type Replication struct {
 
 func (x *Replication) Reset() {
 	*x = Replication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1949,7 @@ func (x *Replication) String() string {
 func (*Replication) ProtoMessage() {}
 
 func (x *Replication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1962,7 @@ func (x *Replication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replication.ProtoReflect.Descriptor instead.
 func (*Replication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{6}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Replication) GetAddress() string {
@@ -1866,7 +2006,7 @@ type RegisterMember struct {
 
 func (x *RegisterMember) Reset() {
 	*x = RegisterMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2018,7 @@ func (x *RegisterMember) String() string {
 func (*RegisterMember) ProtoMessage() {}
 
 func (x *RegisterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2031,7 @@ func (x *RegisterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterMember.ProtoReflect.Descriptor instead.
 func (*RegisterMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RegisterMember) GetName() string {
@@ -1927,7 +2067,7 @@ type FenceNetwork struct {
 
 func (x *FenceNetwork) Reset() {
 	*x = FenceNetwork{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2079,7 @@ func (x *FenceNetwork) String() string {
 func (*FenceNetwork) ProtoMessage() {}
 
 func (x *FenceNetwork) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2092,7 @@ func (x *FenceNetwork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNetwork.ProtoReflect.Descriptor instead.
 func (*FenceNetwork) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FenceNetwork) GetCidrs() []string {
@@ -1980,7 +2120,7 @@ type FencedHost struct {
 
 func (x *FencedHost) Reset() {
 	*x = FencedHost{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2132,7 @@ func (x *FencedHost) String() string {
 func (*FencedHost) ProtoMessage() {}
 
 func (x *FencedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2145,7 @@ func (x *FencedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FencedHost.ProtoReflect.Descriptor instead.
 func (*FencedHost) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FencedHost) GetNodeId() string {
@@ -2032,7 +2172,7 @@ type UnfenceNetwork struct {
 
 func (x *UnfenceNetwork) Reset() {
 	*x = UnfenceNetwork{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2184,7 @@ func (x *UnfenceNetwork) String() string {
 func (*UnfenceNetwork) ProtoMessage() {}
 
 func (x *UnfenceNetwork) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2197,7 @@ func (x *UnfenceNetwork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnfenceNetwork.ProtoReflect.Descriptor instead.
 func (*UnfenceNetwork) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UnfenceNetwork) GetCidrs() []string {
@@ -2080,7 +2220,7 @@ type SetNodeReachable struct {
 
 func (x *SetNodeReachable) Reset() {
 	*x = SetNodeReachable{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2232,7 @@ func (x *SetNodeReachable) String() string {
 func (*SetNodeReachable) ProtoMessage() {}
 
 func (x *SetNodeReachable) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2245,7 @@ func (x *SetNodeReachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeReachable.ProtoReflect.Descriptor instead.
 func (*SetNodeReachable) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetNodeReachable) GetNodeId() string {
@@ -2142,7 +2282,7 @@ type LoseNode struct {
 
 func (x *LoseNode) Reset() {
 	*x = LoseNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2294,7 @@ func (x *LoseNode) String() string {
 func (*LoseNode) ProtoMessage() {}
 
 func (x *LoseNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2307,7 @@ func (x *LoseNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoseNode.ProtoReflect.Descriptor instead.
 func (*LoseNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LoseNode) GetNodeId() string {
@@ -2203,7 +2343,7 @@ type AdoptNode struct {
 
 func (x *AdoptNode) Reset() {
 	*x = AdoptNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2355,7 @@ func (x *AdoptNode) String() string {
 func (*AdoptNode) ProtoMessage() {}
 
 func (x *AdoptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2368,7 @@ func (x *AdoptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNode.ProtoReflect.Descriptor instead.
 func (*AdoptNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AdoptNode) GetNodeId() string {
@@ -2280,7 +2420,7 @@ type VolumeManifest struct {
 
 func (x *VolumeManifest) Reset() {
 	*x = VolumeManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2432,7 @@ func (x *VolumeManifest) String() string {
 func (*VolumeManifest) ProtoMessage() {}
 
 func (x *VolumeManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2445,7 @@ func (x *VolumeManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeManifest.ProtoReflect.Descriptor instead.
 func (*VolumeManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *VolumeManifest) GetVolumeId() string {
@@ -2450,7 +2590,7 @@ type ReplicationManifest struct {
 
 func (x *ReplicationManifest) Reset() {
 	*x = ReplicationManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2602,7 @@ func (x *ReplicationManifest) String() string {
 func (*ReplicationManifest) ProtoMessage() {}
 
 func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2615,7 @@ func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationManifest.ProtoReflect.Descriptor instead.
 func (*ReplicationManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReplicationManifest) GetProtocol() Protocol {
@@ -2537,7 +2677,7 @@ type ReplicaHost struct {
 
 func (x *ReplicaHost) Reset() {
 	*x = ReplicaHost{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2689,7 @@ func (x *ReplicaHost) String() string {
 func (*ReplicaHost) ProtoMessage() {}
 
 func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2702,7 @@ func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaHost.ProtoReflect.Descriptor instead.
 func (*ReplicaHost) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReplicaHost) GetNodeId() string {
@@ -2594,7 +2734,7 @@ type PublicationManifest struct {
 
 func (x *PublicationManifest) Reset() {
 	*x = PublicationManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2746,7 @@ func (x *PublicationManifest) String() string {
 func (*PublicationManifest) ProtoMessage() {}
 
 func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2759,7 @@ func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationManifest.ProtoReflect.Descriptor instead.
 func (*PublicationManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PublicationManifest) GetEpoch() *Epoch {
@@ -2676,7 +2816,7 @@ type StagingManifest struct {
 
 func (x *StagingManifest) Reset() {
 	*x = StagingManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2828,7 @@ func (x *StagingManifest) String() string {
 func (*StagingManifest) ProtoMessage() {}
 
 func (x *StagingManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2841,7 @@ func (x *StagingManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingManifest.ProtoReflect.Descriptor instead.
 func (*StagingManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StagingManifest) GetPath() string {
@@ -2745,7 +2885,7 @@ type TargetManifest struct {
 
 func (x *TargetManifest) Reset() {
 	*x = TargetManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2897,7 @@ func (x *TargetManifest) String() string {
 func (*TargetManifest) ProtoMessage() {}
 
 func (x *TargetManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2910,7 @@ func (x *TargetManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetManifest.ProtoReflect.Descriptor instead.
 func (*TargetManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TargetManifest) GetPath() string {
@@ -2824,7 +2964,7 @@ type HeldVolume struct {
 
 func (x *HeldVolume) Reset() {
 	*x = HeldVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +2976,7 @@ func (x *HeldVolume) String() string {
 func (*HeldVolume) ProtoMessage() {}
 
 func (x *HeldVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +2989,7 @@ func (x *HeldVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldVolume.ProtoReflect.Descriptor instead.
 func (*HeldVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeldVolume) GetManifest() *VolumeManifest {
@@ -2913,7 +3053,7 @@ type AdoptVolume struct {
 
 func (x *AdoptVolume) Reset() {
 	*x = AdoptVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3065,7 @@ func (x *AdoptVolume) String() string {
 func (*AdoptVolume) ProtoMessage() {}
 
 func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3078,7 @@ func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptVolume.ProtoReflect.Descriptor instead.
 func (*AdoptVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AdoptVolume) GetVolumeId() string {
@@ -2966,7 +3106,7 @@ type AdoptedReplica struct {
 
 func (x *AdoptedReplica) Reset() {
 	*x = AdoptedReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3118,7 @@ func (x *AdoptedReplica) String() string {
 func (*AdoptedReplica) ProtoMessage() {}
 
 func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3131,7 @@ func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptedReplica.ProtoReflect.Descriptor instead.
 func (*AdoptedReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AdoptedReplica) GetNodeId() string {
@@ -3029,7 +3169,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3181,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3194,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -3095,7 +3235,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3247,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3260,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -3142,7 +3282,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3294,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3307,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -3218,7 +3358,7 @@ type CreateVolume struct {
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3370,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3383,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -3391,7 +3531,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3543,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3556,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Claim) GetName() string {
@@ -3469,7 +3609,7 @@ type ReplicaSeen struct {
 
 func (x *ReplicaSeen) Reset() {
 	*x = ReplicaSeen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3621,7 @@ func (x *ReplicaSeen) String() string {
 func (*ReplicaSeen) ProtoMessage() {}
 
 func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3634,7 @@ func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
 func (*ReplicaSeen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReplicaSeen) GetBootId() string {
@@ -3619,7 +3759,7 @@ type AttachReplica struct {
 
 func (x *AttachReplica) Reset() {
 	*x = AttachReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3631,7 +3771,7 @@ func (x *AttachReplica) String() string {
 func (*AttachReplica) ProtoMessage() {}
 
 func (x *AttachReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3644,7 +3784,7 @@ func (x *AttachReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
 func (*AttachReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AttachReplica) GetVolumeId() string {
@@ -3705,7 +3845,7 @@ type SetPrimary struct {
 
 func (x *SetPrimary) Reset() {
 	*x = SetPrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3857,7 @@ func (x *SetPrimary) String() string {
 func (*SetPrimary) ProtoMessage() {}
 
 func (x *SetPrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3870,7 @@ func (x *SetPrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
 func (*SetPrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetPrimary) GetVolumeId() string {
@@ -3791,7 +3931,7 @@ type Outdate struct {
 
 func (x *Outdate) Reset() {
 	*x = Outdate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3943,7 @@ func (x *Outdate) String() string {
 func (*Outdate) ProtoMessage() {}
 
 func (x *Outdate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +3956,7 @@ func (x *Outdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
 func (*Outdate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Outdate) GetVolumeId() string {
@@ -3881,7 +4021,7 @@ type KeepReplica struct {
 
 func (x *KeepReplica) Reset() {
 	*x = KeepReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +4033,7 @@ func (x *KeepReplica) String() string {
 func (*KeepReplica) ProtoMessage() {}
 
 func (x *KeepReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +4046,7 @@ func (x *KeepReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepReplica.ProtoReflect.Descriptor instead.
 func (*KeepReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepReplica) GetVolumeId() string {
@@ -3988,7 +4128,7 @@ type ForcePrimary struct {
 
 func (x *ForcePrimary) Reset() {
 	*x = ForcePrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4140,7 @@ func (x *ForcePrimary) String() string {
 func (*ForcePrimary) ProtoMessage() {}
 
 func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4153,7 @@ func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
 func (*ForcePrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ForcePrimary) GetVolumeId() string {
@@ -4057,7 +4197,7 @@ type AddReplica struct {
 
 func (x *AddReplica) Reset() {
 	*x = AddReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4209,7 @@ func (x *AddReplica) String() string {
 func (*AddReplica) ProtoMessage() {}
 
 func (x *AddReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4222,7 @@ func (x *AddReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
 func (*AddReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AddReplica) GetVolumeId() string {
@@ -4126,7 +4266,7 @@ type RemoveReplica struct {
 
 func (x *RemoveReplica) Reset() {
 	*x = RemoveReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4278,7 @@ func (x *RemoveReplica) String() string {
 func (*RemoveReplica) ProtoMessage() {}
 
 func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4291,7 @@ func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
 func (*RemoveReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RemoveReplica) GetVolumeId() string {
@@ -4194,7 +4334,7 @@ type ScheduleNode struct {
 
 func (x *ScheduleNode) Reset() {
 	*x = ScheduleNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4346,7 @@ func (x *ScheduleNode) String() string {
 func (*ScheduleNode) ProtoMessage() {}
 
 func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4359,7 @@ func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
 func (*ScheduleNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ScheduleNode) GetNodeId() string {
@@ -4254,7 +4394,7 @@ type SetMemberRole struct {
 
 func (x *SetMemberRole) Reset() {
 	*x = SetMemberRole{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4406,7 @@ func (x *SetMemberRole) String() string {
 func (*SetMemberRole) ProtoMessage() {}
 
 func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4419,7 @@ func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMemberRole.ProtoReflect.Descriptor instead.
 func (*SetMemberRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetMemberRole) GetMemberId() string {
@@ -4310,7 +4450,7 @@ type ClaimMaintenance struct {
 
 func (x *ClaimMaintenance) Reset() {
 	*x = ClaimMaintenance{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4322,7 +4462,7 @@ func (x *ClaimMaintenance) String() string {
 func (*ClaimMaintenance) ProtoMessage() {}
 
 func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4335,7 +4475,7 @@ func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimMaintenance.ProtoReflect.Descriptor instead.
 func (*ClaimMaintenance) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ClaimMaintenance) GetNodeId() string {
@@ -4377,7 +4517,7 @@ type ContinueSweep struct {
 
 func (x *ContinueSweep) Reset() {
 	*x = ContinueSweep{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4529,7 @@ func (x *ContinueSweep) String() string {
 func (*ContinueSweep) ProtoMessage() {}
 
 func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4542,7 @@ func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueSweep.ProtoReflect.Descriptor instead.
 func (*ContinueSweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ContinueSweep) GetIndex() uint64 {
@@ -4424,7 +4564,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4576,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4589,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -4479,7 +4619,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4631,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4644,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -4550,7 +4690,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4702,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4715,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -4628,7 +4768,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4640,7 +4780,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4653,7 +4793,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -4697,7 +4837,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +4849,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4862,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -4764,7 +4904,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +4916,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4929,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -4821,7 +4961,7 @@ type CreateGroupSnapshot struct {
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4833,7 +4973,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4846,7 +4986,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -4898,7 +5038,7 @@ type CreateVolumeGroup struct {
 
 func (x *CreateVolumeGroup) Reset() {
 	*x = CreateVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +5050,7 @@ func (x *CreateVolumeGroup) String() string {
 func (*CreateVolumeGroup) ProtoMessage() {}
 
 func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5063,7 @@ func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolumeGroup.ProtoReflect.Descriptor instead.
 func (*CreateVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateVolumeGroup) GetVolumeGroupId() string {
@@ -4973,7 +5113,7 @@ type ModifyVolumeGroup struct {
 
 func (x *ModifyVolumeGroup) Reset() {
 	*x = ModifyVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +5125,7 @@ func (x *ModifyVolumeGroup) String() string {
 func (*ModifyVolumeGroup) ProtoMessage() {}
 
 func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4998,7 +5138,7 @@ func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolumeGroup.ProtoReflect.Descriptor instead.
 func (*ModifyVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ModifyVolumeGroup) GetVolumeGroupId() string {
@@ -5033,7 +5173,7 @@ type DeleteVolumeGroup struct {
 
 func (x *DeleteVolumeGroup) Reset() {
 	*x = DeleteVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5045,7 +5185,7 @@ func (x *DeleteVolumeGroup) String() string {
 func (*DeleteVolumeGroup) ProtoMessage() {}
 
 func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5058,7 +5198,7 @@ func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolumeGroup.ProtoReflect.Descriptor instead.
 func (*DeleteVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeleteVolumeGroup) GetVolumeGroupId() string {
@@ -5085,7 +5225,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5237,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5250,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -5136,7 +5276,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5148,7 +5288,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5161,7 +5301,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -5180,7 +5320,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5332,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5345,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -5227,7 +5367,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5239,7 +5379,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5252,7 +5392,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -5294,7 +5434,7 @@ type BeginReclaim struct {
 
 func (x *BeginReclaim) Reset() {
 	*x = BeginReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5306,7 +5446,7 @@ func (x *BeginReclaim) String() string {
 func (*BeginReclaim) ProtoMessage() {}
 
 func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5319,7 +5459,7 @@ func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginReclaim.ProtoReflect.Descriptor instead.
 func (*BeginReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BeginReclaim) GetVolumeId() string {
@@ -5339,7 +5479,7 @@ type EndReclaim struct {
 
 func (x *EndReclaim) Reset() {
 	*x = EndReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +5491,7 @@ func (x *EndReclaim) String() string {
 func (*EndReclaim) ProtoMessage() {}
 
 func (x *EndReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +5504,7 @@ func (x *EndReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReclaim.ProtoReflect.Descriptor instead.
 func (*EndReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EndReclaim) GetVolumeId() string {
@@ -5388,7 +5528,7 @@ type Reclaimed struct {
 
 func (x *Reclaimed) Reset() {
 	*x = Reclaimed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5400,7 +5540,7 @@ func (x *Reclaimed) String() string {
 func (*Reclaimed) ProtoMessage() {}
 
 func (x *Reclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5413,7 +5553,7 @@ func (x *Reclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaimed.ProtoReflect.Descriptor instead.
 func (*Reclaimed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Reclaimed) GetKnown() bool {
@@ -5463,7 +5603,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5475,7 +5615,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5488,7 +5628,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -5533,7 +5673,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5685,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5558,7 +5698,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -5651,7 +5791,7 @@ type BeginKeyRotation struct {
 
 func (x *BeginKeyRotation) Reset() {
 	*x = BeginKeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5663,7 +5803,7 @@ func (x *BeginKeyRotation) String() string {
 func (*BeginKeyRotation) ProtoMessage() {}
 
 func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5676,7 +5816,7 @@ func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginKeyRotation.ProtoReflect.Descriptor instead.
 func (*BeginKeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BeginKeyRotation) GetVolumeId() string {
@@ -5761,7 +5901,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5773,7 +5913,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5786,7 +5926,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -5872,7 +6012,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +6024,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +6037,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Report) GetNodeId() string {
@@ -5977,7 +6117,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5989,7 +6129,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6002,7 +6142,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -6485,7 +6625,7 @@ type StagingInUse struct {
 
 func (x *StagingInUse) Reset() {
 	*x = StagingInUse{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6637,7 @@ func (x *StagingInUse) String() string {
 func (*StagingInUse) ProtoMessage() {}
 
 func (x *StagingInUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6650,7 @@ func (x *StagingInUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingInUse.ProtoReflect.Descriptor instead.
 func (*StagingInUse) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StagingInUse) GetDetail() string {
@@ -6529,7 +6669,7 @@ type HeaderMade struct {
 
 func (x *HeaderMade) Reset() {
 	*x = HeaderMade{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6541,7 +6681,7 @@ func (x *HeaderMade) String() string {
 func (*HeaderMade) ProtoMessage() {}
 
 func (x *HeaderMade) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6554,7 +6694,7 @@ func (x *HeaderMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderMade.ProtoReflect.Descriptor instead.
 func (*HeaderMade) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HeaderMade) GetLuksUuid() string {
@@ -6573,7 +6713,7 @@ type KeyAdded struct {
 
 func (x *KeyAdded) Reset() {
 	*x = KeyAdded{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6585,7 +6725,7 @@ func (x *KeyAdded) String() string {
 func (*KeyAdded) ProtoMessage() {}
 
 func (x *KeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +6738,7 @@ func (x *KeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
 func (*KeyAdded) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KeyAdded) GetSlot() uint32 {
@@ -6617,7 +6757,7 @@ type KeyDropped struct {
 
 func (x *KeyDropped) Reset() {
 	*x = KeyDropped{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6629,7 +6769,7 @@ func (x *KeyDropped) String() string {
 func (*KeyDropped) ProtoMessage() {}
 
 func (x *KeyDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6642,7 +6782,7 @@ func (x *KeyDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDropped.ProtoReflect.Descriptor instead.
 func (*KeyDropped) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KeyDropped) GetSlot() uint32 {
@@ -6664,7 +6804,7 @@ type SnapshotKept struct {
 
 func (x *SnapshotKept) Reset() {
 	*x = SnapshotKept{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6676,7 +6816,7 @@ func (x *SnapshotKept) String() string {
 func (*SnapshotKept) ProtoMessage() {}
 
 func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6689,7 +6829,7 @@ func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotKept.ProtoReflect.Descriptor instead.
 func (*SnapshotKept) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SnapshotKept) GetAttach() uint64 {
@@ -6722,7 +6862,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6734,7 +6874,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6747,7 +6887,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -6766,7 +6906,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6778,7 +6918,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6791,7 +6931,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -6813,7 +6953,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6825,7 +6965,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6838,7 +6978,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -6874,7 +7014,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6886,7 +7026,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6899,7 +7039,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -6918,7 +7058,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6930,7 +7070,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6943,7 +7083,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -6963,7 +7103,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6975,7 +7115,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6988,7 +7128,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -7014,7 +7154,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7166,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7179,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -7059,7 +7199,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7071,7 +7211,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7084,7 +7224,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -7110,7 +7250,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7122,7 +7262,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7135,7 +7275,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -7154,7 +7294,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7166,7 +7306,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7179,7 +7319,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
 }
 
 type DeviceMissing struct {
@@ -7191,7 +7331,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7203,7 +7343,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7216,7 +7356,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -7235,7 +7375,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7247,7 +7387,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7260,7 +7400,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -7280,7 +7420,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7292,7 +7432,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7305,7 +7445,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -7332,7 +7472,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7344,7 +7484,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7357,7 +7497,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -7376,7 +7516,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7388,7 +7528,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7401,7 +7541,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
 }
 
 type TargetBound struct {
@@ -7413,7 +7553,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7425,7 +7565,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7438,7 +7578,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -7457,7 +7597,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7469,7 +7609,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7482,7 +7622,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -7510,7 +7650,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7522,7 +7662,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7535,7 +7675,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -7597,7 +7737,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7609,7 +7749,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7622,7 +7762,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -7648,7 +7788,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7660,7 +7800,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7673,7 +7813,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -7692,7 +7832,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7704,7 +7844,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7717,7 +7857,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -7736,7 +7876,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7748,7 +7888,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7761,7 +7901,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -7782,7 +7922,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7794,7 +7934,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7807,7 +7947,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -7835,7 +7975,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7847,7 +7987,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7860,7 +8000,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -7905,7 +8045,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7917,7 +8057,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7930,7 +8070,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -8059,7 +8199,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8071,7 +8211,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8084,7 +8224,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *KeyRotated) GetVolumeId() string {
@@ -8133,7 +8273,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8145,7 +8285,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8158,7 +8298,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -8189,7 +8329,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8201,7 +8341,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8214,7 +8354,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -8270,7 +8410,7 @@ type Crypt struct {
 
 func (x *Crypt) Reset() {
 	*x = Crypt{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8282,7 +8422,7 @@ func (x *Crypt) String() string {
 func (*Crypt) ProtoMessage() {}
 
 func (x *Crypt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8295,7 +8435,7 @@ func (x *Crypt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crypt.ProtoReflect.Descriptor instead.
 func (*Crypt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Crypt) GetPhase() FormatPhase {
@@ -8359,7 +8499,7 @@ type KeyRotation struct {
 
 func (x *KeyRotation) Reset() {
 	*x = KeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8371,7 +8511,7 @@ func (x *KeyRotation) String() string {
 func (*KeyRotation) ProtoMessage() {}
 
 func (x *KeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8384,7 +8524,7 @@ func (x *KeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
 func (*KeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *KeyRotation) GetSlot() uint32 {
@@ -8423,7 +8563,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8435,7 +8575,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8448,7 +8588,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -8501,7 +8641,7 @@ type RestoreHeader struct {
 
 func (x *RestoreHeader) Reset() {
 	*x = RestoreHeader{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8513,7 +8653,7 @@ func (x *RestoreHeader) String() string {
 func (*RestoreHeader) ProtoMessage() {}
 
 func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8526,7 +8666,7 @@ func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreHeader.ProtoReflect.Descriptor instead.
 func (*RestoreHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RestoreHeader) GetVolumeId() string {
@@ -8575,7 +8715,7 @@ type ReplicationSource struct {
 
 func (x *ReplicationSource) Reset() {
 	*x = ReplicationSource{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8587,7 +8727,7 @@ func (x *ReplicationSource) String() string {
 func (*ReplicationSource) ProtoMessage() {}
 
 func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8600,7 +8740,7 @@ func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationSource.ProtoReflect.Descriptor instead.
 func (*ReplicationSource) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ReplicationSource) GetVolumeId() string {
@@ -8636,7 +8776,7 @@ type EnableReplication struct {
 
 func (x *EnableReplication) Reset() {
 	*x = EnableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8648,7 +8788,7 @@ func (x *EnableReplication) String() string {
 func (*EnableReplication) ProtoMessage() {}
 
 func (x *EnableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8661,7 +8801,7 @@ func (x *EnableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReplication.ProtoReflect.Descriptor instead.
 func (*EnableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *EnableReplication) GetSource() *ReplicationSource {
@@ -8739,7 +8879,7 @@ type DisableReplication struct {
 
 func (x *DisableReplication) Reset() {
 	*x = DisableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8751,7 +8891,7 @@ func (x *DisableReplication) String() string {
 func (*DisableReplication) ProtoMessage() {}
 
 func (x *DisableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8764,7 +8904,7 @@ func (x *DisableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReplication.ProtoReflect.Descriptor instead.
 func (*DisableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *DisableReplication) GetSource() *ReplicationSource {
@@ -8803,7 +8943,7 @@ type PromoteReplication struct {
 
 func (x *PromoteReplication) Reset() {
 	*x = PromoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8815,7 +8955,7 @@ func (x *PromoteReplication) String() string {
 func (*PromoteReplication) ProtoMessage() {}
 
 func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8828,7 +8968,7 @@ func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteReplication.ProtoReflect.Descriptor instead.
 func (*PromoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *PromoteReplication) GetSource() *ReplicationSource {
@@ -8886,7 +9026,7 @@ type DemoteReplication struct {
 
 func (x *DemoteReplication) Reset() {
 	*x = DemoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8898,7 +9038,7 @@ func (x *DemoteReplication) String() string {
 func (*DemoteReplication) ProtoMessage() {}
 
 func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8911,7 +9051,7 @@ func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteReplication.ProtoReflect.Descriptor instead.
 func (*DemoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DemoteReplication) GetSource() *ReplicationSource {
@@ -8950,7 +9090,7 @@ type ResyncReplication struct {
 
 func (x *ResyncReplication) Reset() {
 	*x = ResyncReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8962,7 +9102,7 @@ func (x *ResyncReplication) String() string {
 func (*ResyncReplication) ProtoMessage() {}
 
 func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8975,7 +9115,7 @@ func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncReplication.ProtoReflect.Descriptor instead.
 func (*ResyncReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ResyncReplication) GetSource() *ReplicationSource {
@@ -9024,7 +9164,7 @@ type CancelConversion struct {
 
 func (x *CancelConversion) Reset() {
 	*x = CancelConversion{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9036,7 +9176,7 @@ func (x *CancelConversion) String() string {
 func (*CancelConversion) ProtoMessage() {}
 
 func (x *CancelConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9049,7 +9189,7 @@ func (x *CancelConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelConversion.ProtoReflect.Descriptor instead.
 func (*CancelConversion) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CancelConversion) GetVolumeId() string {
@@ -9079,7 +9219,7 @@ type GivenUp struct {
 
 func (x *GivenUp) Reset() {
 	*x = GivenUp{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9091,7 +9231,7 @@ func (x *GivenUp) String() string {
 func (*GivenUp) ProtoMessage() {}
 
 func (x *GivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9104,7 +9244,7 @@ func (x *GivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
 func (*GivenUp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GivenUp) GetVolumeId() string {
@@ -9148,7 +9288,7 @@ type RoleMoved struct {
 
 func (x *RoleMoved) Reset() {
 	*x = RoleMoved{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9160,7 +9300,7 @@ func (x *RoleMoved) String() string {
 func (*RoleMoved) ProtoMessage() {}
 
 func (x *RoleMoved) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9173,7 +9313,7 @@ func (x *RoleMoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleMoved.ProtoReflect.Descriptor instead.
 func (*RoleMoved) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RoleMoved) GetVolumeId() string {
@@ -9212,7 +9352,7 @@ type ConversionUndone struct {
 
 func (x *ConversionUndone) Reset() {
 	*x = ConversionUndone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9224,7 +9364,7 @@ func (x *ConversionUndone) String() string {
 func (*ConversionUndone) ProtoMessage() {}
 
 func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9237,7 +9377,7 @@ func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionUndone.ProtoReflect.Descriptor instead.
 func (*ConversionUndone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
 }
 
 type ReplicaReverted struct {
@@ -9249,7 +9389,7 @@ type ReplicaReverted struct {
 
 func (x *ReplicaReverted) Reset() {
 	*x = ReplicaReverted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9261,7 +9401,7 @@ func (x *ReplicaReverted) String() string {
 func (*ReplicaReverted) ProtoMessage() {}
 
 func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9274,7 +9414,7 @@ func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaReverted.ProtoReflect.Descriptor instead.
 func (*ReplicaReverted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReplicaReverted) GetSnapshotId() string {
@@ -9303,7 +9443,7 @@ type RevokeIdentity struct {
 
 func (x *RevokeIdentity) Reset() {
 	*x = RevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9315,7 +9455,7 @@ func (x *RevokeIdentity) String() string {
 func (*RevokeIdentity) ProtoMessage() {}
 
 func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9328,7 +9468,7 @@ func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeIdentity.ProtoReflect.Descriptor instead.
 func (*RevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RevokeIdentity) GetRole() string {
@@ -9385,7 +9525,7 @@ type VoterCertificate struct {
 
 func (x *VoterCertificate) Reset() {
 	*x = VoterCertificate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9397,7 +9537,7 @@ func (x *VoterCertificate) String() string {
 func (*VoterCertificate) ProtoMessage() {}
 
 func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9410,7 +9550,7 @@ func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VoterCertificate.ProtoReflect.Descriptor instead.
 func (*VoterCertificate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *VoterCertificate) GetName() string {
@@ -9446,7 +9586,7 @@ type UnrevokeIdentity struct {
 
 func (x *UnrevokeIdentity) Reset() {
 	*x = UnrevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9458,7 +9598,7 @@ func (x *UnrevokeIdentity) String() string {
 func (*UnrevokeIdentity) ProtoMessage() {}
 
 func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9471,7 +9611,7 @@ func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeIdentity.ProtoReflect.Descriptor instead.
 func (*UnrevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *UnrevokeIdentity) GetRole() string {
@@ -9512,7 +9652,7 @@ type CreateJoinToken struct {
 
 func (x *CreateJoinToken) Reset() {
 	*x = CreateJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9524,7 +9664,7 @@ func (x *CreateJoinToken) String() string {
 func (*CreateJoinToken) ProtoMessage() {}
 
 func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9537,7 +9677,7 @@ func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinToken.ProtoReflect.Descriptor instead.
 func (*CreateJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CreateJoinToken) GetTokenId() string {
@@ -9604,7 +9744,7 @@ type UseJoinToken struct {
 
 func (x *UseJoinToken) Reset() {
 	*x = UseJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9616,7 +9756,7 @@ func (x *UseJoinToken) String() string {
 func (*UseJoinToken) ProtoMessage() {}
 
 func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9629,7 +9769,7 @@ func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseJoinToken.ProtoReflect.Descriptor instead.
 func (*UseJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *UseJoinToken) GetTokenId() string {
@@ -9677,7 +9817,7 @@ type RevokeJoinToken struct {
 
 func (x *RevokeJoinToken) Reset() {
 	*x = RevokeJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9689,7 +9829,7 @@ func (x *RevokeJoinToken) String() string {
 func (*RevokeJoinToken) ProtoMessage() {}
 
 func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9702,7 +9842,7 @@ func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinToken.ProtoReflect.Descriptor instead.
 func (*RevokeJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *RevokeJoinToken) GetTokenId() string {
@@ -9733,7 +9873,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xc1#\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xda$\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -9742,7 +9882,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"proposedAt\x12%\n" +
 	"\x0eproposed_index\x18\x04 \x01(\x04R\rproposedIndex\x12%\n" +
 	"\x0eschema_version\x18\x05 \x01(\rR\rschemaVersion\x12\x18\n" +
-	"\x04site\x18\x06 \x01(\tB\x04\x88\xb5\x18\x02R\x04site\x12:\n" +
+	"\x04site\x18\x06 \x01(\tB\x04\x88\xb5\x18\x02R\x04site\x127\n" +
+	"\x04call\x18\a \x01(\v2\x1d.holdfast.fsm.v1.OperatorCallB\x04\x88\xb5\x18\x03R\x04call\x12:\n" +
 	"\tbootstrap\x18\n" +
 	" \x01(\v2\x1a.holdfast.fsm.v1.BootstrapH\x00R\tbootstrap\x12D\n" +
 	"\rregister_node\x18\v \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeH\x00R\fregisterNode\x12Q\n" +
@@ -9805,8 +9946,17 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x11unrevoke_identity\x18| \x01(\v2!.holdfast.fsm.v1.UnrevokeIdentityB\x04\x88\xb5\x18\x03H\x00R\x10unrevokeIdentity\x12T\n" +
 	"\x11create_join_token\x18y \x01(\v2 .holdfast.fsm.v1.CreateJoinTokenB\x04\x88\xb5\x18\x03H\x00R\x0fcreateJoinToken\x12K\n" +
 	"\x0euse_join_token\x18z \x01(\v2\x1d.holdfast.fsm.v1.UseJoinTokenB\x04\x88\xb5\x18\x03H\x00R\fuseJoinToken\x12T\n" +
-	"\x11revoke_join_token\x18{ \x01(\v2 .holdfast.fsm.v1.RevokeJoinTokenB\x04\x88\xb5\x18\x03H\x00R\x0frevokeJoinTokenB\x06\n" +
-	"\x04body\"?\n" +
+	"\x11revoke_join_token\x18{ \x01(\v2 .holdfast.fsm.v1.RevokeJoinTokenB\x04\x88\xb5\x18\x03H\x00R\x0frevokeJoinToken\x12^\n" +
+	"\x14record_operator_call\x18\x84\x01 \x01(\v2#.holdfast.fsm.v1.RecordOperatorCallB\x04\x88\xb5\x18\x03H\x00R\x12recordOperatorCallB\x06\n" +
+	"\x04body\"[\n" +
+	"\fOperatorCall\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04plan\x18\x02 \x01(\tR\x04plan\x12\x1f\n" +
+	"\vplan_digest\x18\x03 \x01(\fR\n" +
+	"planDigest\"B\n" +
+	"\x12RecordOperatorCall\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\tR\x04call\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\"?\n" +
 	"\x05Epoch\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"v\n" +
@@ -10552,7 +10702,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -10561,299 +10711,303 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(Verdict)(0),                      // 4: holdfast.fsm.v1.Verdict
 	(FormatPhase)(0),                  // 5: holdfast.fsm.v1.FormatPhase
 	(*Command)(nil),                   // 6: holdfast.fsm.v1.Command
-	(*Epoch)(nil),                     // 7: holdfast.fsm.v1.Epoch
-	(*Bootstrap)(nil),                 // 8: holdfast.fsm.v1.Bootstrap
-	(*Label)(nil),                     // 9: holdfast.fsm.v1.Label
-	(*Pool)(nil),                      // 10: holdfast.fsm.v1.Pool
-	(*RegisterNode)(nil),              // 11: holdfast.fsm.v1.RegisterNode
-	(*Replication)(nil),               // 12: holdfast.fsm.v1.Replication
-	(*RegisterMember)(nil),            // 13: holdfast.fsm.v1.RegisterMember
-	(*FenceNetwork)(nil),              // 14: holdfast.fsm.v1.FenceNetwork
-	(*FencedHost)(nil),                // 15: holdfast.fsm.v1.FencedHost
-	(*UnfenceNetwork)(nil),            // 16: holdfast.fsm.v1.UnfenceNetwork
-	(*SetNodeReachable)(nil),          // 17: holdfast.fsm.v1.SetNodeReachable
-	(*LoseNode)(nil),                  // 18: holdfast.fsm.v1.LoseNode
-	(*AdoptNode)(nil),                 // 19: holdfast.fsm.v1.AdoptNode
-	(*VolumeManifest)(nil),            // 20: holdfast.fsm.v1.VolumeManifest
-	(*ReplicationManifest)(nil),       // 21: holdfast.fsm.v1.ReplicationManifest
-	(*ReplicaHost)(nil),               // 22: holdfast.fsm.v1.ReplicaHost
-	(*PublicationManifest)(nil),       // 23: holdfast.fsm.v1.PublicationManifest
-	(*StagingManifest)(nil),           // 24: holdfast.fsm.v1.StagingManifest
-	(*TargetManifest)(nil),            // 25: holdfast.fsm.v1.TargetManifest
-	(*HeldVolume)(nil),                // 26: holdfast.fsm.v1.HeldVolume
-	(*AdoptVolume)(nil),               // 27: holdfast.fsm.v1.AdoptVolume
-	(*AdoptedReplica)(nil),            // 28: holdfast.fsm.v1.AdoptedReplica
-	(*Capability)(nil),                // 29: holdfast.fsm.v1.Capability
-	(*Topology)(nil),                  // 30: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),                  // 31: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),              // 32: holdfast.fsm.v1.CreateVolume
-	(*Claim)(nil),                     // 33: holdfast.fsm.v1.Claim
-	(*ReplicaSeen)(nil),               // 34: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),             // 35: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),                // 36: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),                   // 37: holdfast.fsm.v1.Outdate
-	(*KeepReplica)(nil),               // 38: holdfast.fsm.v1.KeepReplica
-	(*ForcePrimary)(nil),              // 39: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),                // 40: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),             // 41: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),              // 42: holdfast.fsm.v1.ScheduleNode
-	(*SetMemberRole)(nil),             // 43: holdfast.fsm.v1.SetMemberRole
-	(*ClaimMaintenance)(nil),          // 44: holdfast.fsm.v1.ClaimMaintenance
-	(*ContinueSweep)(nil),             // 45: holdfast.fsm.v1.ContinueSweep
-	(*Source)(nil),                    // 46: holdfast.fsm.v1.Source
-	(*Limits)(nil),                    // 47: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),              // 48: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),              // 49: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),            // 50: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),            // 51: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil),       // 52: holdfast.fsm.v1.CreateGroupSnapshot
-	(*CreateVolumeGroup)(nil),         // 53: holdfast.fsm.v1.CreateVolumeGroup
-	(*ModifyVolumeGroup)(nil),         // 54: holdfast.fsm.v1.ModifyVolumeGroup
-	(*DeleteVolumeGroup)(nil),         // 55: holdfast.fsm.v1.DeleteVolumeGroup
-	(*GroupMember)(nil),               // 56: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil),       // 57: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),              // 58: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),             // 59: holdfast.fsm.v1.PublishVolume
-	(*BeginReclaim)(nil),              // 60: holdfast.fsm.v1.BeginReclaim
-	(*EndReclaim)(nil),                // 61: holdfast.fsm.v1.EndReclaim
-	(*Reclaimed)(nil),                 // 62: holdfast.fsm.v1.Reclaimed
-	(*UnpublishVolume)(nil),           // 63: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),               // 64: holdfast.fsm.v1.StageVolume
-	(*BeginKeyRotation)(nil),          // 65: holdfast.fsm.v1.BeginKeyRotation
-	(*PublishTarget)(nil),             // 66: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),                    // 67: holdfast.fsm.v1.Report
-	(*Observation)(nil),               // 68: holdfast.fsm.v1.Observation
-	(*StagingInUse)(nil),              // 69: holdfast.fsm.v1.StagingInUse
-	(*HeaderMade)(nil),                // 70: holdfast.fsm.v1.HeaderMade
-	(*KeyAdded)(nil),                  // 71: holdfast.fsm.v1.KeyAdded
-	(*KeyDropped)(nil),                // 72: holdfast.fsm.v1.KeyDropped
-	(*SnapshotKept)(nil),              // 73: holdfast.fsm.v1.SnapshotKept
-	(*DeviceGrown)(nil),               // 74: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),             // 75: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),               // 76: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),              // 77: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),           // 78: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),                    // 79: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),                    // 80: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),                  // 81: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),             // 82: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),                // 83: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),             // 84: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),             // 85: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),                 // 86: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),                    // 87: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),                  // 88: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),               // 89: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),                // 90: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),                // 91: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),                 // 92: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),           // 93: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),            // 94: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),           // 95: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),                // 96: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),        // 97: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),                   // 98: holdfast.fsm.v1.Outcome
-	(*KeyRotated)(nil),                // 99: holdfast.fsm.v1.KeyRotated
-	(*Rejection)(nil),                 // 100: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                     // 101: holdfast.fsm.v1.Grant
-	(*Crypt)(nil),                     // 102: holdfast.fsm.v1.Crypt
-	(*KeyRotation)(nil),               // 103: holdfast.fsm.v1.KeyRotation
-	(*Format)(nil),                    // 104: holdfast.fsm.v1.Format
-	(*RestoreHeader)(nil),             // 105: holdfast.fsm.v1.RestoreHeader
-	(*ReplicationSource)(nil),         // 106: holdfast.fsm.v1.ReplicationSource
-	(*EnableReplication)(nil),         // 107: holdfast.fsm.v1.EnableReplication
-	(*DisableReplication)(nil),        // 108: holdfast.fsm.v1.DisableReplication
-	(*PromoteReplication)(nil),        // 109: holdfast.fsm.v1.PromoteReplication
-	(*DemoteReplication)(nil),         // 110: holdfast.fsm.v1.DemoteReplication
-	(*ResyncReplication)(nil),         // 111: holdfast.fsm.v1.ResyncReplication
-	(*CancelConversion)(nil),          // 112: holdfast.fsm.v1.CancelConversion
-	(*GivenUp)(nil),                   // 113: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),                 // 114: holdfast.fsm.v1.RoleMoved
-	(*ConversionUndone)(nil),          // 115: holdfast.fsm.v1.ConversionUndone
-	(*ReplicaReverted)(nil),           // 116: holdfast.fsm.v1.ReplicaReverted
-	(*RevokeIdentity)(nil),            // 117: holdfast.fsm.v1.RevokeIdentity
-	(*VoterCertificate)(nil),          // 118: holdfast.fsm.v1.VoterCertificate
-	(*UnrevokeIdentity)(nil),          // 119: holdfast.fsm.v1.UnrevokeIdentity
-	(*CreateJoinToken)(nil),           // 120: holdfast.fsm.v1.CreateJoinToken
-	(*UseJoinToken)(nil),              // 121: holdfast.fsm.v1.UseJoinToken
-	(*RevokeJoinToken)(nil),           // 122: holdfast.fsm.v1.RevokeJoinToken
-	(*descriptorpb.FieldOptions)(nil), // 123: google.protobuf.FieldOptions
+	(*OperatorCall)(nil),              // 7: holdfast.fsm.v1.OperatorCall
+	(*RecordOperatorCall)(nil),        // 8: holdfast.fsm.v1.RecordOperatorCall
+	(*Epoch)(nil),                     // 9: holdfast.fsm.v1.Epoch
+	(*Bootstrap)(nil),                 // 10: holdfast.fsm.v1.Bootstrap
+	(*Label)(nil),                     // 11: holdfast.fsm.v1.Label
+	(*Pool)(nil),                      // 12: holdfast.fsm.v1.Pool
+	(*RegisterNode)(nil),              // 13: holdfast.fsm.v1.RegisterNode
+	(*Replication)(nil),               // 14: holdfast.fsm.v1.Replication
+	(*RegisterMember)(nil),            // 15: holdfast.fsm.v1.RegisterMember
+	(*FenceNetwork)(nil),              // 16: holdfast.fsm.v1.FenceNetwork
+	(*FencedHost)(nil),                // 17: holdfast.fsm.v1.FencedHost
+	(*UnfenceNetwork)(nil),            // 18: holdfast.fsm.v1.UnfenceNetwork
+	(*SetNodeReachable)(nil),          // 19: holdfast.fsm.v1.SetNodeReachable
+	(*LoseNode)(nil),                  // 20: holdfast.fsm.v1.LoseNode
+	(*AdoptNode)(nil),                 // 21: holdfast.fsm.v1.AdoptNode
+	(*VolumeManifest)(nil),            // 22: holdfast.fsm.v1.VolumeManifest
+	(*ReplicationManifest)(nil),       // 23: holdfast.fsm.v1.ReplicationManifest
+	(*ReplicaHost)(nil),               // 24: holdfast.fsm.v1.ReplicaHost
+	(*PublicationManifest)(nil),       // 25: holdfast.fsm.v1.PublicationManifest
+	(*StagingManifest)(nil),           // 26: holdfast.fsm.v1.StagingManifest
+	(*TargetManifest)(nil),            // 27: holdfast.fsm.v1.TargetManifest
+	(*HeldVolume)(nil),                // 28: holdfast.fsm.v1.HeldVolume
+	(*AdoptVolume)(nil),               // 29: holdfast.fsm.v1.AdoptVolume
+	(*AdoptedReplica)(nil),            // 30: holdfast.fsm.v1.AdoptedReplica
+	(*Capability)(nil),                // 31: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 32: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 33: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 34: holdfast.fsm.v1.CreateVolume
+	(*Claim)(nil),                     // 35: holdfast.fsm.v1.Claim
+	(*ReplicaSeen)(nil),               // 36: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 37: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 38: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 39: holdfast.fsm.v1.Outdate
+	(*KeepReplica)(nil),               // 40: holdfast.fsm.v1.KeepReplica
+	(*ForcePrimary)(nil),              // 41: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 42: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 43: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 44: holdfast.fsm.v1.ScheduleNode
+	(*SetMemberRole)(nil),             // 45: holdfast.fsm.v1.SetMemberRole
+	(*ClaimMaintenance)(nil),          // 46: holdfast.fsm.v1.ClaimMaintenance
+	(*ContinueSweep)(nil),             // 47: holdfast.fsm.v1.ContinueSweep
+	(*Source)(nil),                    // 48: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 49: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 50: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 51: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 52: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 53: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 54: holdfast.fsm.v1.CreateGroupSnapshot
+	(*CreateVolumeGroup)(nil),         // 55: holdfast.fsm.v1.CreateVolumeGroup
+	(*ModifyVolumeGroup)(nil),         // 56: holdfast.fsm.v1.ModifyVolumeGroup
+	(*DeleteVolumeGroup)(nil),         // 57: holdfast.fsm.v1.DeleteVolumeGroup
+	(*GroupMember)(nil),               // 58: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 59: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 60: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 61: holdfast.fsm.v1.PublishVolume
+	(*BeginReclaim)(nil),              // 62: holdfast.fsm.v1.BeginReclaim
+	(*EndReclaim)(nil),                // 63: holdfast.fsm.v1.EndReclaim
+	(*Reclaimed)(nil),                 // 64: holdfast.fsm.v1.Reclaimed
+	(*UnpublishVolume)(nil),           // 65: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 66: holdfast.fsm.v1.StageVolume
+	(*BeginKeyRotation)(nil),          // 67: holdfast.fsm.v1.BeginKeyRotation
+	(*PublishTarget)(nil),             // 68: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 69: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 70: holdfast.fsm.v1.Observation
+	(*StagingInUse)(nil),              // 71: holdfast.fsm.v1.StagingInUse
+	(*HeaderMade)(nil),                // 72: holdfast.fsm.v1.HeaderMade
+	(*KeyAdded)(nil),                  // 73: holdfast.fsm.v1.KeyAdded
+	(*KeyDropped)(nil),                // 74: holdfast.fsm.v1.KeyDropped
+	(*SnapshotKept)(nil),              // 75: holdfast.fsm.v1.SnapshotKept
+	(*DeviceGrown)(nil),               // 76: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 77: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 78: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 79: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 80: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 81: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 82: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 83: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 84: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 85: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 86: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 87: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 88: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 89: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 90: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 91: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 92: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 93: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 94: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 95: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 96: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 97: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 98: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 99: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 100: holdfast.fsm.v1.Outcome
+	(*KeyRotated)(nil),                // 101: holdfast.fsm.v1.KeyRotated
+	(*Rejection)(nil),                 // 102: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 103: holdfast.fsm.v1.Grant
+	(*Crypt)(nil),                     // 104: holdfast.fsm.v1.Crypt
+	(*KeyRotation)(nil),               // 105: holdfast.fsm.v1.KeyRotation
+	(*Format)(nil),                    // 106: holdfast.fsm.v1.Format
+	(*RestoreHeader)(nil),             // 107: holdfast.fsm.v1.RestoreHeader
+	(*ReplicationSource)(nil),         // 108: holdfast.fsm.v1.ReplicationSource
+	(*EnableReplication)(nil),         // 109: holdfast.fsm.v1.EnableReplication
+	(*DisableReplication)(nil),        // 110: holdfast.fsm.v1.DisableReplication
+	(*PromoteReplication)(nil),        // 111: holdfast.fsm.v1.PromoteReplication
+	(*DemoteReplication)(nil),         // 112: holdfast.fsm.v1.DemoteReplication
+	(*ResyncReplication)(nil),         // 113: holdfast.fsm.v1.ResyncReplication
+	(*CancelConversion)(nil),          // 114: holdfast.fsm.v1.CancelConversion
+	(*GivenUp)(nil),                   // 115: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),                 // 116: holdfast.fsm.v1.RoleMoved
+	(*ConversionUndone)(nil),          // 117: holdfast.fsm.v1.ConversionUndone
+	(*ReplicaReverted)(nil),           // 118: holdfast.fsm.v1.ReplicaReverted
+	(*RevokeIdentity)(nil),            // 119: holdfast.fsm.v1.RevokeIdentity
+	(*VoterCertificate)(nil),          // 120: holdfast.fsm.v1.VoterCertificate
+	(*UnrevokeIdentity)(nil),          // 121: holdfast.fsm.v1.UnrevokeIdentity
+	(*CreateJoinToken)(nil),           // 122: holdfast.fsm.v1.CreateJoinToken
+	(*UseJoinToken)(nil),              // 123: holdfast.fsm.v1.UseJoinToken
+	(*RevokeJoinToken)(nil),           // 124: holdfast.fsm.v1.RevokeJoinToken
+	(*descriptorpb.FieldOptions)(nil), // 125: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
-	8,   // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
-	11,  // 1: holdfast.fsm.v1.Command.register_node:type_name -> holdfast.fsm.v1.RegisterNode
-	17,  // 2: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
-	18,  // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
-	19,  // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	32,  // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	58,  // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	48,  // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	49,  // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	50,  // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	51,  // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	52,  // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	57,  // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	59,  // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	63,  // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	64,  // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	66,  // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	67,  // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	93,  // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	94,  // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	95,  // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	96,  // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	97,  // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	35,  // 23: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
-	36,  // 24: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
-	37,  // 25: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
-	39,  // 26: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
-	40,  // 27: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
-	41,  // 28: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
-	42,  // 29: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
-	38,  // 30: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
-	45,  // 31: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
-	13,  // 32: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
-	53,  // 33: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
-	54,  // 34: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
-	55,  // 35: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
-	14,  // 36: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
-	16,  // 37: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
-	60,  // 38: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
-	61,  // 39: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
-	65,  // 40: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
-	105, // 41: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
-	107, // 42: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
-	108, // 43: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
-	109, // 44: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
-	110, // 45: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
-	111, // 46: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
-	112, // 47: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
-	27,  // 48: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
-	43,  // 49: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
-	44,  // 50: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
-	117, // 51: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
-	119, // 52: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
-	120, // 53: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
-	121, // 54: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
-	122, // 55: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
-	10,  // 56: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	9,   // 57: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	12,  // 58: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
-	15,  // 59: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	29,  // 60: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	30,  // 61: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
-	46,  // 62: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
-	47,  // 63: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
-	47,  // 64: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
-	33,  // 65: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
-	102, // 66: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	104, // 67: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
-	21,  // 68: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
-	23,  // 69: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
-	1,   // 70: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
-	22,  // 71: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
-	7,   // 72: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
-	29,  // 73: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	24,  // 74: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
-	25,  // 75: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
-	29,  // 76: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	29,  // 77: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	20,  // 78: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
-	7,   // 79: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 80: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
-	28,  // 81: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
-	26,  // 82: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
-	0,   // 83: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	9,   // 84: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	29,  // 85: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	30,  // 86: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	30,  // 87: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	31,  // 88: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	46,  // 89: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	47,  // 90: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 91: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	33,  // 92: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 93: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 94: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 95: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	7,   // 96: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	34,  // 97: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	34,  // 98: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	31,  // 99: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	31,  // 100: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	29,  // 101: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	31,  // 102: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	47,  // 103: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	33,  // 104: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	56,  // 105: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	29,  // 106: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,   // 107: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 108: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	29,  // 109: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,   // 110: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,   // 111: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	29,  // 112: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	68,  // 113: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	7,   // 114: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	82,  // 115: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	83,  // 116: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	84,  // 117: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	85,  // 118: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	86,  // 119: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	87,  // 120: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	88,  // 121: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	89,  // 122: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	90,  // 123: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	91,  // 124: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	92,  // 125: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	74,  // 126: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	75,  // 127: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	76,  // 128: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	77,  // 129: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	78,  // 130: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	79,  // 131: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	80,  // 132: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	81,  // 133: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	34,  // 134: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	69,  // 135: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	73,  // 136: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	62,  // 137: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	70,  // 138: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	71,  // 139: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	72,  // 140: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	115, // 141: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
-	116, // 142: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
-	47,  // 143: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	100, // 144: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	7,   // 145: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	101, // 146: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 147: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	99,  // 148: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	113, // 149: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	114, // 150: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	7,   // 151: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	104, // 152: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	102, // 153: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 154: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,   // 155: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	103, // 156: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	7,   // 157: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 158: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,   // 159: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	106, // 160: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	1,   // 161: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
-	31,  // 162: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
-	106, // 163: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	106, // 164: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	106, // 165: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	106, // 166: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	118, // 167: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
-	123, // 168: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	169, // [169:169] is the sub-list for method output_type
-	169, // [169:169] is the sub-list for method input_type
-	169, // [169:169] is the sub-list for extension type_name
-	168, // [168:169] is the sub-list for extension extendee
-	0,   // [0:168] is the sub-list for field type_name
+	7,   // 0: holdfast.fsm.v1.Command.call:type_name -> holdfast.fsm.v1.OperatorCall
+	10,  // 1: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
+	13,  // 2: holdfast.fsm.v1.Command.register_node:type_name -> holdfast.fsm.v1.RegisterNode
+	19,  // 3: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
+	20,  // 4: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
+	21,  // 5: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
+	34,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	60,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	50,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	51,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	52,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	53,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	54,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	59,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	61,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	65,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	66,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	68,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	69,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	95,  // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	96,  // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	97,  // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	98,  // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	99,  // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	37,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	38,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	39,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	41,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	42,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	43,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	44,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	40,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
+	47,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
+	15,  // 33: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
+	55,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
+	56,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
+	57,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
+	16,  // 37: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
+	18,  // 38: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
+	62,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
+	63,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
+	67,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
+	107, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
+	109, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
+	110, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
+	111, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
+	112, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
+	113, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
+	114, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
+	29,  // 49: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
+	45,  // 50: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
+	46,  // 51: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
+	119, // 52: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
+	121, // 53: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
+	122, // 54: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
+	123, // 55: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
+	124, // 56: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
+	8,   // 57: holdfast.fsm.v1.Command.record_operator_call:type_name -> holdfast.fsm.v1.RecordOperatorCall
+	12,  // 58: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	11,  // 59: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	14,  // 60: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	17,  // 61: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
+	31,  // 62: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	32,  // 63: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
+	48,  // 64: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
+	49,  // 65: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
+	49,  // 66: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
+	35,  // 67: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
+	104, // 68: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	106, // 69: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
+	23,  // 70: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
+	25,  // 71: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
+	1,   // 72: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
+	24,  // 73: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
+	9,   // 74: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
+	31,  // 75: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	26,  // 76: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
+	27,  // 77: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
+	31,  // 78: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	31,  // 79: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 80: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
+	9,   // 81: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 82: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
+	30,  // 83: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
+	28,  // 84: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
+	0,   // 85: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	11,  // 86: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	31,  // 87: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	32,  // 88: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	32,  // 89: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	33,  // 90: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	48,  // 91: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	49,  // 92: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 93: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	35,  // 94: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 95: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 96: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 97: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	9,   // 98: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	36,  // 99: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	36,  // 100: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	33,  // 101: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	33,  // 102: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	31,  // 103: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	33,  // 104: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	49,  // 105: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	35,  // 106: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	58,  // 107: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	31,  // 108: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 109: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 110: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	31,  // 111: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 112: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 113: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	31,  // 114: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	70,  // 115: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	9,   // 116: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	84,  // 117: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	85,  // 118: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	86,  // 119: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	87,  // 120: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	88,  // 121: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	89,  // 122: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	90,  // 123: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	91,  // 124: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	92,  // 125: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	93,  // 126: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	94,  // 127: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	76,  // 128: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	77,  // 129: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	78,  // 130: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	79,  // 131: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	80,  // 132: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	81,  // 133: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	82,  // 134: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	83,  // 135: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	36,  // 136: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	71,  // 137: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	75,  // 138: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	64,  // 139: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	72,  // 140: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	73,  // 141: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	74,  // 142: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	117, // 143: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	118, // 144: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	49,  // 145: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	102, // 146: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	9,   // 147: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	103, // 148: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 149: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	101, // 150: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	115, // 151: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	116, // 152: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	9,   // 153: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	106, // 154: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	104, // 155: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 156: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 157: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	105, // 158: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	9,   // 159: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 160: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 161: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	108, // 162: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 163: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	33,  // 164: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	108, // 165: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	108, // 166: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	108, // 167: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	108, // 168: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	120, // 169: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
+	125, // 170: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	171, // [171:171] is the sub-list for method output_type
+	171, // [171:171] is the sub-list for method input_type
+	171, // [171:171] is the sub-list for extension type_name
+	170, // [170:171] is the sub-list for extension extendee
+	0,   // [0:170] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -10918,8 +11072,9 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_CreateJoinToken)(nil),
 		(*Command_UseJoinToken)(nil),
 		(*Command_RevokeJoinToken)(nil),
+		(*Command_RecordOperatorCall)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[62].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[64].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -10955,7 +11110,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   117,
+			NumMessages:   119,
 			NumExtensions: 1,
 			NumServices:   0,
 		},
