@@ -21,9 +21,9 @@ const backupTimeout = time.Hour
 
 // backupOptions are the flags of `holdfast backup`.
 type backupOptions struct {
-	reason string
 	connection
 
+	reason         string
 	stale          bool
 	since          uint64
 	sinceBackup    string

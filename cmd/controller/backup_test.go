@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/raftnode"
 	"github.com/holdfast-storage/holdfast/raftnode/backup/target"
-	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 func TestBackupFlags(t *testing.T) {
