@@ -31,7 +31,7 @@ var volumeList = &listing.List[*adminpb.VolumesResponse, *adminpb.Volume]{
 		{Name: "PUBLISHED", Cell: func(v *adminpb.Volume) any { return strings.Join(mapSlice(v.GetPublications(), publicationCell), ",") }},
 		{Name: "SOURCE", Cell: func(v *adminpb.Volume) any { return cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()) }},
 		{Name: "LIMITS", Cell: func(v *adminpb.Volume) any { return limitsCell(v.GetLimits()) }},
-		{Name: "CLAIM", Cell: func(v *adminpb.Volume) any { return claimCell(v.GetClaim()) }},
+		{Name: "CLAIM", Cell: func(v *adminpb.Volume) any { return cmp.Or(claimCell(v.GetClaim()), v.GetMadeBy()) }},
 		{Name: "GROUP", Cell: func(v *adminpb.Volume) any { return v.GetGroup() }},
 		{Name: "ENCRYPTION", Cell: func(v *adminpb.Volume) any { return encryptionCell(v.GetEncryption()) }},
 		{Name: "ROLE", Cell: func(v *adminpb.Volume) any { return roleCell(v.GetRelation()) }},

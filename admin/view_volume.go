@@ -27,7 +27,7 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		AccessModes: mapSlice(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
 		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
 		Replication: replicationView(v.Replication), Claim: claimView(v.Claim),
-		Origin: v.Origin.String(), Home: v.Home.String(),
+		Origin: v.Origin.String(), Home: v.Home.String(), MadeBy: v.MadeBy,
 		Sites: mapSlice(v.Sites, fsm.Site.String), Group: string(st.GroupOf(v.ID)),
 		Block: len(v.Capabilities) > 0 && v.Capabilities[0].Block, UsedAs: usedAs(v.Capabilities),
 		Encryption: encryptionView(v.Crypt),

@@ -48,6 +48,9 @@ type Volume struct {
 	RelationMember *RelationMember
 	// Unconverted is the replication that it had while it was being converted: a host has yet to remove its replica.
 	Unconverted *Unconverted
+	// MadeBy is the operator who made it without an orchestrator, as an actor; empty: an orchestrator did, or
+	// the cluster was below feature level 3.
+	MadeBy string
 	// Origin is the site through which it was made: its name is unique there (S33).
 	Origin Site
 	// Home is the site that may publish, change and delete it: the one that it was made or last
@@ -121,7 +124,8 @@ const (
 	fieldOtherOperations
 	fieldUndersized
 	fieldSites
-	fieldCrypt = 90
+	fieldCrypt  = 90
+	fieldMadeBy = 133
 )
 
 func hashVolumeLevel2(e *encoder, v *Volume) {
@@ -148,6 +152,10 @@ func hashVolumeLevel2(e *encoder, v *Volume) {
 	hashRelation(e, v.Relation)
 	v.RelationMember.hash(e)
 	v.Unconverted.hash(e)
+	if v.MadeBy != "" {
+		e.u64(fieldMadeBy)
+		e.str(v.MadeBy)
+	}
 }
 
 func hashVolumeSites(e *encoder, v *Volume) {
@@ -206,6 +214,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	r.Origin, r.Home, r.Sites = string(v.Origin), string(v.Home), siteNames(v.Sites)
 	r.Crypt, r.HeaderRestore = v.Crypt.Proto(), v.HeaderRestore.record()
 	r.Relation, r.RelationMember, r.Unconverted = v.Relation.record(), v.RelationMember.record(), v.Unconverted.record()
+	r.MadeBy = v.MadeBy
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -231,7 +240,7 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 		Modified:      r.GetCreatedIndex() + r.GetModifiedAfter(),
 		Replication:   replicationFromRecord(r.GetReplication(), &err),
 		InitialLimits: initialLimitsFrom(r.GetLimitsAsked()), Claim: ClaimFrom(r.GetClaim()),
-		Origin: Site(r.GetOrigin()), Home: Site(r.GetHome()), Sites: sitesFrom(r.GetSites()),
+		MadeBy: r.GetMadeBy(), Origin: Site(r.GetOrigin()), Home: Site(r.GetHome()), Sites: sitesFrom(r.GetSites()),
 		Reclaimed: reclaimedFrom(r.GetReclaimed()),
 		Crypt:     CryptFrom(r.GetCrypt()), HeaderRestore: headerRestoreFrom(r.GetHeaderRestore()),
 		Relation: relationFrom(r.GetRelation(), &err), RelationMember: relationMemberFrom(r.GetRelationMember()),

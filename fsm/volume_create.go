@@ -35,6 +35,9 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	}
 	requested.Phase, requested.Created = Creating{}, m.Epoch
 	requested.Operation = m.operation(OpCreate)
+	if s.level3() && byAdmin(m.Actor, nil) {
+		requested.MadeBy = m.Actor
+	}
 	s.putVolume(requested)
 	s.joinGroup(group, requested.ID)
 	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil

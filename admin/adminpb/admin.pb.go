@@ -676,19 +676,20 @@ type Volume struct {
 	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
 	AccessModes   []string               `protobuf:"bytes,17,rep,name=access_modes,json=accessModes,proto3" json:"access_modes,omitempty"`
-	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`               // what it was made from; unset: empty
-	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"`               // unset: none
-	Replication   *Replication           `protobuf:"bytes,20,opt,name=replication,proto3" json:"replication,omitempty"`     // unset: it has one replica
-	Claim         *Claim                 `protobuf:"bytes,21,opt,name=claim,proto3" json:"claim,omitempty"`                 // unset: the orchestrator did not say what it calls it
-	Origin        string                 `protobuf:"bytes,60,opt,name=origin,proto3" json:"origin,omitempty"`               // the site where it was made and has its name
-	Home          string                 `protobuf:"bytes,61,opt,name=home,proto3" json:"home,omitempty"`                   // the site that may publish, change and delete it
-	Sites         []string               `protobuf:"bytes,62,rep,name=sites,proto3" json:"sites,omitempty"`                 // two that have a replica each; none: its replicas are at one
-	Block         bool                   `protobuf:"varint,63,opt,name=block,proto3" json:"block,omitempty"`                // it is used raw
-	UsedAs        string                 `protobuf:"bytes,64,opt,name=used_as,json=usedAs,proto3" json:"used_as,omitempty"` // the filesystem that it was asked for with, empty when it is used raw
-	Encryption    *Encryption            `protobuf:"bytes,90,opt,name=encryption,proto3" json:"encryption,omitempty"`       // unset: it is in clear
-	Group         string                 `protobuf:"bytes,65,opt,name=group,proto3" json:"group,omitempty"`                 // the id of the volume group that it is in, empty when it is in none
-	Relation      *Relation              `protobuf:"bytes,100,opt,name=relation,proto3" json:"relation,omitempty"`          // its own or its group's; unset: it is replicated between no two sites
-	Conversion    *Conversion            `protobuf:"bytes,101,opt,name=conversion,proto3" json:"conversion,omitempty"`      // unset: it is not being converted to a replicated volume
+	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`                // what it was made from; unset: empty
+	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"`                // unset: none
+	Replication   *Replication           `protobuf:"bytes,20,opt,name=replication,proto3" json:"replication,omitempty"`      // unset: it has one replica
+	Claim         *Claim                 `protobuf:"bytes,21,opt,name=claim,proto3" json:"claim,omitempty"`                  // unset: the orchestrator did not say what it calls it
+	Origin        string                 `protobuf:"bytes,60,opt,name=origin,proto3" json:"origin,omitempty"`                // the site where it was made and has its name
+	Home          string                 `protobuf:"bytes,61,opt,name=home,proto3" json:"home,omitempty"`                    // the site that may publish, change and delete it
+	Sites         []string               `protobuf:"bytes,62,rep,name=sites,proto3" json:"sites,omitempty"`                  // two that have a replica each; none: its replicas are at one
+	Block         bool                   `protobuf:"varint,63,opt,name=block,proto3" json:"block,omitempty"`                 // it is used raw
+	UsedAs        string                 `protobuf:"bytes,64,opt,name=used_as,json=usedAs,proto3" json:"used_as,omitempty"`  // the filesystem that it was asked for with, empty when it is used raw
+	Encryption    *Encryption            `protobuf:"bytes,90,opt,name=encryption,proto3" json:"encryption,omitempty"`        // unset: it is in clear
+	Group         string                 `protobuf:"bytes,65,opt,name=group,proto3" json:"group,omitempty"`                  // the id of the volume group that it is in, empty when it is in none
+	Relation      *Relation              `protobuf:"bytes,100,opt,name=relation,proto3" json:"relation,omitempty"`           // its own or its group's; unset: it is replicated between no two sites
+	Conversion    *Conversion            `protobuf:"bytes,101,opt,name=conversion,proto3" json:"conversion,omitempty"`       // unset: it is not being converted to a replicated volume
+	MadeBy        string                 `protobuf:"bytes,133,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who made it without an orchestrator; empty: an orchestrator did
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,6 +932,13 @@ func (x *Volume) GetConversion() *Conversion {
 		return x.Conversion
 	}
 	return nil
+}
+
+func (x *Volume) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 // Relation is the replication of a volume, or of all volumes of a group, between two sites.
@@ -6935,6 +6943,248 @@ func (x *TokenPlanResponse) GetToken() string {
 	return ""
 }
 
+// VolumeChangeRequest is a change as an orchestrator would ask for it by CSI.
+type VolumeChangeRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Verb         string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                                                                                       // create, delete, publish, unpublish, expand
+	Volume       string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`                                                                                   // an id or a name; of create the name, of ChangeVolume's delete the id
+	Node         string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`                                                                                       // of publish and unpublish; of create: where it has to be accessible from, empty: anywhere
+	ReadOnly     bool                   `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`                                                              // of publish
+	SizeBytes    int64                  `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`                                                           // of create and expand; 0: the source's
+	Parameters   map[string]string      `protobuf:"bytes,6,rep,name=parameters,proto3" json:"parameters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // as of a StorageClass
+	FsType       string                 `protobuf:"bytes,7,opt,name=fs_type,json=fsType,proto3" json:"fs_type,omitempty"`                                                                     // empty: by the parameters, or the source, or ext4
+	Block        bool                   `protobuf:"varint,8,opt,name=block,proto3" json:"block,omitempty"`                                                                                    // it is used raw
+	FromSnapshot string                 `protobuf:"bytes,9,opt,name=from_snapshot,json=fromSnapshot,proto3" json:"from_snapshot,omitempty"`                                                   // an id or a name
+	FromVolume   string                 `protobuf:"bytes,10,opt,name=from_volume,json=fromVolume,proto3" json:"from_volume,omitempty"`                                                        // an id or a name
+	Topology     map[string]string      `protobuf:"bytes,11,rep,name=topology,proto3" json:"topology,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`    // segments of where it has to be accessible from
+	// even_if_orchestrated: change a volume that no operator made, so that an orchestrator may rely on it.
+	EvenIfOrchestrated bool `protobuf:"varint,12,opt,name=even_if_orchestrated,json=evenIfOrchestrated,proto3" json:"even_if_orchestrated,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *VolumeChangeRequest) Reset() {
+	*x = VolumeChangeRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeChangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeChangeRequest) ProtoMessage() {}
+
+func (x *VolumeChangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeChangeRequest.ProtoReflect.Descriptor instead.
+func (*VolumeChangeRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *VolumeChangeRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *VolumeChangeRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *VolumeChangeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *VolumeChangeRequest) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *VolumeChangeRequest) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *VolumeChangeRequest) GetParameters() map[string]string {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
+}
+
+func (x *VolumeChangeRequest) GetFsType() string {
+	if x != nil {
+		return x.FsType
+	}
+	return ""
+}
+
+func (x *VolumeChangeRequest) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
+func (x *VolumeChangeRequest) GetFromSnapshot() string {
+	if x != nil {
+		return x.FromSnapshot
+	}
+	return ""
+}
+
+func (x *VolumeChangeRequest) GetFromVolume() string {
+	if x != nil {
+		return x.FromVolume
+	}
+	return ""
+}
+
+func (x *VolumeChangeRequest) GetTopology() map[string]string {
+	if x != nil {
+		return x.Topology
+	}
+	return nil
+}
+
+func (x *VolumeChangeRequest) GetEvenIfOrchestrated() bool {
+	if x != nil {
+		return x.EvenIfOrchestrated
+	}
+	return false
+}
+
+type VolumeChangeResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Index          uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Verb           string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	VolumeId       string                 `protobuf:"bytes,3,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // empty: there is none yet, or none any more
+	Name           string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Steps          []*PlanStep            `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
+	Summary        string                 `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
+	Done           bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`                                                                                                                    // nothing is left
+	Volume         *Volume                `protobuf:"bytes,8,opt,name=volume,proto3" json:"volume,omitempty"`                                                                                                                 // as it is at the index; unset: there is none
+	PublishContext map[string]string      `protobuf:"bytes,9,rep,name=publish_context,json=publishContext,proto3" json:"publish_context,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a publication, for NodeStageVolume
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *VolumeChangeResponse) Reset() {
+	*x = VolumeChangeResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeChangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeChangeResponse) ProtoMessage() {}
+
+func (x *VolumeChangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeChangeResponse.ProtoReflect.Descriptor instead.
+func (*VolumeChangeResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *VolumeChangeResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *VolumeChangeResponse) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *VolumeChangeResponse) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *VolumeChangeResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeChangeResponse) GetSteps() []*PlanStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *VolumeChangeResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *VolumeChangeResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *VolumeChangeResponse) GetVolume() *Volume {
+	if x != nil {
+		return x.Volume
+	}
+	return nil
+}
+
+func (x *VolumeChangeResponse) GetPublishContext() map[string]string {
+	if x != nil {
+		return x.PublishContext
+	}
+	return nil
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // an id or a name
@@ -6949,7 +7199,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6961,7 +7211,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6974,7 +7224,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -7032,7 +7282,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7044,7 +7294,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7057,7 +7307,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -7112,7 +7362,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7374,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7387,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -7189,7 +7439,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7201,7 +7451,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7214,7 +7464,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -7344,7 +7594,7 @@ type VerifyHistoryRequest struct {
 
 func (x *VerifyHistoryRequest) Reset() {
 	*x = VerifyHistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7356,7 +7606,7 @@ func (x *VerifyHistoryRequest) String() string {
 func (*VerifyHistoryRequest) ProtoMessage() {}
 
 func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7369,7 +7619,7 @@ func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryRequest.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
 }
 
 type VerifyHistoryResponse struct {
@@ -7391,7 +7641,7 @@ type VerifyHistoryResponse struct {
 
 func (x *VerifyHistoryResponse) Reset() {
 	*x = VerifyHistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7403,7 +7653,7 @@ func (x *VerifyHistoryResponse) String() string {
 func (*VerifyHistoryResponse) ProtoMessage() {}
 
 func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7416,7 +7666,7 @@ func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryResponse.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *VerifyHistoryResponse) GetIndex() uint64 {
@@ -7507,7 +7757,7 @@ type HistoryBreak struct {
 
 func (x *HistoryBreak) Reset() {
 	*x = HistoryBreak{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7519,7 +7769,7 @@ func (x *HistoryBreak) String() string {
 func (*HistoryBreak) ProtoMessage() {}
 
 func (x *HistoryBreak) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7532,7 +7782,7 @@ func (x *HistoryBreak) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBreak.ProtoReflect.Descriptor instead.
 func (*HistoryBreak) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *HistoryBreak) GetIndex() uint64 {
@@ -7557,7 +7807,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7569,7 +7819,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7582,7 +7832,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
 }
 
 type AuditResponse struct {
@@ -7600,7 +7850,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7612,7 +7862,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7625,7 +7875,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -7690,7 +7940,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7702,7 +7952,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7715,7 +7965,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Finding) GetNode() string {
@@ -7763,7 +8013,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7775,7 +8025,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7788,7 +8038,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Unknown) GetNode() string {
@@ -7813,7 +8063,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7825,7 +8075,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7838,7 +8088,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
 }
 
 type DoctorResponse struct {
@@ -7851,7 +8101,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7863,7 +8113,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7876,7 +8126,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DoctorResponse) GetIndex() uint64 {
@@ -7906,7 +8156,7 @@ type Diagnosis struct {
 
 func (x *Diagnosis) Reset() {
 	*x = Diagnosis{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7918,7 +8168,7 @@ func (x *Diagnosis) String() string {
 func (*Diagnosis) ProtoMessage() {}
 
 func (x *Diagnosis) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7931,7 +8181,7 @@ func (x *Diagnosis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnosis.ProtoReflect.Descriptor instead.
 func (*Diagnosis) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Diagnosis) GetSeverity() string {
@@ -7973,7 +8223,7 @@ type DumpRequest struct {
 
 func (x *DumpRequest) Reset() {
 	*x = DumpRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7985,7 +8235,7 @@ func (x *DumpRequest) String() string {
 func (*DumpRequest) ProtoMessage() {}
 
 func (x *DumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7998,7 +8248,7 @@ func (x *DumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpRequest.ProtoReflect.Descriptor instead.
 func (*DumpRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DumpRequest) GetStored() uint64 {
@@ -8018,7 +8268,7 @@ type DumpResponse struct {
 
 func (x *DumpResponse) Reset() {
 	*x = DumpResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8030,7 +8280,7 @@ func (x *DumpResponse) String() string {
 func (*DumpResponse) ProtoMessage() {}
 
 func (x *DumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8043,7 +8293,7 @@ func (x *DumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpResponse.ProtoReflect.Descriptor instead.
 func (*DumpResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DumpResponse) GetPart() []byte {
@@ -8069,7 +8319,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8081,7 +8331,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8094,7 +8344,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -8121,7 +8371,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8133,7 +8383,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8146,7 +8396,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -8266,7 +8516,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8278,7 +8528,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8291,7 +8541,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -8362,7 +8612,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8374,7 +8624,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8387,7 +8637,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -8428,7 +8678,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8440,7 +8690,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8453,7 +8703,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -8473,7 +8723,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8485,7 +8735,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8498,7 +8748,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -8532,7 +8782,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8544,7 +8794,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8557,7 +8807,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -8636,7 +8886,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8648,7 +8898,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8661,7 +8911,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Understanding) GetId() string {
@@ -8761,7 +9011,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fVolumesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x123\n" +
 	"\avolumes\x18\x02 \x03(\v2\x19.holdfast.admin.v1.VolumeR\avolumes\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xdf\b\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xf9\b\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -8798,7 +9048,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\brelation\x18d \x01(\v2\x1b.holdfast.admin.v1.RelationR\brelation\x12=\n" +
 	"\n" +
 	"conversion\x18e \x01(\v2\x1d.holdfast.admin.v1.ConversionR\n" +
-	"conversion\"\x93\x05\n" +
+	"conversion\x12\x18\n" +
+	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\"\x93\x05\n" +
 	"\bRelation\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
 	"\x05sites\x18\x02 \x03(\tR\x05sites\x12%\n" +
@@ -9355,7 +9606,44 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05steps\x18\v \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\f \x01(\tR\asummary\x12\x12\n" +
 	"\x04done\x18\r \x01(\bR\x04done\x12\x14\n" +
-	"\x05token\x18\x0e \x01(\tR\x05token\"\x92\x01\n" +
+	"\x05token\x18\x0e \x01(\tR\x05token\"\xde\x04\n" +
+	"\x13VolumeChangeRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x1b\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x03R\tsizeBytes\x12V\n" +
+	"\n" +
+	"parameters\x18\x06 \x03(\v26.holdfast.admin.v1.VolumeChangeRequest.ParametersEntryR\n" +
+	"parameters\x12\x17\n" +
+	"\afs_type\x18\a \x01(\tR\x06fsType\x12\x14\n" +
+	"\x05block\x18\b \x01(\bR\x05block\x12#\n" +
+	"\rfrom_snapshot\x18\t \x01(\tR\ffromSnapshot\x12\x1f\n" +
+	"\vfrom_volume\x18\n" +
+	" \x01(\tR\n" +
+	"fromVolume\x12P\n" +
+	"\btopology\x18\v \x03(\v24.holdfast.admin.v1.VolumeChangeRequest.TopologyEntryR\btopology\x120\n" +
+	"\x14even_if_orchestrated\x18\f \x01(\bR\x12evenIfOrchestrated\x1a=\n" +
+	"\x0fParametersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
+	"\rTopologyEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x03\n" +
+	"\x14VolumeChangeResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x1b\n" +
+	"\tvolume_id\x18\x03 \x01(\tR\bvolumeId\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x121\n" +
+	"\x05steps\x18\x05 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
+	"\asummary\x18\x06 \x01(\tR\asummary\x12\x12\n" +
+	"\x04done\x18\a \x01(\bR\x04done\x121\n" +
+	"\x06volume\x18\b \x01(\v2\x19.holdfast.admin.v1.VolumeR\x06volume\x12d\n" +
+	"\x0fpublish_context\x18\t \x03(\v2;.holdfast.admin.v1.VolumeChangeResponse.PublishContextEntryR\x0epublishContext\x1aA\n" +
+	"\x13PublishContextEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x01\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -9487,7 +9775,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xec\x18\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xb1\x1a\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
@@ -9526,7 +9814,10 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x10ChangeRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponse\x12R\n" +
 	"\x06Tokens\x12 .holdfast.admin.v1.TokensRequest\x1a!.holdfast.admin.v1.TokensResponse\"\x03\x90\x02\x01\x12[\n" +
 	"\tPlanToken\x12#.holdfast.admin.v1.TokenPlanRequest\x1a$.holdfast.admin.v1.TokenPlanResponse\"\x03\x90\x02\x01\x12X\n" +
-	"\vChangeToken\x12#.holdfast.admin.v1.TokenPlanRequest\x1a$.holdfast.admin.v1.TokenPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
+	"\vChangeToken\x12#.holdfast.admin.v1.TokenPlanRequest\x1a$.holdfast.admin.v1.TokenPlanResponse\x12b\n" +
+	"\n" +
+	"PlanVolume\x12&.holdfast.admin.v1.VolumeChangeRequest\x1a'.holdfast.admin.v1.VolumeChangeResponse\"\x03\x90\x02\x01\x12_\n" +
+	"\fChangeVolume\x12&.holdfast.admin.v1.VolumeChangeRequest\x1a'.holdfast.admin.v1.VolumeChangeResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
 	file_admin_adminpb_admin_proto_rawDescOnce sync.Once
@@ -9540,7 +9831,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -9620,33 +9911,38 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*Token)(nil),                  // 75: holdfast.admin.v1.Token
 	(*TokenPlanRequest)(nil),       // 76: holdfast.admin.v1.TokenPlanRequest
 	(*TokenPlanResponse)(nil),      // 77: holdfast.admin.v1.TokenPlanResponse
-	(*HistoryRequest)(nil),         // 78: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 79: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 80: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 81: holdfast.admin.v1.HistoryEntry
-	(*VerifyHistoryRequest)(nil),   // 82: holdfast.admin.v1.VerifyHistoryRequest
-	(*VerifyHistoryResponse)(nil),  // 83: holdfast.admin.v1.VerifyHistoryResponse
-	(*HistoryBreak)(nil),           // 84: holdfast.admin.v1.HistoryBreak
-	(*AuditRequest)(nil),           // 85: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 86: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 87: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 88: holdfast.admin.v1.Unknown
-	(*DoctorRequest)(nil),          // 89: holdfast.admin.v1.DoctorRequest
-	(*DoctorResponse)(nil),         // 90: holdfast.admin.v1.DoctorResponse
-	(*Diagnosis)(nil),              // 91: holdfast.admin.v1.Diagnosis
-	(*DumpRequest)(nil),            // 92: holdfast.admin.v1.DumpRequest
-	(*DumpResponse)(nil),           // 93: holdfast.admin.v1.DumpResponse
-	(*StateRequest)(nil),           // 94: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 95: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 96: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 97: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 98: holdfast.admin.v1.BackupResponse
-	(*UpgradeRequest)(nil),         // 99: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 100: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 101: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 102: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 103: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 104: holdfast.fsm.v1.Outcome
+	(*VolumeChangeRequest)(nil),    // 78: holdfast.admin.v1.VolumeChangeRequest
+	(*VolumeChangeResponse)(nil),   // 79: holdfast.admin.v1.VolumeChangeResponse
+	(*HistoryRequest)(nil),         // 80: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 81: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 82: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 83: holdfast.admin.v1.HistoryEntry
+	(*VerifyHistoryRequest)(nil),   // 84: holdfast.admin.v1.VerifyHistoryRequest
+	(*VerifyHistoryResponse)(nil),  // 85: holdfast.admin.v1.VerifyHistoryResponse
+	(*HistoryBreak)(nil),           // 86: holdfast.admin.v1.HistoryBreak
+	(*AuditRequest)(nil),           // 87: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 88: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 89: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 90: holdfast.admin.v1.Unknown
+	(*DoctorRequest)(nil),          // 91: holdfast.admin.v1.DoctorRequest
+	(*DoctorResponse)(nil),         // 92: holdfast.admin.v1.DoctorResponse
+	(*Diagnosis)(nil),              // 93: holdfast.admin.v1.Diagnosis
+	(*DumpRequest)(nil),            // 94: holdfast.admin.v1.DumpRequest
+	(*DumpResponse)(nil),           // 95: holdfast.admin.v1.DumpResponse
+	(*StateRequest)(nil),           // 96: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 97: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 98: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 99: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 100: holdfast.admin.v1.BackupResponse
+	(*UpgradeRequest)(nil),         // 101: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 102: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 103: holdfast.admin.v1.Understanding
+	nil,                            // 104: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	nil,                            // 105: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	nil,                            // 106: holdfast.admin.v1.VolumeChangeResponse.PublishContextEntry
+	(*fsmpb.Label)(nil),            // 107: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 108: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 109: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -9679,7 +9975,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	102, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	107, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -9704,102 +10000,111 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
 	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	80,  // 55: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	81,  // 56: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	103, // 57: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	104, // 58: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	15,  // 59: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	84,  // 60: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
-	87,  // 61: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	87,  // 62: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	87,  // 63: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	88,  // 64: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	87,  // 65: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	91,  // 66: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
-	96,  // 67: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	37,  // 68: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,   // 69: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	23,  // 70: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	27,  // 71: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	30,  // 72: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,   // 73: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	101, // 74: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	101, // 75: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,   // 76: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,   // 77: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21,  // 78: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25,  // 79: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28,  // 80: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35,  // 81: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38,  // 82: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42,  // 83: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	78,  // 84: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	82,  // 85: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
-	85,  // 86: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	89,  // 87: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	92,  // 88: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	94,  // 89: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	97,  // 90: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45,  // 91: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45,  // 92: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46,  // 93: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47,  // 94: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47,  // 95: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	99,  // 96: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	99,  // 97: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50,  // 98: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52,  // 99: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54,  // 100: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60,  // 101: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65,  // 102: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65,  // 103: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52,  // 104: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	67,  // 105: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
-	71,  // 106: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	71,  // 107: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	73,  // 108: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
-	76,  // 109: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	76,  // 110: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	2,   // 111: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,   // 112: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22,  // 113: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26,  // 114: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29,  // 115: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36,  // 116: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39,  // 117: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43,  // 118: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	79,  // 119: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	83,  // 120: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
-	86,  // 121: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	90,  // 122: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	93,  // 123: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	95,  // 124: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	98,  // 125: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,   // 126: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 127: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 128: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48,  // 129: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48,  // 130: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	100, // 131: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	100, // 132: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51,  // 133: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53,  // 134: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55,  // 135: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61,  // 136: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66,  // 137: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66,  // 138: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53,  // 139: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	68,  // 140: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
-	72,  // 141: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	72,  // 142: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	74,  // 143: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
-	77,  // 144: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	77,  // 145: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	111, // [111:146] is the sub-list for method output_type
-	76,  // [76:111] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	104, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	105, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	49,  // 57: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	7,   // 58: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
+	106, // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.VolumeChangeResponse.PublishContextEntry
+	82,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	83,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	108, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	109, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15,  // 64: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	86,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
+	89,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	89,  // 67: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	89,  // 68: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	90,  // 69: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	89,  // 70: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	93,  // 71: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
+	98,  // 72: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37,  // 73: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,   // 74: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23,  // 75: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27,  // 76: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30,  // 77: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,   // 78: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	103, // 79: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	103, // 80: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 81: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 82: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 83: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 84: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 85: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 86: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 87: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 88: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	80,  // 89: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	84,  // 90: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
+	87,  // 91: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	91,  // 92: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	94,  // 93: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	96,  // 94: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	99,  // 95: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 96: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 97: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 98: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 99: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 100: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	101, // 101: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	101, // 102: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 103: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 104: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 105: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 106: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 107: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 108: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52,  // 109: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	67,  // 110: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	71,  // 111: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	71,  // 112: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	73,  // 113: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
+	76,  // 114: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	76,  // 115: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	78,  // 116: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	78,  // 117: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	2,   // 118: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 119: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 120: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 121: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 122: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 123: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 124: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 125: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	81,  // 126: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	85,  // 127: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
+	88,  // 128: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	92,  // 129: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	95,  // 130: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	97,  // 131: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	100, // 132: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 133: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 134: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 135: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 136: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 137: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	102, // 138: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	102, // 139: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 140: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 141: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 142: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 143: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 144: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 145: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53,  // 146: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	68,  // 147: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	72,  // 148: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	72,  // 149: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	74,  // 150: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
+	77,  // 151: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	77,  // 152: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	79,  // 153: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	79,  // 154: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	118, // [118:155] is the sub-list for method output_type
+	81,  // [81:118] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -9807,11 +10112,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[79].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[81].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[95].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[97].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -9825,7 +10130,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   102,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -57,6 +57,8 @@ const (
 	Admin_Tokens_FullMethodName           = "/holdfast.admin.v1.Admin/Tokens"
 	Admin_PlanToken_FullMethodName        = "/holdfast.admin.v1.Admin/PlanToken"
 	Admin_ChangeToken_FullMethodName      = "/holdfast.admin.v1.Admin/ChangeToken"
+	Admin_PlanVolume_FullMethodName       = "/holdfast.admin.v1.Admin/PlanVolume"
+	Admin_ChangeVolume_FullMethodName     = "/holdfast.admin.v1.Admin/ChangeVolume"
 )
 
 // AdminClient is the client API for Admin service.
@@ -141,6 +143,11 @@ type AdminClient interface {
 	PlanToken(ctx context.Context, in *TokenPlanRequest, opts ...grpc.CallOption) (*TokenPlanResponse, error)
 	// ChangeToken carries it out, for the id and the hash of a secret that only the caller knows.
 	ChangeToken(ctx context.Context, in *TokenPlanRequest, opts ...grpc.CallOption) (*TokenPlanResponse, error)
+	// PlanVolume says what a change of a volume, as of hosts without an orchestrator, would do now, and changes nothing.
+	PlanVolume(ctx context.Context, in *VolumeChangeRequest, opts ...grpc.CallOption) (*VolumeChangeResponse, error)
+	// ChangeVolume makes the CSI call of the change in the operator's name, and answers when the hosts have carried it
+	// out. Repeated, it continues. UNAVAILABLE and ABORTED: the same call later.
+	ChangeVolume(ctx context.Context, in *VolumeChangeRequest, opts ...grpc.CallOption) (*VolumeChangeResponse, error)
 }
 
 type adminClient struct {
@@ -537,6 +544,26 @@ func (c *adminClient) ChangeToken(ctx context.Context, in *TokenPlanRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) PlanVolume(ctx context.Context, in *VolumeChangeRequest, opts ...grpc.CallOption) (*VolumeChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VolumeChangeResponse)
+	err := c.cc.Invoke(ctx, Admin_PlanVolume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ChangeVolume(ctx context.Context, in *VolumeChangeRequest, opts ...grpc.CallOption) (*VolumeChangeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(VolumeChangeResponse)
+	err := c.cc.Invoke(ctx, Admin_ChangeVolume_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -619,6 +646,11 @@ type AdminServer interface {
 	PlanToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error)
 	// ChangeToken carries it out, for the id and the hash of a secret that only the caller knows.
 	ChangeToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error)
+	// PlanVolume says what a change of a volume, as of hosts without an orchestrator, would do now, and changes nothing.
+	PlanVolume(context.Context, *VolumeChangeRequest) (*VolumeChangeResponse, error)
+	// ChangeVolume makes the CSI call of the change in the operator's name, and answers when the hosts have carried it
+	// out. Repeated, it continues. UNAVAILABLE and ABORTED: the same call later.
+	ChangeVolume(context.Context, *VolumeChangeRequest) (*VolumeChangeResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -733,6 +765,12 @@ func (UnimplementedAdminServer) PlanToken(context.Context, *TokenPlanRequest) (*
 }
 func (UnimplementedAdminServer) ChangeToken(context.Context, *TokenPlanRequest) (*TokenPlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeToken not implemented")
+}
+func (UnimplementedAdminServer) PlanVolume(context.Context, *VolumeChangeRequest) (*VolumeChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanVolume not implemented")
+}
+func (UnimplementedAdminServer) ChangeVolume(context.Context, *VolumeChangeRequest) (*VolumeChangeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeVolume not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1357,6 +1395,42 @@ func _Admin_ChangeToken_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_PlanVolume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VolumeChangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PlanVolume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PlanVolume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PlanVolume(ctx, req.(*VolumeChangeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ChangeVolume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VolumeChangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ChangeVolume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ChangeVolume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ChangeVolume(ctx, req.(*VolumeChangeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1487,6 +1561,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ChangeToken",
 			Handler:    _Admin_ChangeToken_Handler,
+		},
+		{
+			MethodName: "PlanVolume",
+			Handler:    _Admin_PlanVolume_Handler,
+		},
+		{
+			MethodName: "ChangeVolume",
+			Handler:    _Admin_ChangeVolume_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1358,7 +1358,8 @@ type VolumeRecord struct {
 	// Replication between sites (level 2).
 	Relation       *RelationRecord       `protobuf:"bytes,100,opt,name=relation,proto3" json:"relation,omitempty"` // unset where a group has it
 	RelationMember *RelationMemberRecord `protobuf:"bytes,101,opt,name=relation_member,json=relationMember,proto3" json:"relation_member,omitempty"`
-	Unconverted    *ReplicationRecord    `protobuf:"bytes,102,opt,name=unconverted,proto3" json:"unconverted,omitempty"` // what a host that had the second replica has yet to remove
+	Unconverted    *ReplicationRecord    `protobuf:"bytes,102,opt,name=unconverted,proto3" json:"unconverted,omitempty"`     // what a host that had the second replica has yet to remove
+	MadeBy         string                `protobuf:"bytes,133,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who made it without an orchestrator (level 3)
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1629,6 +1630,13 @@ func (x *VolumeRecord) GetUnconverted() *ReplicationRecord {
 		return x.Unconverted
 	}
 	return nil
+}
+
+func (x *VolumeRecord) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 // HeaderRestoreRecord is the decision of a RestoreHeader that was not carried out yet.
@@ -4562,7 +4570,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	" \x01(\fR\akeyHash\x12\x18\n" +
 	"\arevoked\x18\v \x01(\x04R\arevoked\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\f \x01(\tR\tcreatedBy\"\x9d\r\n" +
+	"created_by\x18\f \x01(\tR\tcreatedBy\"\xb7\r\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -4598,7 +4606,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0eheader_restore\x18` \x01(\v2$.holdfast.fsm.v1.HeaderRestoreRecordR\rheaderRestore\x12;\n" +
 	"\brelation\x18d \x01(\v2\x1f.holdfast.fsm.v1.RelationRecordR\brelation\x12N\n" +
 	"\x0frelation_member\x18e \x01(\v2%.holdfast.fsm.v1.RelationMemberRecordR\x0erelationMember\x12D\n" +
-	"\vunconverted\x18f \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vunconverted\"z\n" +
+	"\vunconverted\x18f \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vunconverted\x12\x18\n" +
+	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\"z\n" +
 	"\x13HeaderRestoreRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1b\n" +
