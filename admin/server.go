@@ -163,6 +163,8 @@ type Options struct {
 	// proposal. A member that does not lead has none, and its plans use the state alone, as with
 	// nil: the leader may then reject a step of theirs.
 	AttachFacts func(*fsmpb.Command)
+	// VolumeCalls makes the CSI calls of changes of volumes; nil: there are none.
+	VolumeCalls *VolumeCalls
 	// TakeBackup writes a backup file. What it wrote is none unless the error is nil.
 	TakeBackup func(context.Context, BackupRequest, io.Writer) error
 	// Name is this controller's name.

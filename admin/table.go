@@ -60,6 +60,8 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 		tokensTable(out, a)
 	case *adminpb.TokenPlanResponse:
 		tokenPlanTable(out, a)
+	case *adminpb.VolumeChangeResponse:
+		volumeChangeTable(out, a)
 	case *adminpb.ChangeResponse:
 		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
 	case *adminpb.VerifyHistoryResponse:

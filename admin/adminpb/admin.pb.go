@@ -6958,7 +6958,8 @@ type VolumeChangeRequest struct {
 	FromVolume   string                 `protobuf:"bytes,10,opt,name=from_volume,json=fromVolume,proto3" json:"from_volume,omitempty"`                                                        // an id or a name
 	Topology     map[string]string      `protobuf:"bytes,11,rep,name=topology,proto3" json:"topology,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`    // segments of where it has to be accessible from
 	// even_if_orchestrated: change a volume that no operator made, so that an orchestrator may rely on it.
-	EvenIfOrchestrated bool `protobuf:"varint,12,opt,name=even_if_orchestrated,json=evenIfOrchestrated,proto3" json:"even_if_orchestrated,omitempty"`
+	EvenIfOrchestrated bool   `protobuf:"varint,12,opt,name=even_if_orchestrated,json=evenIfOrchestrated,proto3" json:"even_if_orchestrated,omitempty"`
+	Site               string `protobuf:"bytes,13,opt,name=site,proto3" json:"site,omitempty"` // that the volume is of; empty: of create its node's or the only one, else by the volume and the node
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -7075,6 +7076,13 @@ func (x *VolumeChangeRequest) GetEvenIfOrchestrated() bool {
 		return x.EvenIfOrchestrated
 	}
 	return false
+}
+
+func (x *VolumeChangeRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
 }
 
 type VolumeChangeResponse struct {
@@ -9606,7 +9614,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05steps\x18\v \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\f \x01(\tR\asummary\x12\x12\n" +
 	"\x04done\x18\r \x01(\bR\x04done\x12\x14\n" +
-	"\x05token\x18\x0e \x01(\tR\x05token\"\xde\x04\n" +
+	"\x05token\x18\x0e \x01(\tR\x05token\"\xf2\x04\n" +
 	"\x13VolumeChangeRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x12\n" +
@@ -9624,7 +9632,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	" \x01(\tR\n" +
 	"fromVolume\x12P\n" +
 	"\btopology\x18\v \x03(\v24.holdfast.admin.v1.VolumeChangeRequest.TopologyEntryR\btopology\x120\n" +
-	"\x14even_if_orchestrated\x18\f \x01(\bR\x12evenIfOrchestrated\x1a=\n" +
+	"\x14even_if_orchestrated\x18\f \x01(\bR\x12evenIfOrchestrated\x12\x12\n" +
+	"\x04site\x18\r \x01(\tR\x04site\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +

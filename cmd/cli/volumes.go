@@ -21,6 +21,7 @@ func volumesCommand() *cobra.Command {
 		volumesList("replication [ID|NAME]", "List the replication of volumes between two sites: role, status, and who has to act", admin.VolumeReplicationList),
 		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand(), atRiskCommand(), toleranceCommand())
 	cmd.AddCommand(replicationCommands(ofVolume)...)
+	cmd.AddCommand(volumeChangeCommands()...)
 	return cmd
 }
 

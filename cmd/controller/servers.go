@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
-	csicontroller "github.com/holdfast-storage/holdfast/csi/controller"
 	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/csi/identity"
 	"github.com/holdfast-storage/holdfast/csi/metadata"
@@ -40,8 +39,13 @@ func (c *controller) openServers() error {
 	members := &adminCluster{cluster: c.cluster}
 	checks := newHostChecks(c, members)
 	c.sessions.SetOwnFacts(checks.ownFacts)
+	volumes, err := c.volumeCalls()
+	if err != nil {
+		return err
+	}
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
-		Cluster: members, HostChecks: checks, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
+		VolumeCalls: volumes,
+		Cluster:     members, HostChecks: checks, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
 		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, TokenAuthority: c.tokenAuthority, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
@@ -65,8 +69,7 @@ func (c *controller) openCSI() (err error) {
 	}
 	csiState := csiCluster{c.cluster, "controller/" + c.name, c.site}
 	csispec.RegisterIdentityServer(c.csi, identityServer)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).
-		WithPoolFacts(c.monitor.Facts().PollFacts).WithMountPolicy(c.mounts.Policy()).WithMaxGroupVolumes(c.groups.maxVolumes))
+	csispec.RegisterControllerServer(c.csi, c.controllerService(csiState, disabled.Controller))
 	if !disabled.HasService(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(csiState, disabled.Group...))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
@@ -168,6 +169,9 @@ func (o *options) topology() ([]fsm.Label, error) {
 	slices.SortFunc(labels, func(a, b fsm.Label) int { return cmp.Compare(a.Key, b.Key) })
 	return labels, nil
 }
+
+// BytesFlag is a flag of a number of bytes, as --min-free is.
+func BytesFlag(to *int64) pflag.Value { return (*bytesFlag)(to) }
 
 // bytesFlag is a number of bytes; 512MiB and 1.5GiB are accepted too.
 type bytesFlag int64
