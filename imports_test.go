@@ -54,6 +54,8 @@ var mayImport = importMap{
 	"csi/metadata":   {"fsm", "executor", "csi/rpcerr", "csi/cluster"},
 	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
 
+	"csi/mounthelper": {"fsm", "executor/run"},
+
 	"addons/fence":        {"addons/params", "csi/cluster", "csi/csiconv", "csi/rpcerr", "fsm", "fsm/fsmpb"},
 	"addons/identity":     {"csi/identity"},
 	"addons/encryption":   {"csi/csiconv", "csi/rpcerr", "executor", "fsm"},

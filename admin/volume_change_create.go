@@ -25,10 +25,10 @@ func (x *volumeChange) create() (err error) {
 		return err
 	}
 	if x.req.GetBlock() && x.req.GetFsType() != "" {
-		return fsm.Reject(fsm.Invalid, "create volume %s: it is used raw or has a filesystem, not both", x.req.GetVolume())
+		return fsm.Reject(fsm.Invalid, "it is used raw or has a filesystem, not both")
 	}
 	if size = cmp.Or(x.req.GetSizeBytes(), size); size <= 0 {
-		return fsm.Reject(fsm.Invalid, "create volume %s: name its size", x.req.GetVolume())
+		return fsm.Reject(fsm.Invalid, "name its size")
 	}
 	capability := capabilityFor(x.req.GetFsType(), x.req.GetBlock(), csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER)
 	req := &csi.CreateVolumeRequest{
@@ -67,7 +67,7 @@ func (x *volumeChange) siteOfNew() (string, error) {
 		found[fsm.Site(n.Site).String()] = true
 	}
 	if len(found) > 1 {
-		return "", fsm.Reject(fsm.Invalid, "create volume %s: the cluster has %d sites, name one with --site", x.req.GetVolume(), len(found))
+		return "", fsm.Reject(fsm.Invalid, "the cluster has %d sites, name one with --site", len(found))
 	}
 	for site := range found {
 		return site, nil
@@ -80,17 +80,17 @@ func (x *volumeChange) source() (*csi.VolumeContentSource, int64, error) {
 	snapshot, volume := x.req.GetFromSnapshot(), x.req.GetFromVolume()
 	switch {
 	case snapshot != "" && volume != "":
-		return nil, 0, fsm.Reject(fsm.Invalid, "create volume %s: it is made from a snapshot or from a volume, not from both", x.req.GetVolume())
+		return nil, 0, fsm.Reject(fsm.Invalid, "it is made from a snapshot or from a volume, not from both")
 	case snapshot != "":
 		found := findSnapshot(x.state, snapshot)
 		if found == nil {
-			return nil, 0, fsm.Reject(fsm.NotFound, "create volume %s: no snapshot has the id or name %q", x.req.GetVolume(), snapshot)
+			return nil, 0, fsm.Reject(fsm.NotFound, "no snapshot has the id or name %q", snapshot)
 		}
 		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: string(found.ID)}}}, found.Size, nil
 	case volume != "":
 		found := findVolume(x.state, volume)
 		if found == nil {
-			return nil, 0, fsm.Reject(fsm.NotFound, "create volume %s: no volume has the id or name %q", x.req.GetVolume(), volume)
+			return nil, 0, fsm.Reject(fsm.NotFound, "no volume has the id or name %q", volume)
 		}
 		return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: string(found.ID)}}}, found.Size, nil
 	}

@@ -34,19 +34,18 @@ func (x *volumeChange) prepare() error {
 	case verb != verbCreate && !known:
 		return fsm.Reject(fsm.Invalid, "there is no change %q of a volume", verb)
 	case x.req.GetVolume() == "":
-		return fsm.Reject(fsm.Invalid, "%s a volume: name it", verb)
+		return fsm.Reject(fsm.Invalid, "name the volume")
 	case (verb == verbPublish || verb == verbUnpublish) && x.req.GetNode() == "":
-		return fsm.Reject(fsm.Invalid, "%s volume %s: name the node", verb, x.req.GetVolume())
+		return fsm.Reject(fsm.Invalid, "name the node")
 	case x.state.Cluster().FeatureLevel < fsm.Level3:
-		return fsm.Reject(fsm.Precondition, "%s volume %s: it needs feature level %d, the cluster runs at %d: `holdfast upgrade finish` raises it",
-			verb, x.req.GetVolume(), fsm.Level3, x.state.Cluster().FeatureLevel)
+		return fsm.Reject(fsm.Precondition, "it needs feature level %d, the cluster runs at %d: `holdfast upgrade finish` raises it", fsm.Level3, x.state.Cluster().FeatureLevel)
 	case verb == verbCreate:
 		return x.create()
 	case v == nil && verb == verbDelete && fsm.VolumeID(x.req.GetVolume()).Valid():
 		x.step.state, x.step.detail = stepDone, "there is no such volume"
 		return nil
 	case v == nil:
-		return fsm.Reject(fsm.NotFound, "%s volume %s: no volume has this id or name", verb, x.req.GetVolume())
+		return fsm.Reject(fsm.NotFound, "no volume has this id or name")
 	case v.MadeBy == "" && !x.req.GetEvenIfOrchestrated():
 		x.step.state, x.step.detail = stepBlocked, orchestrated(v)+": an orchestrator may rely on it; --even-if-orchestrated changes it all the same"
 		return nil
@@ -76,7 +75,7 @@ func (x *volumeChange) delete(v *fsm.Volume) error {
 func (x *volumeChange) publish(v *fsm.Volume) error {
 	n, ok := x.state.Node(fsm.NodeID(x.req.GetNode()))
 	if !ok {
-		return fsm.Reject(fsm.NotFound, "publish volume %s: no node is registered as %q", v.Name, x.req.GetNode())
+		return fsm.Reject(fsm.NotFound, "no node is registered as %q", x.req.GetNode())
 	}
 	x.site = cmp.Or(x.req.GetSite(), fsm.Site(n.Site).String())
 	req := &csi.ControllerPublishVolumeRequest{VolumeId: string(v.ID), NodeId: string(n.ID), Readonly: x.req.GetReadOnly(), VolumeCapability: capabilityOf(v)}
@@ -136,7 +135,7 @@ func (x *volumeChange) publication() *fsm.Publication {
 
 func (x *volumeChange) expand(v *fsm.Volume) error {
 	if x.req.GetSizeBytes() <= 0 {
-		return fsm.Reject(fsm.Invalid, "expand volume %s: name its new size", v.Name)
+		return fsm.Reject(fsm.Invalid, "name its new size")
 	}
 	req := &csi.ControllerExpandVolumeRequest{VolumeId: string(v.ID), CapacityRange: &csi.CapacityRange{RequiredBytes: x.req.GetSizeBytes()}}
 	x.step.detail = fmt.Sprintf("from %s to %s; a filesystem grows when it is mounted next, or by `holdfast mounts grow`", formatSize(v.Size), formatSize(x.req.GetSizeBytes()))

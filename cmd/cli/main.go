@@ -36,6 +36,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if executed.Name() == fencePeerName {
 		return fencePeerExitCode(exit.Code(err))
 	}
+	if isHelper(executed) {
+		return helperExitCode(exit.Code(err))
+	}
 	return exit.Code(err)
 }
 
@@ -135,6 +138,7 @@ func Root() *cobra.Command {
 		backupCommand(),
 		restoreCommand(),
 		recoverCommand(),
+		mountCommand(), umountCommand(), mountsCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	addExamples(root)

@@ -8,4 +8,4 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(cli.Main(cli.Args(os.Args), os.Stdout, os.Stderr)) }

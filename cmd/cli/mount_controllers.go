@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/csi/mounthelper"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// apiControllers are the controllers as the mount helper needs them, over the operators' API.
+type apiControllers struct {
+	client             *admin.Client
+	evenIfOrchestrated bool
+}
+
+var _ mounthelper.Controllers = (*apiControllers)(nil)
+
+// Find reads the volume, and refuses one that is not this host's to use.
+func (a *apiControllers) Find(ctx context.Context, idOrName, node string) (*mounthelper.Volume, error) {
+	resp, err := a.client.Volumes(ctx, &adminpb.VolumesRequest{Volume: idOrName})
+	if err != nil {
+		return nil, err
+	}
+	if len(resp.GetVolumes()) != 1 {
+		return nil, status.Errorf(codes.NotFound, "no volume has this id or name")
+	}
+	v := resp.GetVolumes()[0]
+	if v.GetMadeBy() == "" && !a.evenIfOrchestrated {
+		return nil, status.Error(codes.FailedPrecondition, "no operator made it, so an orchestrator may use it: -o even-if-orchestrated mounts it all the same")
+	}
+	found := &mounthelper.Volume{ID: fsm.VolumeID(v.GetId()), Name: v.GetName(), Capability: capabilityOfView(v)}
+	for _, p := range v.GetPublications() {
+		if p.GetNode() != node {
+			return nil, status.Errorf(codes.FailedPrecondition, "it is published to node %s", p.GetNode())
+		}
+		found.Published, found.ReadOnly = true, p.GetReadOnly()
+	}
+	return found, nil
+}
+
+// capabilityOfView is how the volume was asked for.
+func capabilityOfView(v *adminpb.Volume) *csi.VolumeCapability {
+	mode := csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	if modes := v.GetAccessModes(); len(modes) > 0 {
+		mode = csi.VolumeCapability_AccessMode_Mode(csi.VolumeCapability_AccessMode_Mode_value[strings.ToUpper(modes[0])])
+	}
+	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode}}
+	if v.GetBlock() {
+		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
+		return c
+	}
+	c.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: cmp.Or(v.GetFsType(), v.GetUsedAs())}}
+	return c
+}
+
+// Publish gives the node the right to use it.
+func (a *apiControllers) Publish(ctx context.Context, id fsm.VolumeID, node string, readOnly bool) (map[string]string, error) {
+	resp, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "publish", Volume: string(id), Node: node, ReadOnly: readOnly, EvenIfOrchestrated: a.evenIfOrchestrated})
+	return resp.GetPublishContext(), err
+}
+
+// Unpublish ends it. A volume that is gone is not published.
+func (a *apiControllers) Unpublish(ctx context.Context, id fsm.VolumeID, node string) error {
+	_, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: string(id), Node: node, EvenIfOrchestrated: true})
+	if status.Code(err) == codes.NotFound {
+		return nil
+	}
+	return err
+}
+
+// change makes the call. A step that is blocked is FAILED_PRECONDITION, one that waits ABORTED.
+func (a *apiControllers) change(ctx context.Context, req *adminpb.VolumeChangeRequest) (resp *adminpb.VolumeChangeResponse, err error) {
+	err = a.client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		resp, err = api.ChangeVolume(ctx, req)
+		return err
+	})
+	if err != nil || resp.GetDone() {
+		return resp, err
+	}
+	code, step := codes.FailedPrecondition, resp.GetSteps()[0]
+	if step.GetState() == "waiting" {
+		code = codes.Aborted
+	}
+	return resp, status.Error(code, step.GetDetail())
+}
