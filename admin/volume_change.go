@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -158,12 +160,20 @@ func (x *volumeChange) responseOr(err error) (*adminpb.VolumeChangeResponse, err
 func (x *volumeChange) response() *adminpb.VolumeChangeResponse {
 	x.step.volume = x.volume
 	out := &adminpb.VolumeChangeResponse{Index: x.state.Cluster().Index, Verb: x.req.GetVerb(), Name: x.req.GetVolume(),
-		Steps: []*adminpb.PlanStep{x.step.view()}, Done: x.step.state == stepDone, PublishContext: x.context}
+		Steps: []*adminpb.PlanStep{x.step.view()}, Done: x.step.state == stepDone, PublishContext: contextPairs(x.context)}
 	if v := x.volume; v != nil {
 		out.VolumeId, out.Name, out.Volume = string(v.ID), v.Name, volumeView(x.state, v)
 	}
 	out.Summary = fmt.Sprintf("%s volume %s: %s", out.GetVerb(), x.req.GetVolume(), x.step.state)
 	return out
+}
+
+// contextPairs are in order of the keys.
+func contextPairs(context map[string]string) (pairs []*adminpb.ContextPair) {
+	for _, key := range slices.Sorted(maps.Keys(context)) {
+		pairs = append(pairs, &adminpb.ContextPair{Key: key, Value: context[key]})
+	}
+	return pairs
 }
 
 func volumeChangeTable(w io.Writer, a *adminpb.VolumeChangeResponse) {

@@ -7093,9 +7093,9 @@ type VolumeChangeResponse struct {
 	Name           string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Steps          []*PlanStep            `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
 	Summary        string                 `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
-	Done           bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`                                                                                                                    // nothing is left
-	Volume         *Volume                `protobuf:"bytes,8,opt,name=volume,proto3" json:"volume,omitempty"`                                                                                                                 // as it is at the index; unset: there is none
-	PublishContext map[string]string      `protobuf:"bytes,9,rep,name=publish_context,json=publishContext,proto3" json:"publish_context,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a publication, for NodeStageVolume
+	Done           bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`                                          // nothing is left
+	Volume         *Volume                `protobuf:"bytes,8,opt,name=volume,proto3" json:"volume,omitempty"`                                       // as it is at the index; unset: there is none
+	PublishContext []*ContextPair         `protobuf:"bytes,9,rep,name=publish_context,json=publishContext,proto3" json:"publish_context,omitempty"` // of a publication, for NodeStageVolume
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -7186,11 +7186,63 @@ func (x *VolumeChangeResponse) GetVolume() *Volume {
 	return nil
 }
 
-func (x *VolumeChangeResponse) GetPublishContext() map[string]string {
+func (x *VolumeChangeResponse) GetPublishContext() []*ContextPair {
 	if x != nil {
 		return x.PublishContext
 	}
 	return nil
+}
+
+type ContextPair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContextPair) Reset() {
+	*x = ContextPair{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContextPair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContextPair) ProtoMessage() {}
+
+func (x *ContextPair) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContextPair.ProtoReflect.Descriptor instead.
+func (*ContextPair) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ContextPair) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ContextPair) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
 }
 
 type HistoryRequest struct {
@@ -7207,7 +7259,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7219,7 +7271,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7232,7 +7284,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -7290,7 +7342,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7302,7 +7354,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7315,7 +7367,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -7370,7 +7422,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7382,7 +7434,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7395,7 +7447,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -7447,7 +7499,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7459,7 +7511,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7472,7 +7524,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -7602,7 +7654,7 @@ type VerifyHistoryRequest struct {
 
 func (x *VerifyHistoryRequest) Reset() {
 	*x = VerifyHistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7614,7 +7666,7 @@ func (x *VerifyHistoryRequest) String() string {
 func (*VerifyHistoryRequest) ProtoMessage() {}
 
 func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7627,7 +7679,7 @@ func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryRequest.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
 }
 
 type VerifyHistoryResponse struct {
@@ -7649,7 +7701,7 @@ type VerifyHistoryResponse struct {
 
 func (x *VerifyHistoryResponse) Reset() {
 	*x = VerifyHistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7661,7 +7713,7 @@ func (x *VerifyHistoryResponse) String() string {
 func (*VerifyHistoryResponse) ProtoMessage() {}
 
 func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7674,7 +7726,7 @@ func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryResponse.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *VerifyHistoryResponse) GetIndex() uint64 {
@@ -7765,7 +7817,7 @@ type HistoryBreak struct {
 
 func (x *HistoryBreak) Reset() {
 	*x = HistoryBreak{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7777,7 +7829,7 @@ func (x *HistoryBreak) String() string {
 func (*HistoryBreak) ProtoMessage() {}
 
 func (x *HistoryBreak) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7790,7 +7842,7 @@ func (x *HistoryBreak) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBreak.ProtoReflect.Descriptor instead.
 func (*HistoryBreak) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *HistoryBreak) GetIndex() uint64 {
@@ -7815,7 +7867,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7827,7 +7879,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7840,7 +7892,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
 }
 
 type AuditResponse struct {
@@ -7858,7 +7910,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7870,7 +7922,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +7935,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -7948,7 +8000,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7960,7 +8012,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7973,7 +8025,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Finding) GetNode() string {
@@ -8021,7 +8073,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8033,7 +8085,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8046,7 +8098,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Unknown) GetNode() string {
@@ -8071,7 +8123,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8083,7 +8135,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8096,7 +8148,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
 }
 
 type DoctorResponse struct {
@@ -8109,7 +8161,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8121,7 +8173,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8134,7 +8186,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DoctorResponse) GetIndex() uint64 {
@@ -8164,7 +8216,7 @@ type Diagnosis struct {
 
 func (x *Diagnosis) Reset() {
 	*x = Diagnosis{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8176,7 +8228,7 @@ func (x *Diagnosis) String() string {
 func (*Diagnosis) ProtoMessage() {}
 
 func (x *Diagnosis) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8189,7 +8241,7 @@ func (x *Diagnosis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnosis.ProtoReflect.Descriptor instead.
 func (*Diagnosis) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Diagnosis) GetSeverity() string {
@@ -8231,7 +8283,7 @@ type DumpRequest struct {
 
 func (x *DumpRequest) Reset() {
 	*x = DumpRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8243,7 +8295,7 @@ func (x *DumpRequest) String() string {
 func (*DumpRequest) ProtoMessage() {}
 
 func (x *DumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8256,7 +8308,7 @@ func (x *DumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpRequest.ProtoReflect.Descriptor instead.
 func (*DumpRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DumpRequest) GetStored() uint64 {
@@ -8276,7 +8328,7 @@ type DumpResponse struct {
 
 func (x *DumpResponse) Reset() {
 	*x = DumpResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8288,7 +8340,7 @@ func (x *DumpResponse) String() string {
 func (*DumpResponse) ProtoMessage() {}
 
 func (x *DumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8301,7 +8353,7 @@ func (x *DumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpResponse.ProtoReflect.Descriptor instead.
 func (*DumpResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DumpResponse) GetPart() []byte {
@@ -8327,7 +8379,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8339,7 +8391,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8352,7 +8404,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -8379,7 +8431,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8391,7 +8443,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8404,7 +8456,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -8524,7 +8576,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8588,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8601,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -8620,7 +8672,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8632,7 +8684,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8645,7 +8697,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -8686,7 +8738,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8698,7 +8750,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8711,7 +8763,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -8731,7 +8783,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8743,7 +8795,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8756,7 +8808,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -8790,7 +8842,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8802,7 +8854,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8815,7 +8867,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -8894,7 +8946,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8906,7 +8958,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8919,7 +8971,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Understanding) GetId() string {
@@ -9639,7 +9691,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rTopologyEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xce\x02\n" +
 	"\x14VolumeChangeResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x1b\n" +
@@ -9648,11 +9700,11 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05steps\x18\x05 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\x06 \x01(\tR\asummary\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x121\n" +
-	"\x06volume\x18\b \x01(\v2\x19.holdfast.admin.v1.VolumeR\x06volume\x12d\n" +
-	"\x0fpublish_context\x18\t \x03(\v2;.holdfast.admin.v1.VolumeChangeResponse.PublishContextEntryR\x0epublishContext\x1aA\n" +
-	"\x13PublishContextEntry\x12\x10\n" +
+	"\x06volume\x18\b \x01(\v2\x19.holdfast.admin.v1.VolumeR\x06volume\x12G\n" +
+	"\x0fpublish_context\x18\t \x03(\v2\x1e.holdfast.admin.v1.ContextPairR\x0epublishContext\"5\n" +
+	"\vContextPair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x92\x01\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -9922,33 +9974,33 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*TokenPlanResponse)(nil),      // 77: holdfast.admin.v1.TokenPlanResponse
 	(*VolumeChangeRequest)(nil),    // 78: holdfast.admin.v1.VolumeChangeRequest
 	(*VolumeChangeResponse)(nil),   // 79: holdfast.admin.v1.VolumeChangeResponse
-	(*HistoryRequest)(nil),         // 80: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 81: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 82: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 83: holdfast.admin.v1.HistoryEntry
-	(*VerifyHistoryRequest)(nil),   // 84: holdfast.admin.v1.VerifyHistoryRequest
-	(*VerifyHistoryResponse)(nil),  // 85: holdfast.admin.v1.VerifyHistoryResponse
-	(*HistoryBreak)(nil),           // 86: holdfast.admin.v1.HistoryBreak
-	(*AuditRequest)(nil),           // 87: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 88: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 89: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 90: holdfast.admin.v1.Unknown
-	(*DoctorRequest)(nil),          // 91: holdfast.admin.v1.DoctorRequest
-	(*DoctorResponse)(nil),         // 92: holdfast.admin.v1.DoctorResponse
-	(*Diagnosis)(nil),              // 93: holdfast.admin.v1.Diagnosis
-	(*DumpRequest)(nil),            // 94: holdfast.admin.v1.DumpRequest
-	(*DumpResponse)(nil),           // 95: holdfast.admin.v1.DumpResponse
-	(*StateRequest)(nil),           // 96: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 97: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 98: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 99: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 100: holdfast.admin.v1.BackupResponse
-	(*UpgradeRequest)(nil),         // 101: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 102: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 103: holdfast.admin.v1.Understanding
-	nil,                            // 104: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	nil,                            // 105: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
-	nil,                            // 106: holdfast.admin.v1.VolumeChangeResponse.PublishContextEntry
+	(*ContextPair)(nil),            // 80: holdfast.admin.v1.ContextPair
+	(*HistoryRequest)(nil),         // 81: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 82: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 83: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 84: holdfast.admin.v1.HistoryEntry
+	(*VerifyHistoryRequest)(nil),   // 85: holdfast.admin.v1.VerifyHistoryRequest
+	(*VerifyHistoryResponse)(nil),  // 86: holdfast.admin.v1.VerifyHistoryResponse
+	(*HistoryBreak)(nil),           // 87: holdfast.admin.v1.HistoryBreak
+	(*AuditRequest)(nil),           // 88: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 89: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 90: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 91: holdfast.admin.v1.Unknown
+	(*DoctorRequest)(nil),          // 92: holdfast.admin.v1.DoctorRequest
+	(*DoctorResponse)(nil),         // 93: holdfast.admin.v1.DoctorResponse
+	(*Diagnosis)(nil),              // 94: holdfast.admin.v1.Diagnosis
+	(*DumpRequest)(nil),            // 95: holdfast.admin.v1.DumpRequest
+	(*DumpResponse)(nil),           // 96: holdfast.admin.v1.DumpResponse
+	(*StateRequest)(nil),           // 97: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 98: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 99: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 100: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 101: holdfast.admin.v1.BackupResponse
+	(*UpgradeRequest)(nil),         // 102: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 103: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 104: holdfast.admin.v1.Understanding
+	nil,                            // 105: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	nil,                            // 106: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
 	(*fsmpb.Label)(nil),            // 107: holdfast.fsm.v1.Label
 	(*fsmpb.Command)(nil),          // 108: holdfast.fsm.v1.Command
 	(*fsmpb.Outcome)(nil),          // 109: holdfast.fsm.v1.Outcome
@@ -10009,32 +10061,32 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
 	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	104, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	105, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	105, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	106, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
 	49,  // 57: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	7,   // 58: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
-	106, // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.VolumeChangeResponse.PublishContextEntry
-	82,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	83,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	80,  // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.ContextPair
+	83,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	84,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
 	108, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
 	109, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
 	15,  // 64: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	86,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
-	89,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	89,  // 67: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	89,  // 68: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	90,  // 69: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	89,  // 70: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	93,  // 71: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
-	98,  // 72: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	87,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
+	90,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	90,  // 67: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	90,  // 68: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	91,  // 69: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	90,  // 70: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	94,  // 71: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
+	99,  // 72: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
 	37,  // 73: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
 	7,   // 74: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
 	23,  // 75: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
 	27,  // 76: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
 	30,  // 77: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
 	4,   // 78: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	103, // 79: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	103, // 80: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	104, // 79: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	104, // 80: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
 	1,   // 81: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
 	5,   // 82: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
 	21,  // 83: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
@@ -10043,20 +10095,20 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	35,  // 86: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
 	38,  // 87: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
 	42,  // 88: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	80,  // 89: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	84,  // 90: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
-	87,  // 91: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	91,  // 92: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	94,  // 93: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	96,  // 94: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	99,  // 95: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	81,  // 89: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	85,  // 90: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
+	88,  // 91: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	92,  // 92: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	95,  // 93: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	97,  // 94: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	100, // 95: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
 	45,  // 96: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
 	45,  // 97: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
 	46,  // 98: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
 	47,  // 99: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
 	47,  // 100: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	101, // 101: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	101, // 102: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	102, // 101: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	102, // 102: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
 	50,  // 103: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
 	52,  // 104: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
 	54,  // 105: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
@@ -10080,20 +10132,20 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	36,  // 123: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
 	39,  // 124: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
 	43,  // 125: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	81,  // 126: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	85,  // 127: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
-	88,  // 128: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	92,  // 129: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	95,  // 130: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	97,  // 131: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	100, // 132: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	82,  // 126: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	86,  // 127: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
+	89,  // 128: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	93,  // 129: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	96,  // 130: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	98,  // 131: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	101, // 132: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
 	0,   // 133: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
 	0,   // 134: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
 	0,   // 135: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
 	48,  // 136: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
 	48,  // 137: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	102, // 138: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	102, // 139: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	103, // 138: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	103, // 139: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
 	51,  // 140: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
 	53,  // 141: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
 	55,  // 142: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
@@ -10121,11 +10173,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[81].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[82].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[97].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[98].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),

@@ -64,7 +64,11 @@ func capabilityOfView(v *adminpb.Volume) *csi.VolumeCapability {
 // Publish gives the node the right to use it.
 func (a *apiControllers) Publish(ctx context.Context, id fsm.VolumeID, node string, readOnly bool) (map[string]string, error) {
 	resp, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "publish", Volume: string(id), Node: node, ReadOnly: readOnly, EvenIfOrchestrated: a.evenIfOrchestrated})
-	return resp.GetPublishContext(), err
+	published := map[string]string{}
+	for _, pair := range resp.GetPublishContext() {
+		published[pair.GetKey()] = pair.GetValue()
+	}
+	return published, err
 }
 
 // Unpublish ends it. A volume that is gone is not published.

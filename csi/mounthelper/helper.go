@@ -67,6 +67,14 @@ func refused(format string, args ...any) error {
 	return status.Errorf(codes.FailedPrecondition, format, args...)
 }
 
+// also is an error with its code, and what failed after it.
+func also(err, next error) error {
+	if next == nil {
+		return err
+	}
+	return status.Errorf(status.Code(err), "%s; then: %s", status.Convert(err).Message(), status.Convert(next).Message())
+}
+
 // retriable are the codes after which an orchestrator repeats a call, too.
 var retriable = []codes.Code{codes.Unavailable, codes.Aborted, codes.DeadlineExceeded}
 

@@ -165,18 +165,18 @@ func (h *Helper) mount(ctx context.Context, v *Volume, record *Record, req Reque
 		}},
 	} {
 		if err := h.repeat(ctx, s.what+" volume "+v.Name, until, s.call); err != nil {
-			return h.forgetRefused(v, record, err, published)
+			return h.undoRefused(ctx, v, record, err, until)
 		}
 	}
 	return h.finish(ctx, v, record, req)
 }
 
-// forgetRefused drops the record of a volume that this host definitely has no right to.
-func (h *Helper) forgetRefused(v *Volume, record *Record, refusal error, published map[string]string) error {
-	if v.Published || published != nil || slices.Contains(retriable, status.Code(refusal)) {
+// undoRefused gives back a volume that was not published before, and that this host definitely cannot mount so.
+func (h *Helper) undoRefused(ctx context.Context, v *Volume, record *Record, refusal error, until time.Time) error {
+	if v.Published || slices.Contains(retriable, status.Code(refusal)) {
 		return refusal
 	}
-	return errors.Join(refusal, h.records().remove(record.ID))
+	return also(refusal, h.giveBack(ctx, record, until))
 }
 
 // publishReadOnly: a publication that is there stays what it is.
@@ -187,15 +187,10 @@ func publishReadOnly(v *Volume, req Request) bool {
 	return req.ReadOnly
 }
 
-// finish grows the filesystem of a volume that was expanded, and has umount(8) call this helper.
+// finish has umount(8) call this helper. The filesystem of a volume that was expanded grew when it was staged.
 func (h *Helper) finish(ctx context.Context, v *Volume, record *Record, req Request) error {
 	if record.Block {
 		return nil
-	}
-	if !req.ReadOnly {
-		if err := h.grow(ctx, record); err != nil {
-			return err
-		}
 	}
 	return h.Table.Register(ctx, record.Target, v.Capability.GetMount().GetFsType(), req.Flags)
 }
@@ -209,17 +204,9 @@ func (h *Helper) Grow(ctx context.Context, target string) error {
 	if record == nil || record.Block {
 		return refused("no filesystem of Holdfast is mounted on %s", target)
 	}
-	return h.grow(ctx, record)
-}
-
-func (h *Helper) grow(ctx context.Context, record *Record) error {
-	err := h.repeat(ctx, "grow the filesystem of volume "+record.Name, time.Now().Add(h.Patience), func(ctx context.Context) error {
+	return h.repeat(ctx, "grow the filesystem of volume "+record.Name, time.Now().Add(h.Patience), func(ctx context.Context) error {
 		_, err := h.Node.NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: string(record.ID), VolumePath: record.Target,
 			StagingTargetPath: h.records().staging(record.ID)})
 		return err
 	})
-	if status.Code(err) == codes.Unimplemented { // turned off on this node
-		return nil
-	}
-	return err
 }

@@ -130,7 +130,7 @@ func (h *Helper) unbind(ctx context.Context, record *Record, until time.Time) er
 		return err
 	})
 	if err != nil && !record.Block {
-		return errors.Join(err, h.Table.Register(ctx, record.Target, "", nil))
+		return also(err, h.Table.Register(ctx, record.Target, "", nil))
 	}
 	return err
 }
