@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+func TestMountOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lists []string
+		want  mountOptions
+		code  int
+	}{
+		"none":                               {want: mountOptions{}},
+		"those of fstab are not the mount's": {lists: []string{"defaults,rw,nofail,_netdev,noauto,x-systemd.after=holdfast-node.service,comment=x"}},
+		"those of the filesystem":            {lists: []string{"ro,noatime", "errors=remount-ro"}, want: mountOptions{readOnly: true, flags: []string{"noatime", "errors=remount-ro"}}},
+		"those of the helper":                {lists: []string{"secrets=/etc/s,wait=30s,even-if-orchestrated"}, want: mountOptions{secrets: "/etc/s", wait: 30 * time.Second, evenIfOrchestrated: true}},
+		"a remount":                          {lists: []string{"remount,ro"}, code: exit.Usage},
+		"no time":                            {lists: []string{"wait=soon"}, code: exit.Usage},
+		"a time below zero":                  {lists: []string{"wait=-1s"}, code: exit.Usage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				got, err := parseMountOptions(tc.lists)
+				require.Equal(t, tc.code, exit.Code(err))
+				if tc.code == exit.OK {
+					require.Equal(t, tc.want, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSecretsAreReadFromAPrivateFileOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secrets.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("encryptionPassphrase: canary\n"), 0o600))
+	secrets, err := readSecrets(path)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"encryptionPassphrase": "canary"}, secrets)
+	secrets, err = readSecrets("")
+	require.NoError(t, err)
+	require.Nil(t, secrets)
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o666} {
+		require.NoError(t, os.Chmod(path, mode))
+		_, err := readSecrets(path)
+		require.Equal(t, exit.Usage, exit.Code(err))
+		require.ErrorContains(t, err, "chmod 600")
+	}
+	require.NoError(t, os.WriteFile(path, []byte("canary"), 0o600))
+	require.NoError(t, os.Chmod(path, 0o600))
+	for _, bad := range []string{path, filepath.Dir(path), path + ".none"} {
+		_, err := readSecrets(bad)
+		require.Equal(t, exit.Usage, exit.Code(err))
+		require.NotContains(t, err.Error(), "canary")
+	}
+}
+
+func TestTheProgramIsAHelperByItsName(t *testing.T) {
+	require.Equal(t, []string{"mount", "--helper", "data", "/mnt", "-o", "rw"}, Args([]string{"/sbin/mount.holdfast", "data", "/mnt", "-o", "rw"}))
+	require.Equal(t, []string{"umount", "--helper", "/mnt"}, Args([]string{"umount.holdfast", "/mnt"}))
+	require.Equal(t, []string{"status"}, Args([]string{"/usr/sbin/holdfast", "status"}))
+	t.Setenv("HOLDFAST_CONFIG", "")
+	for want, args := range map[int][]string{
+		0: {"mount", "--helper", "data", "/mnt", "-f", "-o", "rw"}, 1: {"mount", "--helper", "data", "/mnt", "-o", "remount"}, 2: {"mount", "data", "/mnt", "-o", "remount"},
+	} {
+		for range 2 {
+			var out strings.Builder
+			require.Equal(t, want, Main(args, &out, &out), out.String())
+		}
+	}
+	require.Equal(t, 1, Main([]string{"umount", "--helper", "/mnt", "-l"}, &strings.Builder{}, &strings.Builder{}))
+	require.Equal(t, 32, helperExitCode(exit.Refused))
+	require.Equal(t, 32, helperExitCode(exit.Unavailable))
+}
+
+// The units call commands and flags that there are, and systemd understands them.
+func TestUnitsAreValid(t *testing.T) {
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
+	require.NoError(t, err)
+	require.Len(t, units, 4)
+	dir := t.TempDir()
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		require.NoError(t, err)
+		calls := 0
+		for line := range strings.Lines(string(text)) {
+			if _, command, found := strings.Cut(strings.TrimSpace(line), "=/usr/sbin/holdfast "); found {
+				cmd, rest, err := Root().Find(strings.Fields(command))
+				require.NoError(t, err, line)
+				require.NoError(t, cmd.ParseFlags(rest), line)
+				calls++
+			}
+		}
+		require.NotZero(t, calls, unit)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(unit)), []byte(strings.ReplaceAll(string(text), "/usr/sbin/holdfast", "/bin/true")), 0o600))
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("skipped: there is no systemd-analyze here")
+	}
+	for _, unit := range units {
+		name := strings.Replace(filepath.Base(unit), "@", "@data", 1)
+		if name != filepath.Base(unit) {
+			require.NoError(t, os.Symlink(filepath.Base(unit), filepath.Join(dir, name)))
+		}
+		cmd := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", filepath.Join(dir, name))
+		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, said)
+		require.NotContains(t, string(said), name, "%s", said)
+	}
+}

@@ -1,0 +1,46 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// An operator's volume says so, from feature level 3 on; one that an orchestrator asked for does not, and a repeated
+// create changes nothing of it.
+func TestAVolumeSaysWhichOperatorMadeIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		level       uint32
+		actor, want string
+	}{
+		"an operator":               {level: Level3, actor: "admin/alice", want: "admin/alice"},
+		"an orchestrator":           {level: Level3, actor: "controller/c1"},
+		"an operator below level 3": {level: Level2, actor: "admin/alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, index := New(), uint64(0)
+			apply := func(cmd *fsmpb.Command) {
+				index++
+				id := uuid.New()
+				cmd.RequestId, cmd.SchemaVersion = id[:], LeastLevel(cmd)
+				require.NoError(t, Err(s.Apply(index, cmd).Outcome))
+			}
+			apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+				ClusterId: "cluster", IncarnationId: make([]byte, 16), FeatureLevel: tc.level}}})
+			apply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+				NodeId: "n1", HostId: "host", BootId: "boot", FeatureLevel: tc.level,
+				Pools: []*fsmpb.Pool{{PoolId: "pool", Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}}}}})
+			id := VolumeIDFrom(uuid.New())
+			for _, actor := range []string{tc.actor, "admin/bob", "controller/c1"} {
+				apply(&fsmpb.Command{Actor: actor, Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{VolumeId: string(id), Name: "data",
+					Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}}}}})
+				v, found := s.Volume(id)
+				require.True(t, found)
+				require.Equal(t, tc.want, v.MadeBy)
+			}
+		})
+	}
+}
