@@ -1,9 +1,9 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -24,8 +24,7 @@ func TestAVolumeSaysWhichOperatorMadeIt(t *testing.T) {
 			s, index := New(), uint64(0)
 			apply := func(cmd *fsmpb.Command) {
 				index++
-				id := uuid.New()
-				cmd.RequestId, cmd.SchemaVersion = id[:], LeastLevel(cmd)
+				cmd.RequestId, cmd.SchemaVersion = fmt.Appendf(nil, "request %8d", index), LeastLevel(cmd)
 				require.NoError(t, Err(s.Apply(index, cmd).Outcome))
 			}
 			apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
@@ -33,7 +32,7 @@ func TestAVolumeSaysWhichOperatorMadeIt(t *testing.T) {
 			apply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 				NodeId: "n1", HostId: "host", BootId: "boot", FeatureLevel: tc.level,
 				Pools: []*fsmpb.Pool{{PoolId: "pool", Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}}}}})
-			id := VolumeIDFrom(uuid.New())
+			id := VolumeID("hf-00000000-0000-4000-8000-000000000001")
 			for _, actor := range []string{tc.actor, "admin/bob", "controller/c1"} {
 				apply(&fsmpb.Command{Actor: actor, Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{VolumeId: string(id), Name: "data",
 					Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}}}}})
