@@ -33,6 +33,7 @@ type env struct {
 	held        map[fsm.NodeID][]*fsmpb.HeldVolume
 	storedErr   error
 	remembered  map[fsm.NodeID][]*fsmpb.RevokeIdentity
+	candidates  []*fsmpb.ImportCandidate
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
 	stored      map[uint64][]byte // Raft snapshots, by index
@@ -218,6 +219,10 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 
 func (w *env) Held(_ context.Context, node fsm.NodeID) (Held, error) {
 	return Held{Volumes: w.held[node], Revocations: w.remembered[node]}, w.unreachable[node]
+}
+
+func (w *env) Candidates(_ context.Context, node fsm.NodeID) ([]*fsmpb.ImportCandidate, error) {
+	return w.candidates, w.unreachable[node]
 }
 
 // store has the member store a Raft snapshot of its state.

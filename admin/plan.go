@@ -44,6 +44,8 @@ type planTarget struct {
 	role  uint64     // of a plan of replication: the requested role's index, else the one that the relation has now
 	// incarnation is the cluster's, of adopt-cluster.
 	incarnation uint64
+	device      string     // of an import: the identity of the device that the plan is about
+	node        fsm.NodeID // of forget-import: the one that has it
 }
 
 // planner makes a plan by dry runs on a fork of the state. Each command of a step that is to do was
@@ -66,6 +68,7 @@ type planner struct {
 	backups     map[fsm.NodeID]headerBackup // of restore-header
 	holdings    map[fsm.NodeID]holdings     // of adopt-cluster
 	voters      []*fsmpb.VoterCertificate   // of adopt-cluster, where a controller is revoked
+	candidates  []*fsmpb.ImportCandidate    // of import-lv
 	// Of drain: how many volumes are published on the host, staged there, and have their last copy there.
 	published, staged, onlyHere uint64
 }
@@ -75,7 +78,8 @@ var verbs = map[string]func(*planner) error{
 	"drain": (*planner).planDrain, "undrain": (*planner).planUndrain, "evict": (*planner).planEvict, "lost": (*planner).planLost,
 	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
 	"remove-kept": (*planner).planRemoveKept, "fence": (*planner).planFence, "unfence": (*planner).planUnfence,
-	adoptCluster:      (*planner).planAdoptCluster,
+	adoptCluster: (*planner).planAdoptCluster,
+	importLV:     (*planner).planImport, forgetImport: (*planner).planForgetImport,
 	restoreHeader:     (*planner).planRestoreHeader,
 	enableReplication: (*planner).planReplication, disableReplication: (*planner).planReplication,
 	promoteSite: (*planner).planReplication, demoteSite: (*planner).planReplication, resyncSite: (*planner).planReplication,
@@ -115,11 +119,15 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err != nil {
 		return nil, err
 	}
+	candidates, err := s.askCandidates(ctx, req)
+	if err != nil {
+		return nil, s.Error(err)
+	}
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{holdings: held, voters: voters, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{holdings: held, voters: voters, candidates: candidates, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	if err := p.findHost(); err != nil {
 		return nil, s.Error(err)
 	}
@@ -138,6 +146,10 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 // is about none.
 func (p *planner) findHost() error {
 	if ofCIDRs(p.req.GetVerb()) || ofReplication(p.req.GetVerb()) || p.req.GetVerb() == adoptCluster {
+		return nil
+	}
+	if p.req.GetVerb() == forgetImport {
+		p.findImported()
 		return nil
 	}
 	n, ok := p.state.Node(fsm.NodeID(p.req.GetNode()))
@@ -160,13 +172,15 @@ func (t *planTarget) subject() string {
 		return atSite(t.req)
 	case verb == adoptCluster:
 		return "the cluster's hosts"
+	case verb == forgetImport:
+		return t.req.GetVolume()
 	}
 	return t.req.GetNode()
 }
 
 // about is the subject with its kind.
 func (t *planTarget) about() string {
-	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) || verb == adoptCluster {
+	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) || verb == adoptCluster || verb == forgetImport {
 		return t.subject()
 	}
 	return "node " + t.subject()
@@ -198,6 +212,8 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 		return nil, err
 	case req.GetVerb() == adoptCluster && req.GetIncarnation() == 0:
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s: name the incarnation that the plan shows, %d", req.GetVerb(), p.incarnation)
+	case req.GetVerb() == importLV && req.GetDeviceId() == "":
+		return nil, status.Errorf(codes.InvalidArgument, "carry out %s: name the device that the plan shows, %s, by its device id", req.GetVerb(), p.device)
 	case req.GetHostId() == "" && !ofReplication(req.GetVerb()) && req.GetVerb() != adoptCluster:
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)
 	}

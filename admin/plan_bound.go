@@ -70,7 +70,7 @@ func (p *planner) reachedListLimit(state string) bool {
 func (p *planner) response() *adminpb.PlanResponse {
 	out := &adminpb.PlanResponse{
 		Index: p.index, Verb: p.req.GetVerb(), Node: p.req.GetNode(), HostId: string(p.host), Volume: p.req.GetVolume(),
-		Group: p.req.GetGroup(), Role: p.role, Incarnation: p.incarnation, Published: p.published, Staged: p.staged, OnlyHere: p.onlyHere,
+		Group: p.req.GetGroup(), Role: p.role, Incarnation: p.incarnation, Published: p.published, Staged: p.staged, OnlyHere: p.onlyHere, DeviceId: p.device,
 	}
 	count := map[string]int{}
 	for state, n := range p.unlisted {

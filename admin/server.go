@@ -60,6 +60,8 @@ type Hosts interface {
 	Inventory(ctx context.Context, node fsm.NodeID) (Inventory, error)
 	// Held returns what a host keeps of a lost log. The error says why there is no answer.
 	Held(ctx context.Context, node fsm.NodeID) (Held, error)
+	// Candidates returns what a host has that could be imported. The error says why there is no answer.
+	Candidates(ctx context.Context, node fsm.NodeID) ([]*fsmpb.ImportCandidate, error)
 	// HeaderBackup returns what a host has a backup of, of a volume's LUKS header.
 	HeaderBackup(ctx context.Context, node fsm.NodeID, volume fsm.VolumeID) (HeaderBackup, error)
 }

@@ -34,6 +34,8 @@ type Inventory struct {
 	// Encryption: all mappings and copies of headers are among the items. Without it nothing is known
 	// of them.
 	Encryption bool
+	// Candidates: the host lists what could be imported, and nothing else.
+	Candidates bool
 }
 
 // InventoryItem is one thing found in a pool's storage, or in the kernel for a device of it.
@@ -52,6 +54,8 @@ type InventoryItem struct {
 	WrongDevice string
 	// Held is an fsmpb.HeldVolume as it is sent, of kind KindHeld, or an fsmpb.RevokeIdentity of kind KindRevocation.
 	Held string
+	// Candidate is an fsmpb.ImportCandidate as it is sent, of kind KindCandidate.
+	Candidate string
 }
 
 // PoolFacts is what was measured of a pool.

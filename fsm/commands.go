@@ -75,6 +75,8 @@ var commands = table(
 	on(applyResyncReplication, byController),
 	on(applyCancelConversion, byController),
 	on(applyAdoptVolume, byAdmin),
+	on(applyImportVolume, byAdmin),
+	on(applyForgetImport, byAdmin),
 	on(applySetMemberRole, byAdmin),
 	on(applyClaimMaintenance, byNodeOrAdmin).orOperator(),
 	on(applyRevokeIdentity, byAdmin),

@@ -21,6 +21,7 @@ func (v *Volume) asFailedCreate(at Epoch, reason Reason, why string) Volume {
 	updated := *v
 	updated.Phase, updated.Operation = Deleting{Since: at}, v.Operation.asRemoval(reason, why)
 	updated.Condition = Condition{Abnormal: true, Message: clip(why)}
+	updated.Import = v.importAtRemoval()
 	return updated
 }
 

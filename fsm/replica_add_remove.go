@@ -207,6 +207,9 @@ func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
 func (v *Volume) withoutReplica(host HostID) Volume {
 	updated := *v
 	updated.Replicas = slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Host == host })
+	if v.Import.isOf(host) {
+		updated.Import = nil
+	}
 	return updated
 }
 

@@ -188,6 +188,9 @@ func checkFormat(v *Volume) error {
 	if v.Format.Cloned && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED {
 		wrong = true
 	}
+	if v.Import != nil && !v.hasContent() {
+		wrong = true
+	}
 	if wrong {
 		return violated("S109", "volume %s has format %v", v.ID, v.Format)
 	}

@@ -51,6 +51,8 @@ type Volume struct {
 	// MadeBy is the operator who made it without an orchestrator, as an actor; empty: an orchestrator did, or
 	// the cluster was below feature level 3.
 	MadeBy string
+	// Import is set while the volume has the device that it was imported with.
+	Import *Import
 	// Origin is the site through which it was made: its name is unique there (S33).
 	Origin Site
 	// Home is the site that may publish, change and delete it: the one that it was made or last
@@ -156,6 +158,7 @@ func hashVolumeLevel2(e *encoder, v *Volume) {
 		e.u64(fieldMadeBy)
 		e.str(v.MadeBy)
 	}
+	v.Import.hash(e)
 }
 
 func hashVolumeSites(e *encoder, v *Volume) {
@@ -215,6 +218,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	r.Crypt, r.HeaderRestore = v.Crypt.Proto(), v.HeaderRestore.record()
 	r.Relation, r.RelationMember, r.Unconverted = v.Relation.record(), v.RelationMember.record(), v.Unconverted.record()
 	r.MadeBy = v.MadeBy
+	r.Import = v.Import.record()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -244,7 +248,7 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 		Reclaimed: reclaimedFrom(r.GetReclaimed()),
 		Crypt:     CryptFrom(r.GetCrypt()), HeaderRestore: headerRestoreFrom(r.GetHeaderRestore()),
 		Relation: relationFrom(r.GetRelation(), &err), RelationMember: relationMemberFrom(r.GetRelationMember()),
-		Unconverted: unconvertedFrom(r.GetUnconverted(), &err),
+		Unconverted: unconvertedFrom(r.GetUnconverted(), &err), Import: importFrom(r.GetImport()),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))

@@ -78,6 +78,7 @@ func (s *State) beginDelete(m Meta, v *Volume, op *Operation) *fsmpb.Outcome {
 	updated := *v
 	updated.Phase = Deleting{Since: m.Epoch}
 	updated.Operation, updated.OtherOperations = op, nil
+	updated.Import = v.importAtRemoval()
 	s.putVolume(updated)
 	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(op.ID)}
 }

@@ -32,6 +32,9 @@ type DesiredVolume struct {
 	SourceSize int64
 	// Limits are in force while it is staged here.
 	Limits Limits
+	// ImportDevice is the storage's own identity of the device that the host takes in while GoalCreate, and gives back
+	// while GoalRemove; empty: the device is made, or removed. It is never made nor removed where this is set.
+	ImportDevice string
 	// Encrypted: there is a LUKS header on the device, and the volume is the mapping above it.
 	Encrypted bool
 	// EncryptionDiscards: what is discarded above the encryption may be discarded below it.
@@ -101,6 +104,7 @@ func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 		d.Source = v.Source
 		d.SourceSize, _ = s.SourceSize(v.Source)
 	}
+	d.ImportDevice = v.importDevice(n.Host)
 	d.Replication = s.desiredReplica(n, v)
 	if r != nil {
 		d.Pool, d.Sequence, d.ReplicaState = r.Pool, r.Sequence, r.State

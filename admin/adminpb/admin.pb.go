@@ -4239,7 +4239,7 @@ func (x *AdoptNodeRequest) GetHostId() string {
 type PlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept, fence, unfence, restore-header,
-	// enable-replication, disable-replication, promote, demote, resync, adopt-cluster
+	// enable-replication, disable-replication, promote, demote, resync, adopt-cluster, import-lv, forget-import
 	Node            string   `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                   // of restore-header empty: one that has a backup
 	HostId          string   `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
 	Volume          string   `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary, restore-header and remove-kept: an id or a name; of remove-kept, also a kept copy's id
@@ -4262,6 +4262,11 @@ type PlanRequest struct {
 	Incarnation   uint64   `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                          // CarryOut: required, the one that the plan showed; Plan: 0 is the cluster's
 	ForgetMissing bool     `protobuf:"varint,111,opt,name=forget_missing,json=forgetMissing,proto3" json:"forget_missing,omitempty"` // delete volumes that no host has, also where no host says that they were deleted
 	Without       []string `protobuf:"bytes,112,rep,name=without,proto3" json:"without,omitempty"`                                   // nodes that are not waited for, as what they have is gone for good
+	// Of import-lv, which makes a volume named as volume says of a device that a host has; volume is also forget-import's.
+	Pool          string `protobuf:"bytes,113,opt,name=pool,proto3" json:"pool,omitempty"`                         // its id; empty: the one whose storage has a device of that name
+	Device        string `protobuf:"bytes,114,opt,name=device,proto3" json:"device,omitempty"`                     // the logical volume's name
+	DeviceId      string `protobuf:"bytes,115,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"` // its UUID; CarryOut: required, as the plan showed it
+	Block         bool   `protobuf:"varint,116,opt,name=block,proto3" json:"block,omitempty"`                      // the volume is used raw
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4443,6 +4448,34 @@ func (x *PlanRequest) GetWithout() []string {
 	return nil
 }
 
+func (x *PlanRequest) GetPool() string {
+	if x != nil {
+		return x.Pool
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
 type PlanResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
@@ -4460,9 +4493,10 @@ type PlanResponse struct {
 	Todo        uint64 `protobuf:"varint,10,opt,name=todo,proto3" json:"todo,omitempty"`
 	Waiting     uint64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Blocked     uint64 `protobuf:"varint,12,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	Group       string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`              // of replication
-	Role        uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`               // the role's index at which the plan was made; 0: it is not replicated
-	Incarnation uint64 `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of adopt-cluster: the cluster's
+	Group       string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`                       // of replication
+	Role        uint64 `protobuf:"varint,101,opt,name=role,proto3" json:"role,omitempty"`                        // the role's index at which the plan was made; 0: it is not replicated
+	Incarnation uint64 `protobuf:"varint,110,opt,name=incarnation,proto3" json:"incarnation,omitempty"`          // of adopt-cluster: the cluster's
+	DeviceId    string `protobuf:"bytes,111,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"` // of import-lv and forget-import: the device's
 	// Of drain: how many volumes are published on the host, how many of them staged, and of how many the last copy is there.
 	Published     uint64 `protobuf:"varint,130,opt,name=published,proto3" json:"published,omitempty"`
 	Staged        uint64 `protobuf:"varint,131,opt,name=staged,proto3" json:"staged,omitempty"`
@@ -4604,6 +4638,13 @@ func (x *PlanResponse) GetIncarnation() uint64 {
 		return x.Incarnation
 	}
 	return 0
+}
+
+func (x *PlanResponse) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
 }
 
 func (x *PlanResponse) GetPublished() uint64 {
@@ -9422,7 +9463,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xda\x04\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xb9\x05\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -9446,7 +9487,11 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0ffreeze_isolated\x18l \x01(\bR\x0efreezeIsolated\x12 \n" +
 	"\vincarnation\x18n \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eforget_missing\x18o \x01(\bR\rforgetMissing\x12\x18\n" +
-	"\awithout\x18p \x03(\tR\awithout\"\xdc\x03\n" +
+	"\awithout\x18p \x03(\tR\awithout\x12\x12\n" +
+	"\x04pool\x18q \x01(\tR\x04pool\x12\x16\n" +
+	"\x06device\x18r \x01(\tR\x06device\x12\x1b\n" +
+	"\tdevice_id\x18s \x01(\tR\bdeviceId\x12\x14\n" +
+	"\x05block\x18t \x01(\bR\x05block\"\xf9\x03\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
@@ -9463,7 +9508,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\ablocked\x18\f \x01(\x04R\ablocked\x12\x14\n" +
 	"\x05group\x18d \x01(\tR\x05group\x12\x12\n" +
 	"\x04role\x18e \x01(\x04R\x04role\x12 \n" +
-	"\vincarnation\x18n \x01(\x04R\vincarnation\x12\x1d\n" +
+	"\vincarnation\x18n \x01(\x04R\vincarnation\x12\x1b\n" +
+	"\tdevice_id\x18o \x01(\tR\bdeviceId\x12\x1d\n" +
 	"\tpublished\x18\x82\x01 \x01(\x04R\tpublished\x12\x17\n" +
 	"\x06staged\x18\x83\x01 \x01(\x04R\x06staged\x12\x1c\n" +
 	"\tonly_here\x18\x84\x01 \x01(\x04R\bonlyHere\"\x9d\x01\n" +

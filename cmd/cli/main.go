@@ -130,6 +130,7 @@ func Root() *cobra.Command {
 		historyCommand(),
 		auditCommand(),
 		adoptClusterCommand(),
+		importCommand(),
 		doctorCommand(),
 		bundleCommand(),
 		stateCommand(),

@@ -28,6 +28,8 @@ type planVerb struct {
 	ofSites bool
 	// ofCluster: the plan is about all hosts, and bound to the cluster's incarnation.
 	ofCluster bool
+	// ofDevice: the plan is about a device of the host, and bound to that too.
+	ofDevice bool
 }
 
 // planFlags adds the flags that all verbs with a plan have.
@@ -109,12 +111,15 @@ func (p *planVerb) binding(resp *adminpb.PlanResponse) string {
 	case p.ofSites:
 		return fmt.Sprintf("--role %d", resp.GetRole())
 	}
+	if p.ofDevice {
+		return "--host-id " + resp.GetHostId() + " --device-id " + resp.GetDeviceId()
+	}
 	return "--host-id " + resp.GetHostId()
 }
 
 // isBound tells whether the command names what the plan is for. A role need not be named.
 func (p *planVerb) isBound() bool {
-	return p.ofSites || p.ofCluster && p.req.GetIncarnation() != 0 || !p.ofCluster && p.req.GetHostId() != ""
+	return p.ofSites || p.ofCluster && p.req.GetIncarnation() != 0 || !p.ofCluster && p.req.GetHostId() != "" && (!p.ofDevice || p.req.GetDeviceId() != "")
 }
 
 // subject is the node that the verb is about, the volume or the group where no node was named, or the CIDRs.

@@ -161,6 +161,19 @@ func (h hostQueries) Held(ctx context.Context, node fsm.NodeID) (all admin.Held,
 	return all, err
 }
 
+// Candidates queries one host for what could be imported there.
+func (h hostQueries) Candidates(ctx context.Context, node fsm.NodeID) (all []*fsmpb.ImportCandidate, err error) {
+	items, err := h.members.Candidates(ctx, node)
+	for _, i := range items {
+		c := &fsmpb.ImportCandidate{}
+		if err := proto.Unmarshal([]byte(i.Candidate), c); err != nil {
+			return nil, fmt.Errorf("read what node %s has at %s: %w", node, i.Path, err)
+		}
+		all = append(all, c)
+	}
+	return all, err
+}
+
 // Inventory queries one host, through whichever member has its session.
 func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) (admin.Inventory, error) {
 	found, err := h.members.Inventory(ctx, node)

@@ -141,6 +141,7 @@ func (n *node) openExecutor() (err error) {
 		Telemetry:  func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
 		Inventory:  func(ctx context.Context) (executor.Inventory, error) { return n.executor.Inventory(ctx) },
 		Held:       func(ctx context.Context) (executor.Inventory, error) { return n.executor.Held(ctx) },
+		Candidates: func(ctx context.Context) (executor.Inventory, error) { return n.executor.Candidates(ctx) },
 		HostFacts:  n.hostFacts(),
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return n.executor.Map(ctx, base, target, from, limit)

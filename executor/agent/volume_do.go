@@ -31,6 +31,8 @@ func (j *job) perform(ctx context.Context, s plan.Step) error {
 		}
 		j.noteRemoved(j.v, j.at)
 		return nil
+	case plan.StepImport, plan.StepGiveBack:
+		return j.performImport(ctx, s.Kind, backend)
 	case plan.StepCreateFrom:
 		return j.createFromSource(ctx)
 	case plan.StepExpand:

@@ -65,7 +65,7 @@ func (r *volumeReporter) reportInUse(v *volume, d *fsm.DesiredVolume, err error)
 func endsOperation(d *fsm.DesiredVolume, err error, refused bool) bool {
 	switch d.Goal {
 	case fsm.GoalCreate:
-		return noSpace(err) || isPermanent(err) || refused && !d.Source.IsZero()
+		return noSpace(err) || isPermanent(err) || refused && (!d.Source.IsZero() || d.ImportDevice != "")
 	case fsm.GoalKeep:
 		unconverts := d.Replication != nil && d.Replication.Unconvert // it is an obligation
 		return refused && d.Teardown == nil && !unconverts

@@ -6,6 +6,7 @@
 //	VG/hs-<uuid>       a snapshot; the same tags
 //	VG/hf-<uuid>.new  what a Revert makes of a snapshot; the same tags
 //	VG/hf-<uuid>.old  the volume that a Revert replaced
+//	VG/...            being imported; tag holdfast-import=hf-<uuid>/<former name>, which stays
 //	VG-hf--...-holdfast  a linear device over a volume: the volume's block device
 //
 // What lacks the tag holdfast-ready is unfinished: the tag is set last, by a command of

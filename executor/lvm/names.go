@@ -17,6 +17,8 @@ const (
 	tagSize  = "holdfast-size="
 	// tagFrom marks what was created as a copy: only there may an unfinished volume hold data.
 	tagFrom = "holdfast-from="
+	// tagImport marks what was imported, with the volume and the former name; without tagOurs it is being imported.
+	tagImport = "holdfast-import="
 )
 
 // The ends of the names that a Revert uses beside the volume's.

@@ -19,6 +19,9 @@ func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) 
 	var items []executor.InventoryItem
 	for _, name := range slices.Sorted(maps.Keys(state.volumes)) {
 		lv := state.volumes[name]
+		if id, _ := lv.importedAs(); id != "" && state.isImporting(string(id)) {
+			items = append(items, executor.InventoryItem{Kind: executor.KindUnfinished, Volume: id, Path: p.lvPath(lv.name)})
+		}
 		if !lv.hasTag(tagOurs) {
 			continue
 		}

@@ -22,6 +22,7 @@ type poolState struct {
 	errorWhenFull bool  // a full pool fails writes at once, instead of queueing them
 	transaction   uint64
 	volumes       map[string]logicalVolume // by name, also those of others
+	imports       map[fsm.VolumeID]string  // the names of what was imported, or is being imported, as that volume
 }
 
 // logicalVolume is one logical volume.
@@ -89,7 +90,7 @@ func (s *poolState) without(name string) *poolState {
 func (s *poolState) findOurs(name string) (*logicalVolume, error) {
 	found, ok := s.volumes[name]
 	switch {
-	case !ok:
+	case !ok || s.isImporting(name):
 		return nil, nil
 	case !found.hasTag(tagOurs):
 		return nil, fsm.Reject(fsm.Precondition, "the logical volume %s has no tag %s: it is not ours", name, tagOurs)
@@ -113,7 +114,7 @@ func (s *poolState) fillDevice(name string, d *executor.Device) error {
 	if lv == nil && err == nil {
 		lv = s.findReverted(name)
 	}
-	d.Unfinished = s.hasLeftover(name)
+	d.Unfinished = s.hasLeftover(name) || s.isImporting(name)
 	switch {
 	case err != nil || lv == nil:
 		return err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // lvsColumns are the columns that a poolState is parsed from. None of them makes LVM query the
@@ -39,7 +41,7 @@ func parsePoolState(report []byte, pool string) (*poolState, error) {
 	if err := json.Unmarshal(report, &all); err != nil {
 		return nil, fmt.Errorf("parse the report of lvs: %w", err)
 	}
-	state := &poolState{volumes: map[string]logicalVolume{}}
+	state := &poolState{volumes: map[string]logicalVolume{}, imports: map[fsm.VolumeID]string{}}
 	for _, part := range all.Report {
 		for i := range part.LV {
 			if err := state.addRow(&part.LV[i], pool); err != nil {
@@ -64,6 +66,9 @@ func (s *poolState) addRow(r *lvRow, pool string) error {
 	case r.Pool == pool:
 		lv.thinID = uint64(n.parse(r.Thin))
 		s.volumes[r.Name] = lv
+		if id, _ := lv.importedAs(); id != "" {
+			s.imports[id] = r.Name
+		}
 	}
 	if n.err != nil {
 		return fmt.Errorf("parse the report of lvs about %s: %w", r.Name, n.err)

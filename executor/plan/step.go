@@ -29,6 +29,8 @@ const (
 	StepDeactivate       StepKind = "detach"
 	StepRemove           StepKind = "remove"
 	StepTrim             StepKind = "trim"
+	StepImport           StepKind = "import"
+	StepGiveBack         StepKind = "give-back"
 
 	// Steps of encrypted volumes.
 	StepProbeHeader      StepKind = "probe-header"

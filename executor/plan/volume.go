@@ -57,6 +57,8 @@ func nextRemove(want *VolumeSpec, have *ObservedVolume) Step {
 		return nextTakeDown(want, have)
 	case have.Absent: // an absent pool does not prove that anything is gone (S12)
 		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
+	case want.Import != "" && (have.Exists || have.Unfinished):
+		return Step{Kind: StepGiveBack}
 	case (have.Exists || have.Unfinished) && have.Crypt != nil && !have.Crypt.Wiped && !plantedbug.Is(plantedbug.HeaderLeft):
 		return Step{Kind: StepWipeHeader} // who finds the blocks later finds no key for them (S65)
 	case have.Exists || have.Unfinished:
@@ -70,7 +72,9 @@ func nextCreate(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case have.Absent:
 		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
-	case have.Exists && have.mayBeTorn:
+	case want.Import != "" && !have.Exists:
+		return Step{Kind: StepImport}
+	case have.Exists && have.mayBeTorn && want.Import == "":
 		return Step{Kind: StepRemove} // it was never reported
 	case !have.Exists && !want.Source.IsZero():
 		return Step{Kind: StepCreateFrom}

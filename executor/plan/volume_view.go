@@ -51,6 +51,8 @@ type VolumeSpec struct {
 	DropTargets []string // targets that may not stay bound
 	Grant       *Grant   // bring it up
 	Source      fsm.Source
+	// Import is the identity of the device that is taken in by Goal, or given back; empty: it is made, or removed.
+	Import string
 	// SourceSize is how many bytes of content a source that is a snapshot has; 0: not known.
 	SourceSize int64
 	// Expanding: the current operation may be an expansion, so a device smaller than Size is to grow.

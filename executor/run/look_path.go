@@ -29,6 +29,8 @@ var packages = map[string]string{
 
 	"cryptsetup": "cryptsetup-bin",
 
+	"wipefs": "util-linux",
+
 	"drbdadm":   "drbd-utils",
 	"drbdmeta":  "drbd-utils",
 	"drbdsetup": "drbd-utils",

@@ -46,6 +46,7 @@ type liveSession struct {
 type pendingQuery struct {
 	items         []*sessionpb.InventoryItem
 	encryption    bool
+	candidates    bool
 	mapAnswer     *sessionpb.MapAnswer
 	volumeAnswer  *sessionpb.VolumeAnswer
 	replicaAnswer *sessionpb.ReplicaAnswer
@@ -101,17 +102,18 @@ func (ls *liveSession) facts() *sessionpb.SessionFacts {
 	}
 }
 
-// askInventory queries the host for the objects of all its pools, or for what it has of each volume.
-func (ls *liveSession) askInventory(ctx context.Context, held bool) (inventoryReply, error) {
+// askInventory queries the host for the objects of all its pools, for what it has of each volume, or for what could
+// be imported.
+func (ls *liveSession) askInventory(ctx context.Context, req *sessionpb.InventoryRequest) (inventoryReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	q, err := ls.ask(ctx, "what it holds", func(id uint64) *sessionpb.ToNode {
-		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id, Held: held}}}
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id, Held: req.GetHeld(), Candidates: req.GetCandidates()}}}
 	})
 	if err != nil {
 		return inventoryReply{}, err
 	}
-	return inventoryReply{items: q.items, encryption: q.encryption}, nil
+	return inventoryReply{items: q.items, encryption: q.encryption, candidates: q.candidates}, nil
 }
 
 // ask sends the host a query and waits for its complete answer.
@@ -160,7 +162,7 @@ func (ls *liveSession) addInventoryAnswer(a *sessionpb.InventoryAnswer) {
 		return
 	}
 	q.items = append(q.items, a.GetItems()...)
-	q.encryption = a.GetEncryption()
+	q.encryption, q.candidates = a.GetEncryption(), a.GetCandidates()
 	tooMany := len(q.items) > maxInventoryItems
 	if a.GetMore() && !tooMany && a.GetError() == "" {
 		return

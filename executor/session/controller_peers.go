@@ -50,11 +50,11 @@ func (p *peerService) Inventory(req *sessionpb.InventoryRequest, stream grpc.Ser
 	if ls == nil {
 		return stream.Send(&sessionpb.InventoryResponse{})
 	}
-	found, err := ls.askInventory(stream.Context(), req.GetHeld())
+	found, err := ls.askInventory(stream.Context(), req)
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&sessionpb.InventoryResponse{Held: true, Encryption: found.encryption}); err != nil {
+	if err := stream.Send(&sessionpb.InventoryResponse{Held: true, Encryption: found.encryption, Candidates: found.candidates}); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(found.items, maxPerMessage) {

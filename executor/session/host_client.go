@@ -50,6 +50,8 @@ type ClientConfig struct {
 	Inventory func(context.Context) (executor.Inventory, error)
 	// Held lists what the host has of each volume, as items of kind executor.KindHeld.
 	Held func(context.Context) (executor.Inventory, error)
+	// Candidates lists what could be imported, as items of kind executor.KindCandidate. Nil: this host has none.
+	Candidates func(context.Context) (executor.Inventory, error)
 	// Map returns the extents that a snapshot allocates, or with a base those that differ between the
 	// two, from an offset in bytes on: at most max extents. Its error may be a *fsm.Rejection. Nil: this
 	// host has no block maps.

@@ -243,8 +243,11 @@ func (h *hostSession) answerInventory(ctx context.Context, q *sessionpb.Inventor
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	list := h.Inventory
-	if q.GetHeld() {
+	switch {
+	case q.GetHeld():
 		list = h.Held
+	case q.GetCandidates() && h.Candidates != nil:
+		list = h.Candidates
 	}
 	found, err := list(ctx)
 	if err == nil && q.GetHeld() {
@@ -255,7 +258,7 @@ func (h *hostSession) answerInventory(ctx context.Context, q *sessionpb.Inventor
 		parts = [][]executor.InventoryItem{nil}
 	}
 	for i, part := range parts {
-		answer := &sessionpb.InventoryAnswer{Question: q.GetQuestion(), More: i < len(parts)-1, Encryption: found.Encryption}
+		answer := &sessionpb.InventoryAnswer{Question: q.GetQuestion(), More: i < len(parts)-1, Encryption: found.Encryption, Candidates: found.Candidates}
 		if err != nil {
 			answer.Error = err.Error()
 		}

@@ -1360,6 +1360,7 @@ type VolumeRecord struct {
 	RelationMember *RelationMemberRecord `protobuf:"bytes,101,opt,name=relation_member,json=relationMember,proto3" json:"relation_member,omitempty"`
 	Unconverted    *ReplicationRecord    `protobuf:"bytes,102,opt,name=unconverted,proto3" json:"unconverted,omitempty"`     // what a host that had the second replica has yet to remove
 	MadeBy         string                `protobuf:"bytes,133,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who made it without an orchestrator (level 3)
+	Import         *ImportRecord         `protobuf:"bytes,111,opt,name=import,proto3" json:"import,omitempty"`               // level 3
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1639,6 +1640,82 @@ func (x *VolumeRecord) GetMadeBy() string {
 	return ""
 }
 
+func (x *VolumeRecord) GetImport() *ImportRecord {
+	if x != nil {
+		return x.Import
+	}
+	return nil
+}
+
+// ImportRecord is of the device that an imported volume was made of.
+type ImportRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HostId        string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	DeviceId      string                 `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	DeviceName    string                 `protobuf:"bytes,3,opt,name=device_name,json=deviceName,proto3" json:"device_name,omitempty"`
+	GiveBack      bool                   `protobuf:"varint,4,opt,name=give_back,json=giveBack,proto3" json:"give_back,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRecord) Reset() {
+	*x = ImportRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRecord) ProtoMessage() {}
+
+func (x *ImportRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRecord.ProtoReflect.Descriptor instead.
+func (*ImportRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ImportRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *ImportRecord) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *ImportRecord) GetDeviceName() string {
+	if x != nil {
+		return x.DeviceName
+	}
+	return ""
+}
+
+func (x *ImportRecord) GetGiveBack() bool {
+	if x != nil {
+		return x.GiveBack
+	}
+	return false
+}
+
 // HeaderRestoreRecord is the decision of a RestoreHeader that was not carried out yet.
 type HeaderRestoreRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1652,7 +1729,7 @@ type HeaderRestoreRecord struct {
 
 func (x *HeaderRestoreRecord) Reset() {
 	*x = HeaderRestoreRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1741,7 @@ func (x *HeaderRestoreRecord) String() string {
 func (*HeaderRestoreRecord) ProtoMessage() {}
 
 func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1754,7 @@ func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderRestoreRecord.ProtoReflect.Descriptor instead.
 func (*HeaderRestoreRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HeaderRestoreRecord) GetNodeId() string {
@@ -1730,7 +1807,7 @@ type ReplicationRecord struct {
 
 func (x *ReplicationRecord) Reset() {
 	*x = ReplicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1819,7 @@ func (x *ReplicationRecord) String() string {
 func (*ReplicationRecord) ProtoMessage() {}
 
 func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1832,7 @@ func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
 func (*ReplicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReplicationRecord) GetProtocol() Protocol {
@@ -1870,7 +1947,7 @@ type PrimaryRecord struct {
 
 func (x *PrimaryRecord) Reset() {
 	*x = PrimaryRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +1959,7 @@ func (x *PrimaryRecord) String() string {
 func (*PrimaryRecord) ProtoMessage() {}
 
 func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +1972,7 @@ func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
 func (*PrimaryRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PrimaryRecord) GetNodeId() string {
@@ -1964,7 +2041,7 @@ type LegRecord struct {
 
 func (x *LegRecord) Reset() {
 	*x = LegRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2053,7 @@ func (x *LegRecord) String() string {
 func (*LegRecord) ProtoMessage() {}
 
 func (x *LegRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2066,7 @@ func (x *LegRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
 func (*LegRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LegRecord) GetHostId() string {
@@ -2114,7 +2191,7 @@ type KnownUUIDRecord struct {
 
 func (x *KnownUUIDRecord) Reset() {
 	*x = KnownUUIDRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2203,7 @@ func (x *KnownUUIDRecord) String() string {
 func (*KnownUUIDRecord) ProtoMessage() {}
 
 func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2216,7 @@ func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
 func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KnownUUIDRecord) GetUuid() uint64 {
@@ -2169,7 +2246,7 @@ type ForcedRecord struct {
 
 func (x *ForcedRecord) Reset() {
 	*x = ForcedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2258,7 @@ func (x *ForcedRecord) String() string {
 func (*ForcedRecord) ProtoMessage() {}
 
 func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2271,7 @@ func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
 func (*ForcedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ForcedRecord) GetHostId() string {
@@ -2243,7 +2320,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2332,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2345,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -2317,7 +2394,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2406,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2419,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -2528,7 +2605,7 @@ type KeptRecord struct {
 
 func (x *KeptRecord) Reset() {
 	*x = KeptRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2617,7 @@ func (x *KeptRecord) String() string {
 func (*KeptRecord) ProtoMessage() {}
 
 func (x *KeptRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2630,7 @@ func (x *KeptRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
 func (*KeptRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeptRecord) GetReason() string {
@@ -2618,7 +2695,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2707,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2720,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -2748,7 +2825,7 @@ type VolumeGroupRecord struct {
 
 func (x *VolumeGroupRecord) Reset() {
 	*x = VolumeGroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2837,7 @@ func (x *VolumeGroupRecord) String() string {
 func (*VolumeGroupRecord) ProtoMessage() {}
 
 func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2850,7 @@ func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroupRecord.ProtoReflect.Descriptor instead.
 func (*VolumeGroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VolumeGroupRecord) GetGroupId() []byte {
@@ -2851,7 +2928,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2940,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2953,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -2923,7 +3000,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3012,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3025,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -3021,7 +3098,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3110,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3123,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -3109,7 +3186,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3198,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3211,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -3217,7 +3294,7 @@ type ReclaimedRecord struct {
 
 func (x *ReclaimedRecord) Reset() {
 	*x = ReclaimedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3306,7 @@ func (x *ReclaimedRecord) String() string {
 func (*ReclaimedRecord) ProtoMessage() {}
 
 func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3319,7 @@ func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimedRecord.ProtoReflect.Descriptor instead.
 func (*ReclaimedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReclaimedRecord) GetEpoch() *Epoch {
@@ -3271,7 +3348,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3360,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3373,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -3340,7 +3417,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3429,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3442,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -3414,7 +3491,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3503,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3516,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -3483,7 +3560,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3572,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3585,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -3622,7 +3699,7 @@ type AnswerRecord struct {
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3634,7 +3711,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3647,7 +3724,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -3805,7 +3882,7 @@ type RelationRecord struct {
 
 func (x *RelationRecord) Reset() {
 	*x = RelationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3894,7 @@ func (x *RelationRecord) String() string {
 func (*RelationRecord) ProtoMessage() {}
 
 func (x *RelationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3907,7 @@ func (x *RelationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationRecord.ProtoReflect.Descriptor instead.
 func (*RelationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RelationRecord) GetSites() []string {
@@ -3935,7 +4012,7 @@ type MoveRecord struct {
 
 func (x *MoveRecord) Reset() {
 	*x = MoveRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4024,7 @@ func (x *MoveRecord) String() string {
 func (*MoveRecord) ProtoMessage() {}
 
 func (x *MoveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4037,7 @@ func (x *MoveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRecord.ProtoReflect.Descriptor instead.
 func (*MoveRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MoveRecord) GetTo() string {
@@ -3995,7 +4072,7 @@ type OustedRecord struct {
 
 func (x *OustedRecord) Reset() {
 	*x = OustedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4084,7 @@ func (x *OustedRecord) String() string {
 func (*OustedRecord) ProtoMessage() {}
 
 func (x *OustedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4097,7 @@ func (x *OustedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OustedRecord.ProtoReflect.Descriptor instead.
 func (*OustedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OustedRecord) GetSite() string {
@@ -4073,7 +4150,7 @@ type RelationMemberRecord struct {
 
 func (x *RelationMemberRecord) Reset() {
 	*x = RelationMemberRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4085,7 +4162,7 @@ func (x *RelationMemberRecord) String() string {
 func (*RelationMemberRecord) ProtoMessage() {}
 
 func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4098,7 +4175,7 @@ func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationMemberRecord.ProtoReflect.Descriptor instead.
 func (*RelationMemberRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RelationMemberRecord) GetAdded() bool {
@@ -4254,7 +4331,7 @@ type ConversionRecord struct {
 
 func (x *ConversionRecord) Reset() {
 	*x = ConversionRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4343,7 @@ func (x *ConversionRecord) String() string {
 func (*ConversionRecord) ProtoMessage() {}
 
 func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4356,7 @@ func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionRecord.ProtoReflect.Descriptor instead.
 func (*ConversionRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ConversionRecord) GetBegan() uint64 {
@@ -4329,7 +4406,7 @@ type RevertRecord struct {
 
 func (x *RevertRecord) Reset() {
 	*x = RevertRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4418,7 @@ func (x *RevertRecord) String() string {
 func (*RevertRecord) ProtoMessage() {}
 
 func (x *RevertRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4431,7 @@ func (x *RevertRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertRecord.ProtoReflect.Descriptor instead.
 func (*RevertRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RevertRecord) GetHostId() string {
@@ -4396,7 +4473,7 @@ type GroupNameRecord struct {
 
 func (x *GroupNameRecord) Reset() {
 	*x = GroupNameRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4485,7 @@ func (x *GroupNameRecord) String() string {
 func (*GroupNameRecord) ProtoMessage() {}
 
 func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4498,7 @@ func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupNameRecord.ProtoReflect.Descriptor instead.
 func (*GroupNameRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GroupNameRecord) GetSite() string {
@@ -4570,7 +4647,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	" \x01(\fR\akeyHash\x12\x18\n" +
 	"\arevoked\x18\v \x01(\x04R\arevoked\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\f \x01(\tR\tcreatedBy\"\xb7\r\n" +
+	"created_by\x18\f \x01(\tR\tcreatedBy\"\xee\r\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -4607,7 +4684,14 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\brelation\x18d \x01(\v2\x1f.holdfast.fsm.v1.RelationRecordR\brelation\x12N\n" +
 	"\x0frelation_member\x18e \x01(\v2%.holdfast.fsm.v1.RelationMemberRecordR\x0erelationMember\x12D\n" +
 	"\vunconverted\x18f \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vunconverted\x12\x18\n" +
-	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\"z\n" +
+	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\x125\n" +
+	"\x06import\x18o \x01(\v2\x1d.holdfast.fsm.v1.ImportRecordR\x06import\"\x82\x01\n" +
+	"\fImportRecord\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1b\n" +
+	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x1f\n" +
+	"\vdevice_name\x18\x03 \x01(\tR\n" +
+	"deviceName\x12\x1b\n" +
+	"\tgive_back\x18\x04 \x01(\bR\bgiveBack\"z\n" +
 	"\x13HeaderRestoreRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1b\n" +
@@ -4918,7 +5002,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),               // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),               // 1: holdfast.fsm.v1.Record
@@ -4934,57 +5018,58 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*RevocationRecord)(nil),     // 11: holdfast.fsm.v1.RevocationRecord
 	(*JoinTokenRecord)(nil),      // 12: holdfast.fsm.v1.JoinTokenRecord
 	(*VolumeRecord)(nil),         // 13: holdfast.fsm.v1.VolumeRecord
-	(*HeaderRestoreRecord)(nil),  // 14: holdfast.fsm.v1.HeaderRestoreRecord
-	(*ReplicationRecord)(nil),    // 15: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),        // 16: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),            // 17: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),      // 18: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),         // 19: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),         // 20: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),       // 21: holdfast.fsm.v1.SnapshotRecord
-	(*KeptRecord)(nil),           // 22: holdfast.fsm.v1.KeptRecord
-	(*GroupRecord)(nil),          // 23: holdfast.fsm.v1.GroupRecord
-	(*VolumeGroupRecord)(nil),    // 24: holdfast.fsm.v1.VolumeGroupRecord
-	(*CapabilityRecord)(nil),     // 25: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),        // 26: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),         // 27: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil),    // 28: holdfast.fsm.v1.PublicationRecord
-	(*ReclaimedRecord)(nil),      // 29: holdfast.fsm.v1.ReclaimedRecord
-	(*StagingRecord)(nil),        // 30: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),         // 31: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),       // 32: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),      // 33: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),         // 34: holdfast.fsm.v1.AnswerRecord
-	(*RelationRecord)(nil),       // 35: holdfast.fsm.v1.RelationRecord
-	(*MoveRecord)(nil),           // 36: holdfast.fsm.v1.MoveRecord
-	(*OustedRecord)(nil),         // 37: holdfast.fsm.v1.OustedRecord
-	(*RelationMemberRecord)(nil), // 38: holdfast.fsm.v1.RelationMemberRecord
-	(*ConversionRecord)(nil),     // 39: holdfast.fsm.v1.ConversionRecord
-	(*RevertRecord)(nil),         // 40: holdfast.fsm.v1.RevertRecord
-	(*GroupNameRecord)(nil),      // 41: holdfast.fsm.v1.GroupNameRecord
-	(*Checkpoint)(nil),           // 42: holdfast.fsm.v1.Checkpoint
-	(*Epoch)(nil),                // 43: holdfast.fsm.v1.Epoch
-	(*Pool)(nil),                 // 44: holdfast.fsm.v1.Pool
-	(*Label)(nil),                // 45: holdfast.fsm.v1.Label
-	(*Replication)(nil),          // 46: holdfast.fsm.v1.Replication
-	(*FencedHost)(nil),           // 47: holdfast.fsm.v1.FencedHost
-	(*Condition)(nil),            // 48: holdfast.fsm.v1.Condition
-	(*Limits)(nil),               // 49: holdfast.fsm.v1.Limits
-	(*Claim)(nil),                // 50: holdfast.fsm.v1.Claim
-	(*Crypt)(nil),                // 51: holdfast.fsm.v1.Crypt
-	(Protocol)(0),                // 52: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),          // 53: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),               // 54: holdfast.fsm.v1.Format
-	(*Capability)(nil),           // 55: holdfast.fsm.v1.Capability
-	(AccessMode)(0),              // 56: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),             // 57: holdfast.fsm.v1.FormatPhase
-	(*Reclaimed)(nil),            // 58: holdfast.fsm.v1.Reclaimed
-	(*Rejection)(nil),            // 59: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                // 60: holdfast.fsm.v1.Grant
-	(Verdict)(0),                 // 61: holdfast.fsm.v1.Verdict
-	(*KeyRotated)(nil),           // 62: holdfast.fsm.v1.KeyRotated
-	(*GivenUp)(nil),              // 63: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),            // 64: holdfast.fsm.v1.RoleMoved
+	(*ImportRecord)(nil),         // 14: holdfast.fsm.v1.ImportRecord
+	(*HeaderRestoreRecord)(nil),  // 15: holdfast.fsm.v1.HeaderRestoreRecord
+	(*ReplicationRecord)(nil),    // 16: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),        // 17: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),            // 18: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),      // 19: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),         // 20: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),         // 21: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),       // 22: holdfast.fsm.v1.SnapshotRecord
+	(*KeptRecord)(nil),           // 23: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),          // 24: holdfast.fsm.v1.GroupRecord
+	(*VolumeGroupRecord)(nil),    // 25: holdfast.fsm.v1.VolumeGroupRecord
+	(*CapabilityRecord)(nil),     // 26: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),        // 27: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),         // 28: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil),    // 29: holdfast.fsm.v1.PublicationRecord
+	(*ReclaimedRecord)(nil),      // 30: holdfast.fsm.v1.ReclaimedRecord
+	(*StagingRecord)(nil),        // 31: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),         // 32: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),       // 33: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),      // 34: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),         // 35: holdfast.fsm.v1.AnswerRecord
+	(*RelationRecord)(nil),       // 36: holdfast.fsm.v1.RelationRecord
+	(*MoveRecord)(nil),           // 37: holdfast.fsm.v1.MoveRecord
+	(*OustedRecord)(nil),         // 38: holdfast.fsm.v1.OustedRecord
+	(*RelationMemberRecord)(nil), // 39: holdfast.fsm.v1.RelationMemberRecord
+	(*ConversionRecord)(nil),     // 40: holdfast.fsm.v1.ConversionRecord
+	(*RevertRecord)(nil),         // 41: holdfast.fsm.v1.RevertRecord
+	(*GroupNameRecord)(nil),      // 42: holdfast.fsm.v1.GroupNameRecord
+	(*Checkpoint)(nil),           // 43: holdfast.fsm.v1.Checkpoint
+	(*Epoch)(nil),                // 44: holdfast.fsm.v1.Epoch
+	(*Pool)(nil),                 // 45: holdfast.fsm.v1.Pool
+	(*Label)(nil),                // 46: holdfast.fsm.v1.Label
+	(*Replication)(nil),          // 47: holdfast.fsm.v1.Replication
+	(*FencedHost)(nil),           // 48: holdfast.fsm.v1.FencedHost
+	(*Condition)(nil),            // 49: holdfast.fsm.v1.Condition
+	(*Limits)(nil),               // 50: holdfast.fsm.v1.Limits
+	(*Claim)(nil),                // 51: holdfast.fsm.v1.Claim
+	(*Crypt)(nil),                // 52: holdfast.fsm.v1.Crypt
+	(Protocol)(0),                // 53: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),          // 54: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),               // 55: holdfast.fsm.v1.Format
+	(*Capability)(nil),           // 56: holdfast.fsm.v1.Capability
+	(AccessMode)(0),              // 57: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),             // 58: holdfast.fsm.v1.FormatPhase
+	(*Reclaimed)(nil),            // 59: holdfast.fsm.v1.Reclaimed
+	(*Rejection)(nil),            // 60: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                // 61: holdfast.fsm.v1.Grant
+	(Verdict)(0),                 // 62: holdfast.fsm.v1.Verdict
+	(*KeyRotated)(nil),           // 63: holdfast.fsm.v1.KeyRotated
+	(*GivenUp)(nil),              // 64: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),            // 65: holdfast.fsm.v1.RoleMoved
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
@@ -4992,93 +5077,94 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	9,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
 	13, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	34, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	21, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	23, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
-	24, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
+	35, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	22, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	24, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	25, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
 	10, // 9: holdfast.fsm.v1.Record.fence:type_name -> holdfast.fsm.v1.FenceRecord
 	11, // 10: holdfast.fsm.v1.Record.revocation:type_name -> holdfast.fsm.v1.RevocationRecord
 	12, // 11: holdfast.fsm.v1.Record.join_token:type_name -> holdfast.fsm.v1.JoinTokenRecord
 	4,  // 12: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	42, // 13: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	43, // 13: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
 	8,  // 14: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
 	7,  // 15: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
 	6,  // 16: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
-	43, // 17: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	44, // 18: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	45, // 19: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	43, // 20: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	46, // 21: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	47, // 22: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
-	25, // 23: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	26, // 24: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	27, // 25: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	28, // 26: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	43, // 27: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	32, // 28: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	33, // 29: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	48, // 30: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	20, // 31: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	49, // 32: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	15, // 33: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	49, // 34: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	50, // 35: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
-	33, // 36: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 37: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
-	51, // 38: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	14, // 39: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
-	35, // 40: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	38, // 41: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
-	15, // 42: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
-	52, // 43: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	16, // 44: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	17, // 45: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	19, // 46: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	17, // 47: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	39, // 48: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
-	40, // 49: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
-	43, // 50: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	53, // 51: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	18, // 52: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	18, // 53: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	54, // 54: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	55, // 55: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	33, // 56: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	43, // 57: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	22, // 58: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
-	51, // 59: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	33, // 60: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	43, // 61: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	43, // 62: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	35, // 63: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	41, // 64: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
-	56, // 65: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	49, // 66: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	57, // 67: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	43, // 68: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	25, // 69: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	43, // 70: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	30, // 71: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	31, // 72: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	43, // 73: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	58, // 74: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
-	25, // 75: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	25, // 76: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	43, // 77: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	59, // 78: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	43, // 79: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	60, // 80: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	61, // 81: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	62, // 82: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	63, // 83: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	64, // 84: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	36, // 85: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
-	37, // 86: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	44, // 17: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	45, // 18: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	46, // 19: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	44, // 20: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	47, // 21: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	48, // 22: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
+	26, // 23: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	27, // 24: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	28, // 25: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	29, // 26: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	44, // 27: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	33, // 28: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	34, // 29: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	49, // 30: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	21, // 31: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	50, // 32: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	16, // 33: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	50, // 34: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	51, // 35: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	34, // 36: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
+	30, // 37: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
+	52, // 38: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	15, // 39: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
+	36, // 40: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	39, // 41: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
+	16, // 42: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
+	14, // 43: holdfast.fsm.v1.VolumeRecord.import:type_name -> holdfast.fsm.v1.ImportRecord
+	53, // 44: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	17, // 45: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	18, // 46: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	20, // 47: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	18, // 48: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	40, // 49: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
+	41, // 50: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
+	44, // 51: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	54, // 52: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	19, // 53: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	19, // 54: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	55, // 55: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	56, // 56: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	34, // 57: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	44, // 58: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	23, // 59: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	52, // 60: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	34, // 61: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	44, // 62: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	44, // 63: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	36, // 64: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	42, // 65: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
+	57, // 66: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	50, // 67: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	58, // 68: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	44, // 69: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	26, // 70: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	44, // 71: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	31, // 72: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	32, // 73: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	44, // 74: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	59, // 75: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
+	26, // 76: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	26, // 77: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	44, // 78: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	60, // 79: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	44, // 80: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	61, // 81: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	62, // 82: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	63, // 83: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	64, // 84: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	65, // 85: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	37, // 86: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
+	38, // 87: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -5107,7 +5193,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -136,6 +136,7 @@ func (p *process) openClient() (err error) {
 		Telemetry:  func() []executor.PoolFacts { return p.agent.PoolFacts(p.life) },
 		Inventory:  func(ctx context.Context) (executor.Inventory, error) { return p.agent.Inventory(ctx) },
 		Held:       func(ctx context.Context) (executor.Inventory, error) { return p.agent.Held(ctx) },
+		Candidates: func(ctx context.Context) (executor.Inventory, error) { return p.agent.Candidates(ctx) },
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return p.agent.Map(ctx, base, target, from, limit)
 		},

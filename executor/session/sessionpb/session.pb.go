@@ -1038,6 +1038,7 @@ type DesiredVolume struct {
 	EncryptionDiscards bool                   `protobuf:"varint,96,opt,name=encryption_discards,json=encryptionDiscards,proto3" json:"encryption_discards,omitempty"`
 	KeyGeneration      uint64                 `protobuf:"varint,92,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"`
 	Manifest           []byte                 `protobuf:"bytes,110,opt,name=manifest,proto3" json:"manifest,omitempty"` // an fsmpb.VolumeManifest, as the host keeps it
+	ImportDevice       string                 `protobuf:"bytes,111,opt,name=import_device,json=importDevice,proto3" json:"import_device,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1231,6 +1232,13 @@ func (x *DesiredVolume) GetManifest() []byte {
 		return x.Manifest
 	}
 	return nil
+}
+
+func (x *DesiredVolume) GetImportDevice() string {
+	if x != nil {
+		return x.ImportDevice
+	}
+	return ""
 }
 
 // DesiredReplica is fsm.DesiredReplica, field by field.
@@ -2009,7 +2017,8 @@ func (x *DesiredSnapshot) GetEncrypted() bool {
 type InventoryQuestion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
-	Held          bool                   `protobuf:"varint,110,opt,name=held,proto3" json:"held,omitempty"` // what the host has of each volume, of kind "held", and nothing else; an older host lists the rest
+	Held          bool                   `protobuf:"varint,110,opt,name=held,proto3" json:"held,omitempty"`             // what the host has of each volume, of kind "held", and nothing else; an older host lists the rest
+	Candidates    bool                   `protobuf:"varint,111,opt,name=candidates,proto3" json:"candidates,omitempty"` // devices that could be imported, of kind "candidate", and nothing else; likewise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2058,13 +2067,21 @@ func (x *InventoryQuestion) GetHeld() bool {
 	return false
 }
 
+func (x *InventoryQuestion) GetCandidates() bool {
+	if x != nil {
+		return x.Candidates
+	}
+	return false
+}
+
 type InventoryAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
 	Items         []*InventoryItem       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
-	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`              // the next answer to the question continues this one
-	Encryption    bool                   `protobuf:"varint,90,opt,name=encryption,proto3" json:"encryption,omitempty"` // all mappings and copies of LUKS headers are among the items
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`               // the next answer to the question continues this one
+	Encryption    bool                   `protobuf:"varint,90,opt,name=encryption,proto3" json:"encryption,omitempty"`  // all mappings and copies of LUKS headers are among the items
+	Candidates    bool                   `protobuf:"varint,111,opt,name=candidates,proto3" json:"candidates,omitempty"` // the host understood that the question was for these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2134,16 +2151,24 @@ func (x *InventoryAnswer) GetEncryption() bool {
 	return false
 }
 
+func (x *InventoryAnswer) GetCandidates() bool {
+	if x != nil {
+		return x.Candidates
+	}
+	return false
+}
+
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup", "held"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup", "held", "candidate"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's or the snapshot's id, as far as the name tells
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	HeaderRead    bool                   `protobuf:"varint,90,opt,name=header_read,json=headerRead,proto3" json:"header_read,omitempty"` // header_uuid is known; empty: there is no LUKS header
 	HeaderUuid    string                 `protobuf:"bytes,91,opt,name=header_uuid,json=headerUuid,proto3" json:"header_uuid,omitempty"`
 	WrongDevice   string                 `protobuf:"bytes,92,opt,name=wrong_device,json=wrongDevice,proto3" json:"wrong_device,omitempty"` // below a mapping, and not the volume's
 	Held          []byte                 `protobuf:"bytes,110,opt,name=held,proto3" json:"held,omitempty"`                                 // an fsmpb.HeldVolume, of kind "held"
+	Candidate     []byte                 `protobuf:"bytes,111,opt,name=candidate,proto3" json:"candidate,omitempty"`                       // an fsmpb.ImportCandidate, of kind "candidate"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2223,6 +2248,13 @@ func (x *InventoryItem) GetWrongDevice() string {
 func (x *InventoryItem) GetHeld() []byte {
 	if x != nil {
 		return x.Held
+	}
+	return nil
+}
+
+func (x *InventoryItem) GetCandidate() []byte {
+	if x != nil {
+		return x.Candidate
 	}
 	return nil
 }
@@ -2628,6 +2660,7 @@ type InventoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	Held          bool                   `protobuf:"varint,110,opt,name=held,proto3" json:"held,omitempty"` // as in the question
+	Candidates    bool                   `protobuf:"varint,111,opt,name=candidates,proto3" json:"candidates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2676,11 +2709,19 @@ func (x *InventoryRequest) GetHeld() bool {
 	return false
 }
 
+func (x *InventoryRequest) GetCandidates() bool {
+	if x != nil {
+		return x.Candidates
+	}
+	return false
+}
+
 type InventoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // false: this member has no session with the host
 	Items         []*InventoryItem       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	Encryption    bool                   `protobuf:"varint,90,opt,name=encryption,proto3" json:"encryption,omitempty"` // as in the host's answer
+	Candidates    bool                   `protobuf:"varint,111,opt,name=candidates,proto3" json:"candidates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2732,6 +2773,13 @@ func (x *InventoryResponse) GetItems() []*InventoryItem {
 func (x *InventoryResponse) GetEncryption() bool {
 	if x != nil {
 		return x.Encryption
+	}
+	return false
+}
+
+func (x *InventoryResponse) GetCandidates() bool {
+	if x != nil {
+		return x.Candidates
 	}
 	return false
 }
@@ -3813,7 +3861,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
-	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\x88\a\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xad\a\n" +
 	"\rDesiredVolume\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
@@ -3839,7 +3887,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\tencrypted\x18Z \x01(\bR\tencrypted\x12/\n" +
 	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\x12%\n" +
 	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\x12\x1a\n" +
-	"\bmanifest\x18n \x01(\fR\bmanifest\"\xfb\a\n" +
+	"\bmanifest\x18n \x01(\fR\bmanifest\x12#\n" +
+	"\rimport_device\x18o \x01(\tR\fimportDevice\"\xfb\a\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -3935,10 +3984,13 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\toperation\x18\n" +
 	" \x01(\x04R\toperation\x12\x14\n" +
 	"\x05retry\x18\v \x01(\rR\x05retry\x12\x1c\n" +
-	"\tencrypted\x18Z \x01(\bR\tencrypted\"C\n" +
+	"\tencrypted\x18Z \x01(\bR\tencrypted\"c\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x12\n" +
-	"\x04held\x18n \x01(\bR\x04held\"\xb1\x01\n" +
+	"\x04held\x18n \x01(\bR\x04held\x12\x1e\n" +
+	"\n" +
+	"candidates\x18o \x01(\bR\n" +
+	"candidates\"\xd1\x01\n" +
 	"\x0fInventoryAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x14\n" +
@@ -3946,7 +3998,10 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12\x1e\n" +
 	"\n" +
 	"encryption\x18Z \x01(\bR\n" +
-	"encryption\"\xc0\x01\n" +
+	"encryption\x12\x1e\n" +
+	"\n" +
+	"candidates\x18o \x01(\bR\n" +
+	"candidates\"\xde\x01\n" +
 	"\rInventoryItem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -3956,7 +4011,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\vheader_uuid\x18[ \x01(\tR\n" +
 	"headerUuid\x12!\n" +
 	"\fwrong_device\x18\\ \x01(\tR\vwrongDevice\x12\x12\n" +
-	"\x04held\x18n \x01(\fR\x04held\"f\n" +
+	"\x04held\x18n \x01(\fR\x04held\x12\x1c\n" +
+	"\tcandidate\x18o \x01(\fR\tcandidate\"f\n" +
 	"\x11RebootSafeRequest\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\bR\x05claim\x12\x18\n" +
 	"\arelease\x18\x02 \x01(\bR\arelease\x12!\n" +
@@ -3982,16 +4038,22 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12<\n" +
 	"\ttelemetry\x18\x04 \x01(\v2\x1e.holdfast.session.v1.TelemetryR\ttelemetry\x12\x1f\n" +
 	"\vquiet_nanos\x18\x05 \x01(\x03R\n" +
-	"quietNanos\"?\n" +
+	"quietNanos\"_\n" +
 	"\x10InventoryRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
-	"\x04held\x18n \x01(\bR\x04held\"\x81\x01\n" +
+	"\x04held\x18n \x01(\bR\x04held\x12\x1e\n" +
+	"\n" +
+	"candidates\x18o \x01(\bR\n" +
+	"candidates\"\xa1\x01\n" +
 	"\x11InventoryResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x128\n" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x1e\n" +
 	"\n" +
 	"encryption\x18Z \x01(\bR\n" +
-	"encryption\"\xb6\x01\n" +
+	"encryption\x12\x1e\n" +
+	"\n" +
+	"candidates\x18o \x01(\bR\n" +
+	"candidates\"\xb6\x01\n" +
 	"\vMapQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12(\n" +
 	"\x10base_snapshot_id\x18\x02 \x01(\tR\x0ebaseSnapshotId\x12,\n" +

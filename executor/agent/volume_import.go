@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// ImportFaultPoints are those of imported volumes only.
+var ImportFaultPoints = []string{
+	string(plan.StepImport) + ".before", string(plan.StepImport) + ".after", string(plan.StepGiveBack) + ".before", string(plan.StepGiveBack) + ".after",
+}
+
+// performImport takes a device in, or gives it back. What was given back is noted as removed: the host has no volume of it.
+func (j *job) performImport(ctx context.Context, kind plan.StepKind, backend executor.Backend) error {
+	pool, ok := backend.(executor.ImportBackend)
+	if !ok {
+		return fsm.Reject(fsm.Precondition, "pool %s has no devices of others", backend.ID())
+	}
+	if kind == plan.StepImport {
+		return pool.Import(ctx, j.v.id, j.want.Size, j.want.Import)
+	}
+	if err := pool.GiveBack(ctx, j.v.id, j.want.Import); err != nil {
+		return err
+	}
+	j.noteRemoved(j.v, j.at)
+	return nil
+}
+
+// Candidates lists what could be imported, with what is on it and who uses it. It changes nothing.
+func (a *Agent) Candidates(ctx context.Context) (executor.Inventory, error) {
+	found := executor.Inventory{Candidates: true}
+	for _, pool := range a.Pools {
+		storage, ok := pool.(executor.ImportBackend)
+		if !ok {
+			continue
+		}
+		candidates, err := storage.Candidates(ctx)
+		if err != nil {
+			return found, err
+		}
+		for i := range candidates {
+			described, err := a.lister.describeCandidate(ctx, pool.ID(), &candidates[i])
+			if err != nil {
+				return found, err
+			}
+			text, err := proto.Marshal(described)
+			if err != nil {
+				return found, fmt.Errorf("describe %s: %w", candidates[i].Name, err)
+			}
+			found.Items = append(found.Items, executor.InventoryItem{Kind: executor.KindCandidate, Path: candidates[i].Path, Candidate: string(text)})
+		}
+	}
+	return found, nil
+}
+
+// describeCandidate adds who has the device mounted, and which filesystem is on it by its superblock.
+func (l *lister) describeCandidate(ctx context.Context, pool fsm.PoolID, c *executor.ImportCandidate) (*fsmpb.ImportCandidate, error) {
+	p := &fsmpb.ImportCandidate{
+		PoolId: string(pool), DeviceId: c.Device, DeviceName: c.Name, SizeBytes: c.Size, Refusal: c.Refusal,
+		Active: c.Path != "", OpenCount: c.OpenCount, Probed: c.Probed, Signatures: c.Signatures, Detail: c.Detail,
+	}
+	if !p.GetActive() {
+		return p, nil
+	}
+	mounts, err := l.Mounter.Mounts(ctx, executor.Device{Exists: true, Size: c.Size, Path: c.Path, Number: c.Number})
+	if err != nil {
+		return nil, fmt.Errorf("look at the mounts of %s: %w", c.Name, err)
+	}
+	for _, m := range mounts {
+		p.Mounts = append(p.Mounts, m.Path)
+	}
+	if content, err := l.Mounter.Probe(ctx, c.Path, c.Size); err != nil {
+		p.Probed, p.Detail = false, err.Error() // it may be gone by now, or unreadable
+	} else {
+		p.FsType, p.FsUuid = content.Found.Type, content.Found.UUID
+	}
+	return p, nil
+}

@@ -1,0 +1,42 @@
+package executor
+
+import (
+	"context"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// KindCandidate is a device of a pool's storage that is not Holdfast's; see InventoryItem.Candidate.
+const KindCandidate = "candidate"
+
+// ImportBackend is what a Backend offers whose storage can have devices of others that a volume can be made of. None
+// of its methods writes to a device's content.
+type ImportBackend interface {
+	// Candidates lists the devices beside Holdfast's own, with the signatures that are on them. It changes nothing.
+	Candidates(ctx context.Context) ([]ImportCandidate, error)
+	// Import makes a device the volume's image, as it is: size is its size in bytes, and device the storage's own
+	// identity of it. It is InUse while anything has the device open, and Precondition when the device is not there,
+	// was replaced, or has another size. An image that is this device is success. Interrupted, it leaves the device
+	// under either name, and Device.Unfinished, and is repeated or ended by GiveBack.
+	Import(ctx context.Context, id fsm.VolumeID, size int64, device string) error
+	// GiveBack ends what Import did: the device has its former name and is nobody's volume. It is InUse while the image
+	// is active, and Precondition when the image is another device or the former name is taken. A device that is
+	// nobody's volume, or is not there at all, is success.
+	GiveBack(ctx context.Context, id fsm.VolumeID, device string) error
+}
+
+// ImportCandidate is a device that could be imported.
+type ImportCandidate struct {
+	Device, Name string // the storage's own identity of it, and its name there
+	Size         int64  // bytes
+	// Refusal is why the storage cannot have it as a volume, whatever is on it; empty: it can.
+	Refusal string
+	// Path and Number are of its block device; empty when it is not active.
+	Path      string
+	Number    uint64
+	OpenCount int32
+	// Probed: Signatures are all that were found on it, by the names of wipefs.
+	Probed     bool
+	Signatures []string
+	Detail     string // why it was not probed
+}
