@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
@@ -36,7 +37,7 @@ func TestASessionGoesOnWhenTheCertificateIsReplaced(t *testing.T) {
 	first := l.members[0].server.liveSession("n1")
 	answered := make(chan error, 1)
 	go func() {
-		found, err := first.askInventory(t.Context(), false)
+		found, err := first.askInventory(t.Context(), &sessionpb.InventoryRequest{})
 		if err == nil && len(found.items) != 1 {
 			err = ErrNoSession
 		}
