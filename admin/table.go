@@ -40,6 +40,8 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 		doctorTable(out, a)
 	case *adminpb.PlanResponse:
 		planTable(out, a)
+	case *adminpb.LeaksResponse:
+		leaksTable(out, a)
 	case *adminpb.UpgradeResponse:
 		upgradeTable(out, a)
 	case *adminpb.MembersResponse:

@@ -8814,6 +8814,223 @@ func (x *BackupResponse) GetPart() []byte {
 	return nil
 }
 
+// LeaksResponse is what a command line found when it compared an orchestrator's list with the state.
+type LeaksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the state
+	Taken         string                 `protobuf:"bytes,2,opt,name=taken,proto3" json:"taken,omitempty"`  // when the list was, as far as known
+	Checked       uint64                 `protobuf:"varint,3,opt,name=checked,proto3" json:"checked,omitempty"`
+	Found         []*Leak                `protobuf:"bytes,4,rep,name=found,proto3" json:"found,omitempty"`
+	Young         []*Leak                `protobuf:"bytes,5,rep,name=young,proto3" json:"young,omitempty"`                                // not in the list, and too young to be in it
+	NotCompared   []string               `protobuf:"bytes,6,rep,name=not_compared,json=notCompared,proto3" json:"not_compared,omitempty"` // what the list says nothing of
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaksResponse) Reset() {
+	*x = LeaksResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaksResponse) ProtoMessage() {}
+
+func (x *LeaksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaksResponse.ProtoReflect.Descriptor instead.
+func (*LeaksResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *LeaksResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *LeaksResponse) GetTaken() string {
+	if x != nil {
+		return x.Taken
+	}
+	return ""
+}
+
+func (x *LeaksResponse) GetChecked() uint64 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+func (x *LeaksResponse) GetFound() []*Leak {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+func (x *LeaksResponse) GetYoung() []*Leak {
+	if x != nil {
+		return x.Young
+	}
+	return nil
+}
+
+func (x *LeaksResponse) GetNotCompared() []string {
+	if x != nil {
+		return x.NotCompared
+	}
+	return nil
+}
+
+type Leak struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // leak, leaked-snapshot, lost, lost-snapshot, attached-only, published-only
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Record        string                 `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"` // the orchestrator's own, by its name
+	Claim         string                 `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`   // namespace/name
+	SizeBytes     int64                  `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Nodes         []string               `protobuf:"bytes,7,rep,name=nodes,proto3" json:"nodes,omitempty"` // where it is published, or attached; of a snapshot: where it is
+	Made          string                 `protobuf:"bytes,8,opt,name=made,proto3" json:"made,omitempty"`   // empty: before what the journal knows
+	MadeBy        string                 `protobuf:"bytes,9,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"`
+	LastUse       string                 `protobuf:"bytes,10,opt,name=last_use,json=lastUse,proto3" json:"last_use,omitempty"` // when it was last published; empty: not since the journal began
+	Detail        string                 `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	Remedy        string                 `protobuf:"bytes,12,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leak) Reset() {
+	*x = Leak{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leak) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leak) ProtoMessage() {}
+
+func (x *Leak) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leak.ProtoReflect.Descriptor instead.
+func (*Leak) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *Leak) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Leak) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Leak) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Leak) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
+func (x *Leak) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *Leak) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Leak) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Leak) GetMade() string {
+	if x != nil {
+		return x.Made
+	}
+	return ""
+}
+
+func (x *Leak) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
+}
+
+func (x *Leak) GetLastUse() string {
+	if x != nil {
+		return x.LastUse
+	}
+	return ""
+}
+
+func (x *Leak) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Leak) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type UpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`    // to raise to; 0: the highest that the controller understands
@@ -8824,7 +9041,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8836,7 +9053,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8849,7 +9066,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -8883,7 +9100,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8895,7 +9112,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8908,7 +9125,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -8987,7 +9204,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8999,7 +9216,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9012,7 +9229,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Understanding) GetId() string {
@@ -9864,7 +10081,29 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x17\n" +
 	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
-	"\x04part\x18\x01 \x01(\fR\x04part\"?\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\"\xd6\x01\n" +
+	"\rLeaksResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x14\n" +
+	"\x05taken\x18\x02 \x01(\tR\x05taken\x12\x18\n" +
+	"\achecked\x18\x03 \x01(\x04R\achecked\x12-\n" +
+	"\x05found\x18\x04 \x03(\v2\x17.holdfast.admin.v1.LeakR\x05found\x12-\n" +
+	"\x05young\x18\x05 \x03(\v2\x17.holdfast.admin.v1.LeakR\x05young\x12!\n" +
+	"\fnot_compared\x18\x06 \x03(\tR\vnotCompared\"\x99\x02\n" +
+	"\x04Leak\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06record\x18\x04 \x01(\tR\x06record\x12\x14\n" +
+	"\x05claim\x18\x05 \x01(\tR\x05claim\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x06 \x01(\x03R\tsizeBytes\x12\x14\n" +
+	"\x05nodes\x18\a \x03(\tR\x05nodes\x12\x12\n" +
+	"\x04made\x18\b \x01(\tR\x04made\x12\x17\n" +
+	"\amade_by\x18\t \x01(\tR\x06madeBy\x12\x19\n" +
+	"\blast_use\x18\n" +
+	" \x01(\tR\alastUse\x12\x16\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\x12\x16\n" +
+	"\x06remedy\x18\f \x01(\tR\x06remedy\"?\n" +
 	"\x0eUpgradeRequest\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x17\n" +
 	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"\xb8\x02\n" +
@@ -9938,7 +10177,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -10042,14 +10281,16 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*StateHeader)(nil),            // 99: holdfast.admin.v1.StateHeader
 	(*BackupRequest)(nil),          // 100: holdfast.admin.v1.BackupRequest
 	(*BackupResponse)(nil),         // 101: holdfast.admin.v1.BackupResponse
-	(*UpgradeRequest)(nil),         // 102: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 103: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 104: holdfast.admin.v1.Understanding
-	nil,                            // 105: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	nil,                            // 106: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
-	(*fsmpb.Label)(nil),            // 107: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 108: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 109: holdfast.fsm.v1.Outcome
+	(*LeaksResponse)(nil),          // 102: holdfast.admin.v1.LeaksResponse
+	(*Leak)(nil),                   // 103: holdfast.admin.v1.Leak
+	(*UpgradeRequest)(nil),         // 104: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 105: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 106: holdfast.admin.v1.Understanding
+	nil,                            // 107: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	nil,                            // 108: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	(*fsmpb.Label)(nil),            // 109: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 110: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 111: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -10082,7 +10323,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	107, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	109, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -10107,15 +10348,15 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
 	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	105, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	106, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	107, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	108, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
 	49,  // 57: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	7,   // 58: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
 	80,  // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.ContextPair
 	83,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
 	84,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	108, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	109, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	110, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	111, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
 	15,  // 64: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
 	87,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
 	90,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
@@ -10131,87 +10372,89 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	27,  // 76: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
 	30,  // 77: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
 	4,   // 78: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	104, // 79: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	104, // 80: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,   // 81: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,   // 82: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21,  // 83: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25,  // 84: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28,  // 85: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35,  // 86: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38,  // 87: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42,  // 88: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	81,  // 89: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	85,  // 90: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
-	88,  // 91: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	92,  // 92: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	95,  // 93: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	97,  // 94: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	100, // 95: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45,  // 96: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45,  // 97: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46,  // 98: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47,  // 99: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47,  // 100: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	102, // 101: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	102, // 102: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50,  // 103: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52,  // 104: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54,  // 105: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60,  // 106: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65,  // 107: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65,  // 108: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52,  // 109: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	67,  // 110: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
-	71,  // 111: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	71,  // 112: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	73,  // 113: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
-	76,  // 114: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	76,  // 115: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	78,  // 116: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	78,  // 117: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	2,   // 118: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,   // 119: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22,  // 120: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26,  // 121: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29,  // 122: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36,  // 123: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39,  // 124: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43,  // 125: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	82,  // 126: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	86,  // 127: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
-	89,  // 128: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	93,  // 129: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	96,  // 130: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	98,  // 131: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	101, // 132: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,   // 133: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 134: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 135: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48,  // 136: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48,  // 137: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	103, // 138: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	103, // 139: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51,  // 140: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53,  // 141: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55,  // 142: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61,  // 143: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66,  // 144: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66,  // 145: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53,  // 146: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	68,  // 147: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
-	72,  // 148: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	72,  // 149: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	74,  // 150: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
-	77,  // 151: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	77,  // 152: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	79,  // 153: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	79,  // 154: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	118, // [118:155] is the sub-list for method output_type
-	81,  // [81:118] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	103, // 79: holdfast.admin.v1.LeaksResponse.found:type_name -> holdfast.admin.v1.Leak
+	103, // 80: holdfast.admin.v1.LeaksResponse.young:type_name -> holdfast.admin.v1.Leak
+	106, // 81: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	106, // 82: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 83: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 84: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 85: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 86: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 87: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 88: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 89: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 90: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	81,  // 91: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	85,  // 92: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
+	88,  // 93: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	92,  // 94: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	95,  // 95: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	97,  // 96: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	100, // 97: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 98: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 99: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 100: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 101: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 102: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	104, // 103: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	104, // 104: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 105: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 106: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 107: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 108: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 109: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 110: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52,  // 111: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	67,  // 112: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	71,  // 113: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	71,  // 114: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	73,  // 115: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
+	76,  // 116: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	76,  // 117: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	78,  // 118: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	78,  // 119: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	2,   // 120: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 121: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 122: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 123: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 124: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 125: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 126: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 127: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	82,  // 128: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	86,  // 129: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
+	89,  // 130: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	93,  // 131: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	96,  // 132: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	98,  // 133: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	101, // 134: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 135: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 136: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 137: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 138: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 139: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	105, // 140: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	105, // 141: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 142: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 143: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 144: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 145: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 146: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 147: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53,  // 148: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	68,  // 149: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	72,  // 150: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	72,  // 151: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	74,  // 152: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
+	77,  // 153: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	77,  // 154: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	79,  // 155: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	79,  // 156: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	120, // [120:157] is the sub-list for method output_type
+	83,  // [83:120] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -10237,7 +10480,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   107,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

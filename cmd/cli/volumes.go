@@ -19,7 +19,7 @@ func volumesCommand() *cobra.Command {
 	cmd.AddCommand(list("list [ID|NAME]"),
 		volumesList("replicas [ID|NAME]", "List the replicas of replicated volumes: what the log says of each, and what its host saw", admin.ReplicaList),
 		volumesList("replication [ID|NAME]", "List the replication of volumes between two sites: role, status, and who has to act", admin.VolumeReplicationList),
-		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand(), atRiskCommand(), toleranceCommand())
+		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand(), atRiskCommand(), toleranceCommand(), leaksCommand())
 	cmd.AddCommand(replicationCommands(ofVolume)...)
 	cmd.AddCommand(volumeChangeCommands()...)
 	return cmd
