@@ -88,10 +88,11 @@ func TestEveryFieldOfAnInventoryItemCrossesTheWire(t *testing.T) {
 		{Kind: executor.KindSnapshot, Snapshot: fsm.SnapshotIDFrom([16]byte{2}), Path: "/p/2"},
 		{Kind: executor.KindMapping, HeaderRead: true, HeaderUUID: "u", WrongDevice: "/dev/x"},
 		{Kind: executor.KindHeld, Volume: fsm.VolumeIDFrom([16]byte{3}), Held: "manifest"},
+		{Kind: executor.KindCandidate, Path: "/dev/dm-4", Candidate: "candidate"},
 	} {
 		require.Equal(t, item, inventoryItemFromProto(inventoryItemToProto(item)))
 	}
-	require.Equal(t, 8, reflect.TypeFor[executor.InventoryItem]().NumField(), "a new field needs a place on the wire, and above")
+	require.Equal(t, 9, reflect.TypeFor[executor.InventoryItem]().NumField(), "a new field needs a place on the wire, and above")
 }
 
 func FuzzDesiredSnapshotRoundTrip(f *testing.F) {

@@ -105,6 +105,7 @@ func (l *testCluster) newHostWith(creds *pki.Credentials, name string, endpoints
 		Telemetry:         func() []executor.PoolFacts { return []executor.PoolFacts{{ID: fsm.PoolID("pool-" + name), Free: 5}} },
 		TelemetryInterval: 10 * time.Millisecond,
 		Inventory:         n.listInventory,
+		Candidates:        n.listInventory,
 		Map:               n.readMap,
 		VolumeFacts:       n.volumeFacts,
 		ReplicaNow:        n.replicaNow,
