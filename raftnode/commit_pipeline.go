@@ -14,7 +14,7 @@ import (
 const commitCoalesceDelay = 2 * time.Millisecond
 
 // commitPipelines are the open pipelines to followers. Raft sends a follower the commit
-// index with the next entries, or after CommitTimeout (50 to 100 ms) when there are none:
+// index with the next entries, or after CommitTimeout (50 to 100 ms by default) when there are none:
 // too long for a caller or a watch on a follower. A pipeline sends, right after a commit,
 // the same empty AppendEntries that raft itself sends after that time.
 type commitPipelines struct {

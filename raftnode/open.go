@@ -94,6 +94,9 @@ func raftConfig(c *core, notify chan<- bool) *raft.Config {
 	config.ProtocolVersion = raft.ProtocolVersionMax
 	config.LocalID = raft.ServerID(c.id)
 	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = c.cfg.HeartbeatTimeout, c.cfg.ElectionTimeout, c.cfg.LeaseTimeout
+	// Raft repeats the commit index that often where nothing is written, although commitPipelines sent it already. A cluster
+	// whose members may be silent for longer is one of slow machines, which need not be kept as busy by it.
+	config.CommitTimeout = max(config.CommitTimeout, c.cfg.HeartbeatTimeout/10)
 	config.MaxAppendEntries, config.BatchApplyCh = maxBatchEntries, true
 	config.SnapshotThreshold, config.TrailingLogs, config.SnapshotInterval = c.cfg.SnapshotThreshold, c.cfg.TrailingLogs, c.cfg.SnapshotInterval
 	config.ShutdownOnRemove = true
