@@ -135,7 +135,7 @@ func (g *Guest) commandLine() []string {
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + filepath.Join(l.bin(), "init.sh"),
 		fmt.Sprintf("node=%d", g.Index), "lab=" + g.Dir(), "top=" + l.Dir(),
 		fmt.Sprintf("net=%d,%d,%d", l.subnet(Replication), l.subnet(Management), l.subnet(API)),
-		"panic=1", "noreboot", "con=null", "con0=null,fd:1", "ssl=null"}
+		"panic=1", "noreboot", "initcall_blacklist=raid6_select_algo", "con=null", "con0=null,fd:1", "ssl=null"}
 	for _, n := range Networks {
 		argv = append(argv, fmt.Sprintf("%s:transport=tap,ifname=%s,mac=%s,depth=128,gro=1",
 			n.Interface(), l.paths.Tap(letters[n], g.Index), g.mac(n)))
