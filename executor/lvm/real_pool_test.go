@@ -346,7 +346,8 @@ func TestCachedStateOfANewVolumeMatchesLVM(t *testing.T) {
 const killedVariable = "HOLDFAST_LVM_TEST_VICTIM"
 
 // S14, S19: whatever step the process was killed in, each volume is afterwards ready or marked
-// unfinished, and the next process continues.
+// unfinished, and the next process continues. The short form kills one process: those that die at each command of a list are
+// the tests of reverts and of shrinking.
 func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 	if victim := os.Getenv(killedVariable); victim != "" {
 		work(t, victim)
@@ -354,7 +355,11 @@ func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 	}
 	p := newTestPool(t)
 	id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
-	for round := range 3 {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	for round := range rounds {
 		victim := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
 		victim.Env = append(os.Environ(), killedVariable+"="+strings.Join([]string{p.ThinPool, string(id), string(clone), string(snapshot)}, " "))
 		require.NoError(t, victim.Start())

@@ -104,12 +104,50 @@ func reopen(t testing.TB, p *Pool) *Pool {
 
 func TestPoolPassesTheSuite(t *testing.T) {
 	needDisk(t)
-	backendtest.RunBackendSuite(t, func(t *testing.T) backendtest.Harness { return harness(t, newTestPool(t)) })
+	shared := &sharedPool{pool: newTestPool(t)}
+	backendtest.RunBackendSuite(t, func(t *testing.T) backendtest.Harness { return harness(t, shared.take(t)) })
 }
 
 func TestSnapshots(t *testing.T) {
 	needDisk(t)
-	backendtest.RunSnapshotSuite(t, func(t *testing.T) backendtest.SnapshotHarness { return snapshotHarness(t, newTestPool(t)) })
+	shared := &sharedPool{pool: newTestPool(t)}
+	backendtest.RunSnapshotSuite(t, func(t *testing.T) backendtest.SnapshotHarness { return snapshotHarness(t, shared.take(t)) })
+}
+
+// sharedPool is one pool for the tests of a suite: to make and remove one takes a guest as long as most of them take.
+type sharedPool struct {
+	pool   *Pool
+	failed bool
+}
+
+// take is the pool as a new process finds it, empty. After a test that failed, each has a pool of its own: what that one left
+// is not what the next is about.
+func (s *sharedPool) take(t *testing.T) *Pool {
+	t.Helper()
+	if s.failed {
+		return newTestPool(t)
+	}
+	t.Cleanup(func() {
+		if s.failed = t.Failed(); !s.failed {
+			emptyPool(t, s.pool)
+		}
+	})
+	return reopen(t, s.pool)
+}
+
+// emptyPool removes all that is on and in a pool.
+func emptyPool(t testing.TB, p *Pool) {
+	t.Helper()
+	state, err := p.states.refresh(context.Background())
+	require.NoError(t, err)
+	remove := []string{"lvremove", "-qq", "-ff", "-y"}
+	for name := range state.volumes {
+		_ = exec.Command("dmsetup", "remove", dmName(testVG, name, layerSuffix)).Run() // most have no device
+		remove = append(remove, testVG+"/"+name)
+	}
+	if len(state.volumes) > 0 {
+		command(t, "lvm", remove...)
+	}
 }
 
 func harness(t *testing.T, p *Pool) backendtest.Harness {
