@@ -12,8 +12,11 @@ import (
 )
 
 // TestPlatform proves what the backends rely on: thin pools and DRBD in two guests, with the tools alone and nothing
-// of Holdfast.
+// of Holdfast. The long form has it: all that it shows is used by every scenario, and it says where to look when those fail.
 func TestPlatform(t *testing.T) {
+	if !longForm {
+		t.Skip("the long form has it (HOLDFAST_LONG=1)")
+	}
 	t.Parallel()
 	l := lab.New(t, lab.Config{Guests: 2, NoHoldfast: true})
 	begun := time.Now()
