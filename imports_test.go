@@ -89,7 +89,7 @@ var mayImport = importMap{
 	"admin/adminpb": {"fsm/fsmpb"},
 	"admin/listing": {},
 	"admin/bundle":  {"fsm", "fsm/fsmpb", "admin", "admin/adminpb"},
-	"admin/leaks":   {"fsm", "fsm/fsmpb", "admin/adminpb"},
+	"admin/leaks":   {"fsm", "admin/adminpb"},
 
 	"cmd/...":         {"*", "cmd/..."},
 	"jepsen/...":      {"jepsen/..."},
