@@ -13,11 +13,11 @@ import (
 // what was decided. The state has the head, so that who alters an entry of a journal has to alter the state of every member too.
 // Commands and outcomes are hashed field by field, as records are: their bytes may differ between builds, their fields do not.
 
-// kindLink begins what is hashed for a link, fieldChain precedes the head in what is hashed of the cluster.
-const (
-	kindLink   byte = 127
-	fieldChain      = 127
-)
+// kindLink begins what is hashed for a link.
+const kindLink byte = 127
+
+// fieldChain precedes the head in what is hashed of the cluster.
+const fieldChain = 127
 
 // ChainLink is the link of an entry behind the link prev; the first one of a chain has none before it. The text of a rejection
 // is not in it: it is for people, and two builds may word it differently.
