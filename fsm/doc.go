@@ -92,7 +92,8 @@
 //   - A proposer asks for the cluster's level first, and at a lower one does what the
 //     builds of that level do: State.Cluster on a controller, executor.Update on a host.
 //   - The golden logs of earlier levels stay as they are, and replay to their hashes;
-//     the new level gets one of its own.
+//     the new level gets its own: golden_levels_test.go has the command that writes them
+//     (again, after each change of a level of which no build was released).
 //   - jepsen/cluster rolls a cluster between the two builds, under load, forward and back.
 //
 // Apply faults on a command, a fact or a field that it does not know, at any depth. Texts

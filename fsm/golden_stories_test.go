@@ -1,0 +1,84 @@
+package fsm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// storiesOfTheNewestLevel are logs of what chance seldom brings about: each command of the newest level is accepted in one.
+func storiesOfTheNewestLevel(t testing.TB) [][]entry {
+	return [][]entry{adoptedStory(t), operatedStory(t)}
+}
+
+// adoptedStory is the log of a restored cluster whose hosts know a volume that is newer than the backup.
+func adoptedStory(t testing.TB) []entry {
+	lost := newPair(t)
+	before := slices.Clone(lost.log)
+	w := lost.lostAfter(func() {
+		lost.readyReplicated(1, createReplicated(1, protocolC))
+		lost.primary(1, "n1", 7)
+	})
+	w.twice(admin, adopt(1, lost.held(1, "n1"), lost.held(1, "n2")))
+	for _, node := range []string{"n1", "n2"} {
+		w.ok(admin, &fsmpb.AdoptNode{NodeId: node, HostId: "host-" + node, Incarnation: 2})
+	}
+	seen := inSyncObservation(7)
+	seen.Primary = true
+	w.reportCurrent(1, "n1", seen)
+	w.reportCurrent(1, "n2", inSyncObservation(7))
+	return append(before, w.log...)
+}
+
+// operatedStory is the log of what operators do to controllers, hosts and certificates.
+func operatedStory(t testing.TB) []entry {
+	w := newPair(t)
+	w.readyReplicated(1, createReplicated(1, protocolC))
+	for _, c := range []proto.Message{
+		demoteMember("m1"), demoteMember("m2"), &fsmpb.SetMemberRole{MemberId: "m1"},
+		claim("n1"), release("n1"), claim("n2"),
+		revokeUntil("node", "n9", start), revokeSerials("admin", "bob", "ab", "1"),
+		voters(revokeUntil("controller", "c1", start), "c1", "c2", "c3"),
+	} {
+		w.twice(admin, c)
+	}
+	r, known := w.s.Revocation("admin", "bob")
+	require.True(t, known)
+	w.twice(admin, &fsmpb.UnrevokeIdentity{Role: "admin", Name: "bob", Since: r.Since})
+	return w.log
+}
+
+// forcedStory is the log of a role between two sites that is taken by force and given back.
+func forcedStory(t testing.TB) []entry {
+	w := newLeftBehind(t)
+	w.okAt("B", promoteByForce(sourceOf(1)))
+	w.severed(1, "B")
+	w.reportCurrent(1, w.node(1, "B"), ReplicaObservation{Disk: consistent, Connection: standAlone, UUID: 7})
+	w.siteUnreachable("A", false)
+	w.okAt("A", demote(sourceOf(1)))
+	w.okAt("A", resync(sourceOf(1), true))
+	return w.log
+}
+
+// sweptStory is the log of the loss of a host with more volumes than one entry writes.
+func sweptStory(t testing.TB) []entry {
+	w := newWorld(t)
+	for n := range 300 {
+		w.ok(controller, create(n))
+	}
+	w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
+	require.NotZero(t, w.continueSweeps())
+	return w.log
+}
+
+// rotatedStory is the log of an encrypted volume whose key is being rotated.
+func rotatedStory(t *testing.T) []entry {
+	w := stagedEncrypted(t)
+	w.begin([]uint32{0}, nil)
+	w.added(1)
+	return w.log
+}
