@@ -29,10 +29,12 @@ const (
 	Hang
 	// Slow delays what Hang blocks.
 	Slow
+	// HangName blocks changes of names until the injection ends.
+	HangName
 )
 
 func (f Fault) String() string {
-	return [...]string{"?", "failing sync", "failing sync that forgets", "failing write", "failing read", "no space", "torn write", "hang", "slow"}[f]
+	return [...]string{"?", "failing sync", "failing sync that forgets", "failing write", "failing read", "no space", "torn write", "hang", "slow", "hang of names"}[f]
 }
 
 // operation is what a process asks the filesystem for.
@@ -53,6 +55,8 @@ var hits = map[Fault][]operation{
 	NoSpace: {opWrite, opAllocate, opName},
 	Hang:    {opWrite, opSync, opAllocate, opName, opUnname},
 	Slow:    {opWrite, opSync, opAllocate, opName, opUnname},
+
+	HangName: {opName, opUnname},
 }
 
 // Rule says which operations fail, and how.
@@ -61,6 +65,8 @@ type Rule struct {
 	// Files is a pattern as path.Match has it, of the file's path in the filesystem or of its last
 	// element; all files when it is empty.
 	Files string
+	// After is how many operations pass before one fails.
+	After int
 	// Times is how many operations fail; all until the injection ends when it is zero.
 	Times int
 	// Delay is by how much Slow does it.
@@ -69,11 +75,12 @@ type Rule struct {
 
 // Injection is a rule that is in force.
 type Injection struct {
-	rules *rules
-	rule  Rule
-	hits  atomic.Int64
-	ended chan struct{}
-	once  sync.Once
+	rules  *rules
+	rule   Rule
+	passed int // operations, of the rule's After
+	hits   atomic.Int64
+	ended  chan struct{}
+	once   sync.Once
 }
 
 // Hits is how many operations have failed or hung by it so far.
@@ -138,7 +145,7 @@ func (r *rules) check(op operation, file string) Fault {
 		switch {
 		case i == nil:
 			return 0
-		case i.rule.Fault == Hang:
+		case i.rule.Fault == Hang, i.rule.Fault == HangName:
 			<-i.ended
 		case i.rule.Fault == Slow:
 			i.delay()
@@ -161,10 +168,15 @@ func (r *rules) find(op operation, file string) *Injection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, i := range r.since {
-		if i.rule.matches(op, file) && (i.rule.Times == 0 || i.Hits() < i.rule.Times) {
-			i.hits.Add(1)
-			return i
+		if !i.rule.matches(op, file) || i.rule.Times != 0 && i.Hits() >= i.rule.Times {
+			continue
 		}
+		if i.passed < i.rule.After {
+			i.passed++
+			continue
+		}
+		i.hits.Add(1)
+		return i
 	}
 	return nil
 }

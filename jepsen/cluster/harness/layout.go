@@ -48,7 +48,8 @@ func (c *Cluster) WriteLayout(l Layout) error {
 	return os.Rename(path+".new", path)
 }
 
-func readLayout(dir string) (Layout, error) {
+// ReadLayout reads the cluster.json of a cluster in a directory.
+func ReadLayout(dir string) (Layout, error) {
 	path := filepath.Join(dir, "cluster.json")
 	raw, err := os.ReadFile(path)
 	if err != nil {

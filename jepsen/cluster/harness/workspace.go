@@ -32,4 +32,4 @@ func (w *workspace) Mounts() string { return filepath.Join(w.Base, "mnt") }
 func (w *workspace) LogPath() string { return filepath.Join(w.Base, "dev.log") }
 
 // Layout reads cluster.json as it is now.
-func (w *workspace) Layout() (Layout, error) { return readLayout(w.Dir) }
+func (w *workspace) Layout() (Layout, error) { return ReadLayout(w.Dir) }

@@ -1,0 +1,103 @@
+package runbooks
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// issue issues a certificate, and returns its folder.
+func (o *operations) issue(folder, role, name, validity string) string {
+	o.t.Helper()
+	res := o.Run(o.t.Context(), "ca", "issue", "--ca-dir", filepath.Join(o.Dir, "ca"), "--out", folder, "--role", role, "--name", name, "--validity", validity)
+	require.Zero(o.t, res.Code, res.Stderr)
+	return folder
+}
+
+// as runs a command with the certificate of an admin.
+func (o *operations) as(folder, name string, args ...string) harness.Result {
+	l, err := o.Layout()
+	require.NoError(o.t, err)
+	base := filepath.Join(folder, "admin-"+name)
+	return o.Run(o.t.Context(), append(args, "--endpoints", l.Controllers[0].API, "--cert", base+".crt", "--key", base+".key", "--ca", filepath.Join(folder, "ca.crt"))...)
+}
+
+func (o *operations) expiredCertificate(s *shell) {
+	mine := o.issue(filepath.Join(o.t.TempDir(), "ops"), "admin", "ops", "1s")
+	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "the certificate to expire", func() (bool, error) {
+		return o.as(mine, "ops", "status").Code != 0, nil
+	}))
+	require.Contains(o.t, o.as(mine, "ops", "status").Stderr, "expired on")
+	s.set("WITHIN", "720h")
+	s.set("FOLDER", mine)
+	s.run()
+	s.run()
+	require.Zero(o.t, o.as(mine, "ops", "status").Code)
+	s.set("FOLDER", o.issue(filepath.Join(o.Dir, "pki", "node-n1"), "node", "n1", "1h"))
+	soon := func(out string) bool { return strings.Contains(out, "expires") }
+	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "n1 to be about to expire", func() (bool, error) { return row("n1", "expires")(o.must("nodes")), nil }))
+	s.next = 0
+	s.run()
+	s.retry(func(out string) bool { return !soon(out) && row("n1", "reachable ")(out) })
+}
+
+// issuers are by whom what is in use was issued.
+func (s *shell) issuers(out string) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.Contains(fields[0], "/") {
+			found[fields[3]] = true
+		}
+	}
+	return found
+}
+
+func (o *operations) newCA(s *shell) {
+	before := s.issuers(o.must("certs", "list"))
+	require.Len(o.t, before, 1)
+	s.run()
+	s.run()
+	s.retry(func(out string) bool { return len(s.issuers(out)) == 1 && !s.issuers(out)[keyOf(before)] })
+	s.retry(func(string) bool { return true }) // refused while one is in use
+	s.retry(func(out string) bool {
+		return row("n1", "reachable ")(out) && row("n2", "reachable ")(out) && allVote(out)
+	})
+}
+
+func keyOf(m map[string]bool) string {
+	for k := range m {
+		return k
+	}
+	return ""
+}
+
+func (o *operations) stolenKey(s *shell) {
+	stolen := o.issue(filepath.Join(o.t.TempDir(), "eve"), "admin", "eve", "2160h")
+	require.Zero(o.t, o.as(stolen, "eve", "status").Code)
+	s.set("ROLE", "admin")
+	s.set("NAME", "eve")
+	s.set("UNTIL", s.find(s.run(), `--issued-until (\S+) --yes`))
+	s.run()
+	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "the stolen key to be refused", func() (bool, error) {
+		res := o.as(stolen, "eve", "status")
+		return res.Code != 0 && strings.Contains(res.Stderr, "revoked"), nil
+	}))
+	s.set("FOLDER", filepath.Join(o.t.TempDir(), "eve-again"))
+	s.run()
+	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "the new key to be good", func() (bool, error) {
+		return o.as(s.env["FOLDER"], "eve", "status").Code == 0, nil // issued in a later second
+	}))
+	require.NotZero(o.t, o.as(stolen, "eve", "status").Code)
+	s.run()
+	require.Contains(o.t, s.run(), "revoked")
+}
+
+func (o *operations) bugReport(s *shell) {
+	s.set("BUNDLE", filepath.Join(o.t.TempDir(), "bug.tar.gz"))
+	s.run()
+	require.Contains(o.t, s.run(), "manifest.json")
+	s.run()
+}

@@ -1,0 +1,152 @@
+package verbs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/faultfs"
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// fileVerbs runs commands on files whose filesystem counts what they change.
+type fileVerbs struct {
+	t      *testing.T
+	binary string
+	fs     *faultfs.FS
+	at     string
+}
+
+func newFileVerbs(t *testing.T, binary string) *fileVerbs {
+	t.Helper()
+	if why := faultfs.WhyUnavailable(); why != "" {
+		t.Skip("skipped: " + why)
+	}
+	f := &fileVerbs{t: t, binary: binary, at: t.TempDir()}
+	var err error
+	f.fs, err = faultfs.Mount(t.TempDir(), f.at)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.fs.Unmount()) })
+	return f
+}
+
+// fileVerb is a command that works in a folder, which begins as a copy of another one.
+type fileVerb struct {
+	name    string
+	from    string // empty: nothing
+	command func(dir string) []string
+	ended   func(dir string) // asserts that it came to its end
+}
+
+// killed runs the command in folders of its own, killed at its first change of a name, at its second, and so on until it comes to its end
+// unharmed; in the long form also at each write and sync. After each kill the same command, repeated, comes to the same end.
+func (f *fileVerbs) killed(v fileVerb) {
+	f.t.Helper()
+	begin, step := time.Now(), 0
+	for ; ; step++ {
+		dir := filepath.Join(f.at, v.name)
+		require.NoError(f.t, f.copyOf(v.from, dir))
+		killed := f.killedAt(step, v.command(dir)...)
+		res := harness.Run(f.t.Context(), f.binary, v.command(dir)...)
+		require.Zero(f.t, res.Code, "%s after a kill at step %d: %s\n%s", v.name, step, res.Stderr, res.Stdout)
+		v.ended(dir)
+		require.NoError(f.t, os.RemoveAll(dir))
+		if !killed {
+			break
+		}
+	}
+	require.NotZero(f.t, step)
+	f.t.Logf("%s was killed at %d steps in %s", v.name, step, time.Since(begin).Round(time.Millisecond))
+}
+
+// killedAt kills a command in its change of the filesystem after so many, and tells whether it got there. One that did not must have
+// succeeded.
+func (f *fileVerbs) killedAt(after int, args ...string) bool {
+	f.t.Helper()
+	fault := faultfs.HangName
+	if *long {
+		fault = faultfs.Hang
+	}
+	held := f.fs.Inject(faultfs.Rule{Fault: fault, After: after, Times: 1})
+	defer held.End()
+	cmd := exec.CommandContext(f.t.Context(), f.binary, args...)
+	ended := make(chan error, 1)
+	out, err := os.Create(filepath.Join(f.t.TempDir(), "output"))
+	require.NoError(f.t, err)
+	defer func() { _ = out.Close() }()
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(f.t, cmd.Start())
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			said, _ := os.ReadFile(out.Name())
+			require.NoError(f.t, err, "%v: %s", args, said)
+			return false
+		case <-time.After(time.Millisecond):
+		}
+		if held.Hits() > 0 {
+			require.NoError(f.t, cmd.Process.Kill())
+			held.End() // what hangs in the kernel ends first
+			<-ended
+			return true
+		}
+	}
+}
+
+// certificates makes a CA with the folders of a controller and a node, which expire within a month.
+func (f *fileVerbs) certificates(dir string) {
+	f.t.Helper()
+	f.must("ca", "make", "--ca-dir", dir+"/ca", "--cluster", "drill")
+	for _, role := range []string{"controller", "node"} {
+		f.must("ca", "issue", "--ca-dir", dir+"/ca", "--out", dir+"/"+role, "--role", role, "--name", "x", "--validity", "100h")
+	}
+}
+
+// copyOf makes a folder with what is in another one.
+func (f *fileVerbs) copyOf(from, dir string) error {
+	if from == "" {
+		return os.Mkdir(dir, 0o700)
+	}
+	return exec.CommandContext(f.t.Context(), "cp", "-a", from, dir).Run()
+}
+
+func (f *fileVerbs) must(args ...string) string {
+	f.t.Helper()
+	res := harness.Run(f.t.Context(), f.binary, args...)
+	require.Zero(f.t, res.Code, "%v: %s", args, res.Stderr)
+	return res.Stdout
+}
+
+func inFolders(dir string, args ...string) []string {
+	return append(args, "--ca-dir", dir+"/ca", "--folder", dir+"/controller", "--folder", dir+"/node", "--yes")
+}
+
+// nothingLeft: the command's plan has nothing to do.
+func (f *fileVerbs) nothingLeft(dir string, args ...string) {
+	f.t.Helper()
+	command := inFolders(dir, args...)
+	require.NotContains(f.t, f.must(command[:len(command)-1]...), "todo")
+}
+
+// TestS24_FileVerbsGoOnWhereTheyWereKilled (S82): what works on files without a cluster.
+func TestS24_FileVerbsGoOnWhereTheyWereKilled(t *testing.T) {
+	f := newFileVerbs(t, testBinary(t))
+	stages := [][]string{{"ca", "rotate"}, {"ca", "rotate", "--switch"}, {"ca", "rotate", "--finish"}}
+	names := []string{"begin", "switch", "finish"}
+	before := t.TempDir()
+	f.certificates(before)
+	f.killed(fileVerb{name: "renew", from: before,
+		command: func(dir string) []string { return inFolders(dir, "ca", "renew") },
+		ended:   func(dir string) { f.nothingLeft(dir, "ca", "renew") }})
+	for i, stage := range stages {
+		f.killed(fileVerb{name: names[i], from: before,
+			command: func(dir string) []string { return inFolders(dir, stage...) },
+			ended:   func(dir string) { f.nothingLeft(dir, stage...) }})
+		f.must(inFolders(before, stage...)...)
+	}
+}
