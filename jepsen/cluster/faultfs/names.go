@@ -49,6 +49,15 @@ func (f *FS) remember(c nameChange, paths ...string) {
 	}
 }
 
+// settleAll makes all changes durable.
+func (f *FS) settleAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(f.changes) > 0 {
+		f.settle(0)
+	}
+}
+
 // settle makes one change durable. The caller holds the lock.
 func (f *FS) settle(at int) {
 	c := f.changes[at]

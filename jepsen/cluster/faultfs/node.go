@@ -8,6 +8,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // node is a file or a directory. What is not listed here passes through.
@@ -150,13 +151,18 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	return 0
 }
 
-// Rename gives a file another name; an exchange of two is not served.
+// Rename gives a file another name, or exchanges two; an exchange is durable at once, with all changes of names before it.
 func (n *node) Rename(ctx context.Context, name string, parent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
 	to, ok := parent.(*node)
-	if !ok || flags != 0 {
+	if !ok || flags&^unix.RENAME_EXCHANGE != 0 {
 		return syscall.EINVAL
 	}
 	_ = n.checkName(opUnname, name)
+	if flags != 0 {
+		errno := n.LoopbackNode.Rename(ctx, name, parent, newName, flags)
+		n.fs.settleAll()
+		return errno
+	}
 	from, path := n.below(name), to.below(newName)
 	kept := n.fs.keep(path)
 	if errno := n.LoopbackNode.Rename(ctx, name, parent, newName, flags); errno != 0 {

@@ -3,8 +3,10 @@ package runbooks
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -96,7 +98,7 @@ func (o *operations) beginAgain(s *shell, first string, others ...string) {
 }
 
 func (o *operations) adopted(s *shell) string {
-	s.set("INCARNATION", s.find(s.retry(func(out string) bool { return strings.Contains(out, "0 waiting") }), `incarnation (\d+)`))
+	s.set("INCARNATION", s.find(s.retry(func(out string) bool { return strings.Contains(out, "0 waiting") }), `\(incarnation (\d+)\)`))
 	s.retry(func(string) bool { return true })
 	return s.env["INCARNATION"]
 }
@@ -135,29 +137,24 @@ func (o *operations) requireVolume(v *harness.Volume) {
 	require.Contains(o.t, listed, v.ID)
 }
 
-// backedUp is the newest whole backup with its increments, when they reach the log as it is now.
+// backedUp is the newest whole backup with its increments, when they have all volumes that there are.
 func (o *operations) backedUp() (full, increments string) {
 	o.t.Helper()
-	var status struct{ Index uint64 }
-	require.NoError(o.t, json.Unmarshal([]byte(o.must("status", "-o", "json")), &status))
+	listed, err := o.co.List(o.t.Context())
+	require.NoError(o.t, err)
 	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "a backup of now", func() (bool, error) {
-		res := o.Run(o.t.Context(), "backup", "list", "--backup-to", o.backups)
-		var reaches string
 		full, increments = "", ""
-		for line := range strings.Lines(res.Stdout) {
+		for line := range strings.Lines(o.Run(o.t.Context(), "backup", "list", "--backup-to", o.backups).Stdout) {
 			fields := strings.Fields(line)
-			switch {
-			case strings.Contains(line, "full"):
-				full, increments = filepath.Join(o.backups, fields[0]), ""
-			case strings.Contains(line, "increment") && full != "":
-				increments += " " + filepath.Join(o.backups, fields[0])
-			default:
-				continue
+			switch path := filepath.Join(o.backups, fields[len(fields)-1]); {
+			case fields[0] == "full":
+				full, increments = path, ""
+			case fields[0] == "increment":
+				increments += " " + path
 			}
-			reaches = line
 		}
-		o.t.Log(reaches)
-		return increments != "", nil
+		res := o.Run(o.t.Context(), append([]string{"backup", "verify", full}, strings.Fields(increments)...)...)
+		return increments != "" && regexp.MustCompile(fmt.Sprintf(`(?m)^volumes +%d$`, len(listed))).MatchString(res.Stdout), errors.New(res.Stdout + res.Stderr)
 	}))
 	return full, increments
 }

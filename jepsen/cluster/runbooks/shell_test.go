@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,7 +97,7 @@ func (s *shell) run() string {
 	return out
 }
 
-var patience = harness.Patience
+var patience time.Duration = 25e9
 
 // retry runs the next block until it exits with 0, and what it printed is as wanted: as its reader would, who waits for it.
 func (s *shell) retry(wanted func(out string) bool) (out string) {

@@ -40,6 +40,8 @@ type fileVerb struct {
 	from    string // empty: nothing
 	command func(dir string) []string
 	ended   func(dir string) // asserts that it came to its end
+	refuses bool             // it is refused where it came to its end before
+	every   int              // of the steps one in so many, in the short form: each costs much; 0: all
 }
 
 // killed runs the command in folders of its own, killed at its first change of a name, at its second, and so on until it comes to its end
@@ -47,12 +49,16 @@ type fileVerb struct {
 func (f *fileVerbs) killed(v fileVerb) {
 	f.t.Helper()
 	begin, step := time.Now(), 0
-	for ; ; step++ {
+	every := max(1, v.every)
+	if *long {
+		every = 1
+	}
+	for ; ; step += every {
 		dir := filepath.Join(f.at, v.name)
 		require.NoError(f.t, f.copyOf(v.from, dir))
 		killed := f.killedAt(step, v.command(dir)...)
 		res := harness.Run(f.t.Context(), f.binary, v.command(dir)...)
-		require.Zero(f.t, res.Code, "%s after a kill at step %d: %s\n%s", v.name, step, res.Stderr, res.Stdout)
+		require.True(f.t, res.Code == 0 || v.refuses && res.Code == 1, "%s after a kill at step %d: %s\n%s", v.name, step, res.Stderr, res.Stdout)
 		v.ended(dir)
 		require.NoError(f.t, os.RemoveAll(dir))
 		if !killed {
@@ -60,7 +66,7 @@ func (f *fileVerbs) killed(v fileVerb) {
 		}
 	}
 	require.NotZero(f.t, step)
-	f.t.Logf("%s was killed at %d steps in %s", v.name, step, time.Since(begin).Round(time.Millisecond))
+	f.t.Logf("%s was killed at one in %d of %d steps in %s", v.name, every, step, time.Since(begin).Round(time.Millisecond))
 }
 
 // killedAt kills a command in its change of the filesystem after so many, and tells whether it got there. One that did not must have
@@ -133,8 +139,8 @@ func (f *fileVerbs) nothingLeft(dir string, args ...string) {
 	require.NotContains(f.t, f.must(command[:len(command)-1]...), "todo")
 }
 
-// TestS24_FileVerbsGoOnWhereTheyWereKilled (S82): what works on files without a cluster.
-func TestS24_FileVerbsGoOnWhereTheyWereKilled(t *testing.T) {
+// TestCAVerbsGoOnWhereTheyWereKilled: the stages of a rotation, and the renewal of what expires.
+func TestCAVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	f := newFileVerbs(t, testBinary(t))
 	stages := [][]string{{"ca", "rotate"}, {"ca", "rotate", "--switch"}, {"ca", "rotate", "--finish"}}
 	names := []string{"begin", "switch", "finish"}
@@ -149,4 +155,48 @@ func TestS24_FileVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 			ended:   func(dir string) { f.nothingLeft(dir, stage...) }})
 		f.must(inFolders(before, stage...)...)
 	}
+}
+
+// TestS24_BackupVerbsGoOnWhereTheyWereKilled: a backup, a bundle, a restore and a recovery.
+func TestS24_BackupVerbsGoOnWhereTheyWereKilled(t *testing.T) {
+	o := start(t, harness.Options{Flags: []string{"--log-store=boltdb"}}) // its files are small
+	f := newFileVerbs(t, o.binary)
+	_, err := o.NewCO().Create(t.Context(), harness.Spec{Name: "kept"})
+	require.NoError(t, err)
+	f.killed(fileVerb{name: "backup",
+		command: func(dir string) []string { return []string{"backup", dir + "/file", "--dir", o.Dir} },
+		ended:   func(dir string) { require.Regexp(t, `(?m)^volumes +1$`, f.must("backup", "verify", dir+"/file")) }})
+	f.killed(fileVerb{name: "bundle", refuses: true, every: 12,
+		command: func(dir string) []string { return []string{"bundle", dir + "/file.tar.gz", "--dir", o.Dir} },
+		ended: func(dir string) {
+			require.Contains(t, f.must("history", "--bundle", dir+"/file.tar.gz"), "create_volume")
+		}})
+	backup := filepath.Join(t.TempDir(), "backup")
+	o.ask("backup", backup)
+	require.NoError(t, o.AwaitAgreement(t.Context()))
+	s, err := o.Status(t.Context())
+	require.NoError(t, err)
+	l, err := o.Layout()
+	require.NoError(t, err)
+	require.NoError(t, o.Stop(t.Context()))
+	f.killed(fileVerb{name: "restore",
+		command: func(dir string) []string {
+			return []string{"restore", "--data-dir", dir + "/data", "--backup", backup, "--log-store", "boltdb", "--advertise", "127.0.0.1:9", "--yes"}
+		},
+		ended: func(dir string) {
+			require.Contains(t, f.must("restore", "--data-dir", dir+"/data", "--backup", backup, "--advertise", "127.0.0.1:9"), "already")
+		}})
+	recovery := []string{"recover", "--advertise", "127.0.0.1:9"}
+	for _, m := range s.Members {
+		if m.ID != "c1" {
+			recovery = append(recovery, "--without", m.MemberID)
+		}
+	}
+	survivor := t.TempDir()
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", l.DataDir("c1"), survivor+"/data").Run())
+	f.killed(fileVerb{name: "recover", from: survivor, every: 3,
+		command: func(dir string) []string { return append(recovery, "--yes", "--data-dir", dir+"/data") },
+		ended: func(dir string) {
+			require.Contains(t, f.must(append(recovery, "--data-dir", dir+"/data")...), "done already")
+		}})
 }

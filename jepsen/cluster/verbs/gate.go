@@ -24,9 +24,9 @@ type Gate struct {
 	forward *grpc.ClientConn
 
 	mu     sync.Mutex
-	steps  int    // since Arm
-	halt   int    // the step at which it halts, from 1
-	reach  func() // called there
+	steps  int         // since Arm
+	halt   int         // the step at which it halts, from 1
+	reach  func() bool // called there; it tells whether the call is held
 	halted bool
 }
 
@@ -56,8 +56,8 @@ func (g *Gate) Close() error {
 	return g.forward.Close()
 }
 
-// Arm has the gate call reach, and hold the call, at the step; 0: at none.
-func (g *Gate) Arm(step int, reach func()) {
+// Arm has the gate call reach at the step, and hold the call until its caller is gone if that says so; 0: at none.
+func (g *Gate) Arm(step int, reach func() bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.steps, g.halt, g.reach, g.halted = 0, step, reach, false
@@ -81,7 +81,9 @@ func (g *Gate) step(ctx context.Context) error {
 	g.halted = true
 	reach := g.reach
 	g.mu.Unlock()
-	reach()
+	if !reach() {
+		return nil
+	}
 	<-ctx.Done()
 	return status.Error(codes.Unavailable, "the caller was killed")
 }
@@ -98,7 +100,7 @@ func (g *Gate) pass(_ any, caller grpc.ServerStream) error {
 	}
 	known, _ := metadata.FromIncomingContext(caller.Context())
 	answers, err := g.forward.NewStream(metadata.NewOutgoingContext(caller.Context(), known),
-		&grpc.StreamDesc{ServerStreams: true}, method, grpc.ForceCodecV2(bytesCodec{}))
+		&grpc.StreamDesc{ServerStreams: true}, method, grpc.ForceCodecV2(bytesCodec{}), grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}

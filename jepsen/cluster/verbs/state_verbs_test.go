@@ -95,7 +95,7 @@ func (k *stateVerbs) killedAt(step int, args ...string) bool {
 	admin := k.certificate("admin", "dev")
 	cmd := exec.CommandContext(k.t.Context(), k.binary, append(args, "--endpoints", k.gate.Address,
 		"--cert", admin+".crt", "--key", admin+".key", "--ca", filepath.Join(filepath.Dir(admin), "ca.crt"))...)
-	k.gate.Arm(step, func() { _ = cmd.Process.Kill() })
+	k.gate.Arm(step, func() bool { _ = cmd.Process.Kill(); return true })
 	out, err := cmd.CombinedOutput()
 	if k.gate.Halted() {
 		return true
@@ -110,7 +110,9 @@ func (k *stateVerbs) revoke() {
 	plan := k.Run(k.t.Context(), "certs", "revoke", "admin", "eve", "--reason", "stolen", "--dir", k.Dir)
 	until := regexp.MustCompile(`--issued-until \S+`).FindString(plan.Stderr)
 	require.NotEmpty(k.t, until, plan.Stderr)
-	listed := func() bool { return regexp.MustCompile(`revoked at index \d+: admin/eve`).MatchString(k.ask("certs", "list")) }
+	listed := func() bool {
+		return regexp.MustCompile(`revoked at index \d+: admin/eve`).MatchString(k.ask("certs", "list"))
+	}
 	k.killed(listed, "certs", "revoke", "admin", "eve", "--reason", "stolen", "--issued-until", until[len("--issued-until "):], "--yes")
 	plan = k.Run(k.t.Context(), "certs", "unrevoke", "admin", "eve", "--dir", k.Dir)
 	since := regexp.MustCompile(`--since \S+`).FindString(plan.Stderr)
