@@ -30,7 +30,9 @@ import (
 var writeGolden = flag.Bool("write-golden", false, "write the golden logs of the newest feature level")
 
 // goldenFile is a file of a level's golden logs.
-func goldenFile(level uint32, suffix string) string { return fmt.Sprintf("testdata/level%d.%s", level, suffix) }
+func goldenFile(level uint32, suffix string) string {
+	return fmt.Sprintf("testdata/level%d.%s", level, suffix)
+}
 
 // played plays a world on by chance.
 func played(t testing.TB, w *world, created, steps int, seed int64) []entry {

@@ -39,7 +39,6 @@ var drills = []drill{
 	{title: "All controllers are lost", play: (*operations).lostControllers},
 	{title: "A bug is to be reported", play: (*operations).bugReport},
 	{title: "A controller ends at the same entry at every start", own: skippedEntry, why: "it builds a binary with a planted bug"},
-	{title: "An upgrade, and the way back", own: upgradeAndBack, why: "it builds the previous release from the repository's history"},
 }
 
 // operations are one cluster for all drills: three controllers and four hosts, n3 with a pool on a small disk.

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,7 +96,7 @@ func (s *shell) run() string {
 	return out
 }
 
-var patience time.Duration = 25e9
+const patience = harness.Patience
 
 // retry runs the next block until it exits with 0, and what it printed is as wanted: as its reader would, who waits for it.
 func (s *shell) retry(wanted func(out string) bool) (out string) {

@@ -51,7 +51,7 @@ func (b *backups) api(ids ...string) (addresses []string) {
 	return addresses
 }
 
-// ask asks for a backup. One that is reported as done has all that was acknowledged before it was asked for; one that is not
+// backup asks for a backup. One that is reported as done has all that was acknowledged before it was asked for; one that is not
 // leaves nothing under its name.
 func (b *backups) backup(endpoints ...string) bool {
 	b.t.Helper()
@@ -102,34 +102,6 @@ func TestS24_BackupsDuringElections(t *testing.T) {
 	}
 	require.NoError(t, o.AwaitAgreement(t.Context()))
 	require.True(t, b.backup(b.api("c1", "c2", "c3")...))
-	t.Logf("%d of %d backups were written", b.done, b.asked)
-}
-
-// TestS24_ABackupOfAMemberThatInstallsASnapshot: a member that missed more than the others' logs keep is asked for backups from its first
-// moment on, until it writes one.
-func TestS24_ABackupOfAMemberThatInstallsASnapshot(t *testing.T) {
-	o := start(t, harness.Options{Flags: []string{"--controller-arg=--snapshot-threshold=4", "--controller-arg=--snapshot-interval=50ms"}})
-	b := &backups{operator: o, co: o.NewCO(), folder: t.TempDir()}
-	for _, lagging := range []string{"c3", "c2"} {
-		require.NoError(t, o.Kill(t.Context(), lagging))
-		before := len(o.ChildLog(lagging))
-		b.co.Controllers = nil
-		for _, id := range []string{"c1", "c2", "c3"} {
-			if id != lagging {
-				b.co.Controllers = append(b.co.Controllers, id)
-			}
-		}
-		for range 12 {
-			b.create()
-		}
-		started := make(chan error, 1)
-		go func() { started <- o.StartChild(t.Context(), lagging) }()
-		require.NoError(t, harness.Poll(t.Context(), harness.Patience, lagging+" to write a backup", func() (bool, error) {
-			return b.backup(b.api(lagging)...), nil
-		}))
-		require.NoError(t, <-started)
-		require.Regexp(t, "(?i)installed remote snapshot", o.ChildLog(lagging)[before:], "it caught up without a Raft snapshot")
-	}
 	t.Logf("%d of %d backups were written", b.done, b.asked)
 }
 
