@@ -2,7 +2,6 @@ package runbooks
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,17 +12,13 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-var (
-	builder harness.Builder
-	long    = flag.Bool("long", os.Getenv("HOLDFAST_LONG") != "", "run the long form of the tests")
-)
+var builder harness.Builder
 
 // TestMain is also the systemctl of the shells that follow a runbook.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "systemctl" {
 		os.Exit(systemctl(os.Args[1:]))
 	}
-	flag.Parse()
 	code := m.Run()
 	if err := builder.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

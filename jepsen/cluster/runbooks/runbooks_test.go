@@ -17,8 +17,6 @@ const page = "../../../deploy/RUNBOOKS.md"
 type drill struct {
 	title string
 	play  func(*operations, *shell)
-	own   func(t *testing.T, book Runbook) // with a cluster of its own, in the long form only
-	why   string                           // it takes the long form
 }
 
 // drills are in the order in which they share one cluster: what a later one needs is there after the earlier ones.
@@ -38,7 +36,6 @@ var drills = []drill{
 	{title: "The quorum is lost for good", play: (*operations).lostQuorum},
 	{title: "All controllers are lost", play: (*operations).lostControllers},
 	{title: "A bug is to be reported", play: (*operations).bugReport},
-	{title: "A controller ends at the same entry at every start", own: skippedEntry, why: "it builds a binary with a planted bug"},
 }
 
 // operations are one cluster for all drills: three controllers and four hosts, n3 with a pool on a small disk.
@@ -86,18 +83,11 @@ func readPage(t *testing.T) map[string]Runbook {
 }
 
 func (o *operations) follow(t *testing.T, d drill, book Runbook) {
-	switch {
-	case d.own == nil:
-		o.t = t
-		s := newShell(t, o.Cluster, o.binary, book)
-		d.play(o, s)
-		s.done()
-		require.NoError(t, o.AwaitAgreement(t.Context()))
-	case !*long:
-		t.Skipf("skipped: %s; LONG=1 follows it", d.why)
-	default:
-		d.own(t, book)
-	}
+	o.t = t
+	s := newShell(t, o.Cluster, o.binary, book)
+	d.play(o, s)
+	s.done()
+	require.NoError(t, o.AwaitAgreement(t.Context()))
 }
 
 func startOperations(t *testing.T) *operations {
