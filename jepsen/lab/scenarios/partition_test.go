@@ -39,6 +39,12 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 		w.awaitInSync(t, v)
 		old = append(old, w.write(t, v, "n1", 1))
 	}
+	w.takeOver(t, cut, volumes, old)
+}
+
+// takeOver isolates n1, where each volume is written to, has n2 take them over, and leaves them unused on both.
+func (w *env) takeOver(t *testing.T, cut []lab.Network, volumes []*volume, old []*writer) {
+	t.Helper()
 	for _, x := range old {
 		x.awaitBlocks(t, 30)
 	}
