@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -45,7 +46,7 @@ func TestTheLogHasWhoWhyAndWhichPlan(t *testing.T) {
 			require.Equal(t, planDigest(plan.GetSummary(), plan.GetSteps()), cmd.GetCall().GetPlanDigest())
 		}
 		var shown bytes.Buffer
-		require.NoError(t, printTable(&shown, plan))
+		require.NoError(t, printTable(&shown, plan, listing.View{}))
 		var line bytes.Buffer
 		historyLine(&line, entryView(w.log[len(w.log)-1]))
 		require.Contains(t, line.String(), "[why: a new disk; plan ")

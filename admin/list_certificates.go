@@ -34,7 +34,7 @@ var certificateList = &listing.List[*adminpb.CertificatesResponse, *adminpb.Cert
 		{Name: "CONDITION", Cell: func(c *adminpb.Certificate) any { return c.GetCondition() }},
 	},
 	Selectors: []listing.Selector[*adminpb.Certificate]{
-		{Flag: "role", Usage: "only certificates of this `role`: controller, node, admin, viewer", Valid: []string{"controller", "node", "admin", "viewer"},
+		{Flag: "role", Usage: "only certificates of this `role`: controller, node, admin, operator, viewer", Valid: []string{"controller", "node", "admin", "operator", "viewer"},
 			Of: func(c *adminpb.Certificate) []string { return []string{c.GetRole()} }},
 		{Flag: "node", Usage: "only certificates of `node`", Of: func(c *adminpb.Certificate) []string {
 			if c.GetRole() != "node" {

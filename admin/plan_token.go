@@ -52,8 +52,14 @@ func (s *Server) ChangeToken(ctx context.Context, req *adminpb.TokenPlanRequest)
 	if err != nil {
 		return nil, err
 	}
+	c, err := s.newKeptCall(ctx, req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	plan := p.response()
+	c.follows(plan.GetSummary(), plan.GetSteps())
 	for i := range p.steps {
-		if err := s.carryOut(ctx, p.actor, &p.steps[i], &p.index); err != nil {
+		if err := s.carryOut(ctx, c, &p.steps[i], &p.index); err != nil {
 			return nil, s.Error(err)
 		}
 	}

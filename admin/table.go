@@ -59,7 +59,7 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 	case *adminpb.RevocationPlanResponse:
 		revocationPlanTable(out, a)
 	case *adminpb.TokensResponse:
-		tokensTable(out, a)
+		tokenList.Table(out, a, view)
 	case *adminpb.TokenPlanResponse:
 		tokenPlanTable(out, a)
 	case *adminpb.VolumeChangeResponse:

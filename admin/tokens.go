@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -47,11 +46,4 @@ func tokenCondition(t *fsm.JoinToken, now time.Time) string {
 		return tokenExpired
 	}
 	return tokenWaiting
-}
-
-func tokensTable(w io.Writer, a *adminpb.TokensResponse) {
-	row(w, "ID", "ROLE", "NAME", "CONDITION", "EXPIRES", "CREATED BY", "ADDRESS")
-	for _, t := range a.GetTokens() {
-		row(w, t.GetId(), t.GetRole(), t.GetName(), t.GetCondition(), t.GetExpires(), t.GetCreatedBy(), t.GetAddress())
-	}
 }

@@ -72,3 +72,13 @@ func (f *forkCluster) WatchGroup(fsm.GroupSnapshotID) (<-chan struct{}, func()) 
 
 // never is a watch that does not wake.
 func never() (<-chan struct{}, func()) { return nil, func() {} }
+
+// calledCluster is a cluster whose commands say why the operator asks, and by which plan.
+type calledCluster struct {
+	CSICluster
+	call *call
+}
+
+func (c calledCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	return c.CSICluster.Propose(ctx, c.call.stamp(cmd))
+}

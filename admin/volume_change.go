@@ -48,15 +48,17 @@ func (s *Server) ChangeVolume(ctx context.Context, req *adminpb.VolumeChangeRequ
 	if req.GetVerb() == verbDelete && !fsm.VolumeID(req.GetVolume()).Valid() {
 		return nil, status.Errorf(codes.InvalidArgument, "delete volume %s: name it by the id that the plan shows", req.GetVolume())
 	}
-	actor, err := s.Actor(ctx)
+	c, err := s.newKeptCall(ctx, req.GetReason())
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+		return nil, err
 	}
 	x, err := s.planVolume(ctx, req)
 	if err != nil || x.step.state == stepBlocked || x.call == nil {
 		return x.responseOr(err)
 	}
-	if err := x.carryOut(ctx, s.VolumeCalls.Controller(s.VolumeCalls.Cluster(actor, x.site))); err != nil {
+	plan := x.response()
+	c.follows(plan.GetSummary(), plan.GetSteps())
+	if err := x.carryOut(ctx, s.VolumeCalls.Controller(calledCluster{s.VolumeCalls.Cluster(c.actor, x.site), c})); err != nil {
 		return nil, err
 	}
 	if err := x.read(ctx); err != nil {

@@ -6753,6 +6753,7 @@ type TokenPlanRequest struct {
 	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	TtlSeconds    int64                  `protobuf:"varint,6,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
 	SecretHash    []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"` // of create; ChangeToken: required
+	Reason        string                 `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"`                         // of ChangeToken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6834,6 +6835,13 @@ func (x *TokenPlanRequest) GetSecretHash() []byte {
 		return x.SecretHash
 	}
 	return nil
+}
+
+func (x *TokenPlanRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type TokenPlanResponse struct {
@@ -7000,7 +7008,8 @@ type VolumeChangeRequest struct {
 	Topology     map[string]string      `protobuf:"bytes,11,rep,name=topology,proto3" json:"topology,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`    // segments of where it has to be accessible from
 	// even_if_orchestrated: change a volume that no operator made, so that an orchestrator may rely on it.
 	EvenIfOrchestrated bool   `protobuf:"varint,12,opt,name=even_if_orchestrated,json=evenIfOrchestrated,proto3" json:"even_if_orchestrated,omitempty"`
-	Site               string `protobuf:"bytes,13,opt,name=site,proto3" json:"site,omitempty"` // that the volume is of; empty: of create its node's or the only one, else by the volume and the node
+	Reason             string `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"` // of ChangeVolume
+	Site               string `protobuf:"bytes,13,opt,name=site,proto3" json:"site,omitempty"`      // that the volume is of; empty: of create its node's or the only one, else by the volume and the node
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -7117,6 +7126,13 @@ func (x *VolumeChangeRequest) GetEvenIfOrchestrated() bool {
 		return x.EvenIfOrchestrated
 	}
 	return false
+}
+
+func (x *VolumeChangeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 func (x *VolumeChangeRequest) GetSite() string {
@@ -9903,7 +9919,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x04used\x18\t \x01(\x04R\x04used\x12\x18\n" +
 	"\arevoked\x18\n" +
 	" \x01(\x04R\arevoked\x12\x15\n" +
-	"\x06ca_pin\x18\v \x01(\fR\x05caPin\"\xba\x01\n" +
+	"\x06ca_pin\x18\v \x01(\fR\x05caPin\"\xd3\x01\n" +
 	"\x10TokenPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -9913,7 +9929,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\vttl_seconds\x18\x06 \x01(\x03R\n" +
 	"ttlSeconds\x12\x1f\n" +
 	"\vsecret_hash\x18\a \x01(\fR\n" +
-	"secretHash\"\xfc\x02\n" +
+	"secretHash\x12\x17\n" +
+	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"\xfc\x02\n" +
 	"\x11TokenPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x0e\n" +
@@ -9929,7 +9946,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05steps\x18\v \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\f \x01(\tR\asummary\x12\x12\n" +
 	"\x04done\x18\r \x01(\bR\x04done\x12\x14\n" +
-	"\x05token\x18\x0e \x01(\tR\x05token\"\xf2\x04\n" +
+	"\x05token\x18\x0e \x01(\tR\x05token\"\x8b\x05\n" +
 	"\x13VolumeChangeRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x12\n" +
@@ -9947,7 +9964,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	" \x01(\tR\n" +
 	"fromVolume\x12P\n" +
 	"\btopology\x18\v \x03(\v24.holdfast.admin.v1.VolumeChangeRequest.TopologyEntryR\btopology\x120\n" +
-	"\x14even_if_orchestrated\x18\f \x01(\bR\x12evenIfOrchestrated\x12\x12\n" +
+	"\x14even_if_orchestrated\x18\f \x01(\bR\x12evenIfOrchestrated\x12\x17\n" +
+	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04site\x18\r \x01(\tR\x04site\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

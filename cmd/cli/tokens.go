@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -22,12 +21,10 @@ func tokensCommand() *cobra.Command {
 }
 
 func tokensList(use string) *cobra.Command {
-	return apiCommand(use, "List the tokens with which controllers and nodes join; create and revoke them", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return callAndPrint(ctx, c, client, cmd, "list the join tokens", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.Tokens(ctx, &adminpb.TokensRequest{})
-			})
-		})
+	return listCommand(use, "List the tokens with which controllers and nodes join; create and revoke them", noArgs, admin.TokenList,
+		listOf("list the join tokens", func(ctx context.Context, api adminpb.AdminClient) (*adminpb.TokensResponse, error) {
+			return api.Tokens(ctx, &adminpb.TokensRequest{})
+		}))
 }
 
 // tokenVerb shows its plan, and carries it out with --yes.
@@ -53,6 +50,7 @@ func createTokenCommand() *cobra.Command {
 	flags.StringVar(&v.req.Name, "name", "", "`name` of the controller, or the node's id")
 	flags.StringVar(&v.req.Address, "address", "", "`address` of a controller's host, an IP or a name without a port: it listens there where its flags do not say otherwise")
 	flags.DurationVar(&v.ttl, "ttl", time.Hour, "how long the token is good: 1s to 168h")
+	reasonFlag(cmd, &v.req.Reason)
 	flags.BoolVar(&v.yes, "yes", false, "create the token and print it; without it, the plan is only shown")
 	return cmd
 }
@@ -87,6 +85,7 @@ func revokeTokenCommand() *cobra.Command {
 			return v.run(ctx, c, client, cmd)
 		})
 	cmd.Long = "Revokes a token that was not used yet. The certificate of one that was used stays good: `holdfast certs revoke` ends it."
+	reasonFlag(cmd, &v.req.Reason)
 	cmd.Flags().BoolVar(&v.yes, "yes", false, "carry the plan out; without it, it is only shown")
 	return cmd
 }

@@ -35,6 +35,7 @@ func (v *volumeVerb) command(use, short, long, argument string) *cobra.Command {
 		})
 	cmd.Long = long
 	cmd.Flags().BoolVar(&v.yes, "yes", false, "carry the plan out; without it, it is only shown")
+	reasonFlag(cmd, &v.req.Reason)
 	cmd.Flags().StringVar(&v.req.Site, "site", "", "`name` of the site whose volume it is, where the cluster has several")
 	cmd.Flags().BoolVar(&v.req.EvenIfOrchestrated, "even-if-orchestrated", false, "change it although no operator made it: an orchestrator may rely on it")
 	return cmd
