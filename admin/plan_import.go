@@ -87,6 +87,7 @@ func (p *planner) addImported(v *fsm.Volume) error {
 		if why := v.CreateFailure(); why != nil {
 			t.detail = "it could not be imported, and is given back: " + why.LastError
 		}
+	case fsm.Ready, fsm.Failed: // it is done; the volume says what became of it
 	}
 	p.add(t)
 	return nil

@@ -12,7 +12,7 @@ import (
 
 // storiesOfTheNewestLevel are logs of what chance seldom brings about: each command of the newest level is accepted in one.
 func storiesOfTheNewestLevel(t testing.TB) [][]entry {
-	return [][]entry{adoptedStory(t), operatedStory(t)}
+	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t)}
 }
 
 // adoptedStory is the log of a restored cluster whose hosts know a volume that is newer than the backup.
@@ -49,6 +49,27 @@ func operatedStory(t testing.TB) []entry {
 	r, known := w.s.Revocation("admin", "bob")
 	require.True(t, known)
 	w.twice(admin, &fsmpb.UnrevokeIdentity{Role: "admin", Name: "bob", Since: r.Since})
+	return w.log
+}
+
+// joinedStory is the log of a controller and a node that join with tokens, and of calls that the log does not decide.
+func joinedStory(t testing.TB) []entry {
+	w := newWorld(t)
+	of := createToken(1, "controller", "c4")
+	w.twice(admin, of)
+	w.twice(controller, useToken(of, 7))
+	w.rejected(Precondition, controller, useToken(of, 8))
+	w.twice(admin, createToken(2, "node", "n9"))
+	w.twice(admin, &fsmpb.RevokeJoinToken{TokenId: createToken(2, "node", "n9").GetTokenId()})
+	w.twice("admin/ann", &fsmpb.RecordOperatorCall{Call: "members remove", Subject: "member c2"})
+	return w.log
+}
+
+// importedStory is the log of a logical volume that becomes a volume, and is given back.
+func importedStory(t testing.TB) []entry {
+	w := newLVMWorld(t)
+	w.importReady(1)
+	w.twice(admin, &fsmpb.ForgetImport{VolumeId: volumeID(1), DeviceId: w.importVolume(1).GetDeviceId()})
 	return w.log
 }
 

@@ -17,7 +17,7 @@ import (
 // needs one, and a text that it refuses.
 var flagValues = map[string]string{
 	"bool": "true", "bytes": "7", "duration": "7m0s", "float64": "7", "int": "7", "int64": "7", "uint32": "7", "uint64": "7",
-	"string": "given", "stringArray": "given", "stringSlice": "given",
+	"string": "given", "stringArray": "given", "stringSlice": "given", "stringToString": "given=more",
 }
 
 // takesAnyText tells the types that refuse no text when they are read; their commands check it.

@@ -107,7 +107,7 @@ func (t *thinVolumes) importDevice(ctx context.Context, state *poolState, id fsm
 		}
 	}
 	if lv.name != string(id) {
-		if lv, err = t.renameDevice(ctx, device, lv.name, string(id)); err != nil {
+		if _, err = t.renameDevice(ctx, device, lv.name, string(id)); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (f *fileVerbs) killedAt(after int, args ...string) bool {
 		if held.Hits() > 0 {
 			require.NoError(f.t, cmd.Process.Kill())
 			held.End() // what hangs in the kernel ends first
-			<-ended
+			require.Error(f.t, <-ended, "it was killed")
 			return true
 		}
 	}
