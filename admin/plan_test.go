@@ -277,7 +277,10 @@ func TestFaultInAPlanFailsOnlyTheCall(t *testing.T) {
 	var lines bytes.Buffer
 	w.server.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 	for verb, plan := range map[string]func(*planner) error{
-		"fault": func(p *planner) error { return p.dryRun(&fsmpb.Command{}) }, // the state machine faults on a command without a body
+		"fault": func(p *planner) error { // the state machine faults on a command without a body
+			p.attachFacts = func(cmd *fsmpb.Command) { cmd.Body = nil }
+			return p.dryRun(&fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{}}})
+		},
 		"panic": func(*planner) error { panic("planted") },
 	} {
 		verbs[verb] = plan

@@ -93,25 +93,21 @@ func (e *encoder) message(m protoreflect.Message) {
 }
 
 func (e *encoder) value(f protoreflect.FieldDescriptor, v protoreflect.Value) {
-	switch x := v.Interface().(type) {
-	case bool:
-		e.bool(x)
-	case string:
-		e.str(x)
-	case []byte:
-		e.bytes(x)
-	case int32:
-		e.i64(int64(x))
-	case int64:
-		e.i64(x)
-	case uint32:
-		e.u64(uint64(x))
-	case uint64:
-		e.u64(x)
-	case protoreflect.EnumNumber:
-		e.i64(int64(x))
-	case protoreflect.Message:
-		e.message(x)
+	switch f.Kind() { // by kind: v.Interface would allocate each text
+	case protoreflect.BoolKind:
+		e.bool(v.Bool())
+	case protoreflect.StringKind:
+		e.str(v.String())
+	case protoreflect.BytesKind:
+		e.bytes(v.Bytes())
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		e.i64(v.Int())
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		e.u64(v.Uint())
+	case protoreflect.EnumKind:
+		e.i64(int64(v.Enum()))
+	case protoreflect.MessageKind:
+		e.message(v.Message())
 	default:
 		panic("no form to hash " + string(f.FullName()) + " in")
 	}

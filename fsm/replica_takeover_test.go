@@ -190,7 +190,7 @@ func TestS8_ObservationsFromBeforeTheOldPrimaryCameBackDoNotCount(t *testing.T) 
 func TestS31_AStagedReplicatedVolumeIsUnpublishedOnlyFromAnUnreachableHost(t *testing.T) {
 	for _, level := range []uint32{Level1, Level2} {
 		w := newReplicated(t, protocolC)
-		w.s.cluster.FeatureLevel = level
+		w.s.cluster.FeatureLevel, w.s.cluster.Chain = level, nil
 		w.primary(1, "n1", 7)
 		w.ok("node/n1", w.stage(1, "n1", 1))
 		if level == Level2 {
