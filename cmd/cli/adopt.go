@@ -27,6 +27,7 @@ func adoptClusterCommand() *cobra.Command {
 	flags.Uint64Var(&p.req.Incarnation, "incarnation", 0, "the cluster's incarnation `number`, as the plan shows it")
 	flags.BoolVar(&p.req.ForgetMissing, "forget-missing", false, "delete volumes that none of their hosts has, also where no host says that they were deleted")
 	flags.StringSliceVar(&p.req.Without, "without", nil, "`nodes` that are not waited for: what they have of volumes is gone for good")
+	reasonFlag(cmd, &p.req.Reason)
 	p.waitFlag(cmd)
 	return cmd
 }

@@ -139,7 +139,7 @@ func backupVerifyCommand() *cobra.Command {
 	files := &backupFiles{}
 	cmd := &cobra.Command{Use: "verify FILE [INCREMENT...]", Short: "Check a backup and its increments, and say what they hold",
 		Long: "Reads every file to its end, compares the checksums, decodes the state and replays the increments on it, without a\n" +
-			"cluster. It fails for a file that is truncated or damaged, one of another cluster, increments that do not continue\n" +
+			"cluster. It fails for a file that is truncated or damaged, increments of another cluster or that do not continue\n" +
 			"each other, and what a newer build wrote.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -21,6 +21,7 @@ func fenceVerb(verb, short, long string) *cobra.Command {
 	cmd.Long = long
 	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out, for the hosts that --host-id names; without it, the plan is only shown")
 	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the hosts that are meant, as the plan shows them: `NODE/HOST-ID` separated by commas, or none")
+	reasonFlag(cmd, &p.req.Reason)
 	cmd.Flags().StringVar(&p.req.Site, "site", "", "act for the orchestrator of this `site`, whose fences are its own; without it, for the operators")
 	p.waitFlag(cmd)
 	return cmd

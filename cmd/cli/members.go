@@ -167,6 +167,7 @@ func addMemberCommand() *cobra.Command {
 		"A controller that is started with an empty data folder and --join asks by itself to be taken in: its certificate\n"+
 			"authorises it. This shows whether it was, how far it has caught up and whether it votes, and with --yes has the\n"+
 			"leader take in one that could not ask. It votes when it has caught up.", "the Raft address of a controller")
+	cmd.Aliases = []string{"join"}
 	cmd.Flags().StringVar(&v.req.MemberId, "member-id", "", "the `id` that the plan shows; with --yes")
 	return cmd
 }

@@ -44,6 +44,7 @@ func (of replicationSource) command(verb, short, long string) (*planVerb, *cobra
 	cmd.Flags().StringVar(&p.req.Site, "site", "", "the `site` that it is done for, as if its orchestrator asked; required")
 	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out; without it, the plan is only shown")
 	cmd.Flags().Uint64Var(&p.req.Role, "role", 0, "the role's `index`, as the plan shows it: nothing is done if the role moved since; 0 is the present one")
+	reasonFlag(cmd, &p.req.Reason)
 	p.waitFlag(cmd)
 	return p, cmd
 }
@@ -96,7 +97,6 @@ func (of replicationSource) promoteCommand() *cobra.Command {
 			"each volume what is given up. It is refused while the other site can be reached.")
 	cmd.Flags().BoolVar(&p.req.Force, "force", false, "consent to lose acknowledged writes that the site did not get")
 	cmd.Flags().BoolVar(&p.req.Separately, "separately", false, "with --force, of a group: accept that its volumes are of different instants, as some were brought up to date before the other site died")
-	cmd.Flags().StringVar(&p.req.Reason, "reason", "", reasonHelp)
 	return cmd
 }
 

@@ -105,9 +105,8 @@ func TestS24_BackupsDuringElections(t *testing.T) {
 	t.Logf("%d of %d backups were written", b.done, b.asked)
 }
 
-// TestS24_BackupsAndFullDisks: a target without space keeps what it has, and gets no half of a backup; a controller whose own disk is full
-// writes backups.
-func TestS24_BackupsAndFullDisks(t *testing.T) {
+// TestABackupIntoAFullTargetLeavesTheOlderOnes: a target without space keeps what it has, and gets no half of a backup.
+func TestABackupIntoAFullTargetLeavesTheOlderOnes(t *testing.T) {
 	o := start(t, harness.Options{})
 	b := &backups{operator: o, co: o.NewCO(), folder: t.TempDir()}
 	b.create()

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// TestS17_S21_StateVerbsGoOnWhereTheyWereKilled: a command that changes the state is killed before and after each of its calls; the same command,
+// TestS17_S71_StateVerbsGoOnWhereTheyWereKilled: a command that changes the state is killed before and after each of its calls; the same command,
 // repeated, comes to its end, and said once more it changes nothing.
-func TestS17_S21_StateVerbsGoOnWhereTheyWereKilled(t *testing.T) {
+func TestS17_S71_StateVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	o := start(t, harness.Options{Nodes: 2})
 	k := &stateVerbs{operator: o, gate: o.openGate()}
 	members, nodes := o.ask("members", "-o", "json"), o.ask("nodes")
