@@ -59,12 +59,11 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
 # Everything is compiled once before the parts begin. Those that compute come first; then clusters and guests, which mostly
-# wait, beside each other: what is named after another part is short, and takes its place when that has ended. The scenarios
-# wait most and take longest, so they begin beside the race detector.
+# wait, beside each other: what is named after another part is short, and takes its place when that has ended.
 test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
-	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' scenarios-1:unit "$(FIRST)" scenarios-2:unit "$(SECOND)" \
+	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
 	  sites:race "$(THIRD)" drbd:sites '$(DRBD)'
 
 unit: ## unit tests of every package

@@ -15,8 +15,8 @@ import (
 const longSuite = "a_cancelled_revert|nothing_is_reverted_to_a_missing|to_any_of_its_snapshots"
 
 // TestLVM runs the LVM backend's own tests, which need thin pools, in two guests; the long form has a crash at each command
-// of what has many, and the rest of the suite. It is not parallel to other tests: its guests alone keep two processors busy for
-// minutes. The comparison of metadata files runs on the machine itself, because a guest's files have no direct I/O.
+// of what has many, and the rest of the suite. It is not parallel to other tests: its guests alone keep two processors busy for minutes. The
+// comparison of metadata files runs on the machine itself, because a guest's files have no direct I/O.
 func TestLVM(t *testing.T) {
 	l := lab.New(t, lab.Config{Guests: 2, NoHoldfast: true, Disks: []int64{1200 << 20}})
 	program := l.InstallTests(t, "executor/lvm")
