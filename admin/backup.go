@@ -15,7 +15,7 @@ import (
 // backupPart is how much of a file goes in one message.
 const backupPart = 64 << 10
 
-// recordTimeout is how long a backup waits until the log has recorded it.
+// recordTimeout is how long a call waits until the log has recorded it.
 const recordTimeout = 10 * time.Second
 
 // BackupRequest says which backup is wanted.
@@ -59,12 +59,8 @@ func (s *Server) recordBackup(ctx context.Context, req *adminpb.BackupRequest) e
 	if req.GetIncrement() {
 		subject = fmt.Sprintf("of the commands above index %d", req.GetSince())
 	}
-	recording, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	err = s.record(recording, c, "backup", subject)
-	if err != nil && req.GetStale() && ctx.Err() == nil {
-		s.Logger.WarnContext(ctx, "a backup is taken and the log could not record it", "actor", c.actor, "reason", req.GetReason(), "error", err)
-		return nil
+	if req.GetStale() {
+		return s.recordOrGoOn(ctx, c, "backup", subject)
 	}
-	return err
+	return s.record(ctx, c, "backup", subject)
 }

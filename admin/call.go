@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -99,12 +100,31 @@ func (c *call) stamp(cmd *fsmpb.Command) *fsmpb.Command {
 
 // record puts a call into the log whose effect is not in it, before it is carried out. Below level 3 the log has no place for it.
 func (s *Server) record(ctx context.Context, c *call, what, subject string) error {
+	return s.Error(s.proposeRecord(ctx, c, what, subject))
+}
+
+func (s *Server) proposeRecord(ctx context.Context, c *call, what, subject string) error {
 	if c.level < fsm.Level3 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
 	_, err := s.Cluster.Propose(ctx, c.stamp(&fsmpb.Command{Body: &fsmpb.Command_RecordOperatorCall{
 		RecordOperatorCall: &fsmpb.RecordOperatorCall{Call: what, Subject: subject}}}))
-	return s.Error(err)
+	return err
+}
+
+// recordOrGoOn is record of a call that is carried out also where the log takes nothing, as its disk is full or
+// the members do not agree on the state: the controller's own log has it then. A rejection, and a caller who is gone, end it.
+func (s *Server) recordOrGoOn(ctx context.Context, c *call, what, subject string) error {
+	err := s.proposeRecord(ctx, c, what, subject)
+	var refused *fsm.Rejection
+	if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
+		return s.Error(err)
+	}
+	s.Logger.WarnContext(ctx, "a call is carried out and the log could not record it",
+		"actor", c.actor, "call", what, "subject", subject, "reason", c.why.GetReason(), "error", err)
+	return nil
 }
 
 // callCell is why something was done, and by which plan.

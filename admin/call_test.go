@@ -3,7 +3,9 @@ package admin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -139,6 +141,41 @@ func TestABackupIsInTheLogBeforeItIsTaken(t *testing.T) {
 	}
 	require.NoError(t, w.server.Backup(&adminpb.BackupRequest{Stale: true}, &backups{}), "of its own state, without a quorum")
 	require.Equal(t, 3, taken)
+}
+
+// refusing is a cluster whose log takes nothing.
+type refusing struct {
+	*env
+	err error
+}
+
+func (r refusing) Propose(context.Context, *fsmpb.Command) (*fsmpb.Outcome, error) { return nil, r.err }
+
+func TestMembersAreChangedWhereTheLogTakesNothing(t *testing.T) {
+	change := func(err error) (*fakeMembership, string, error) {
+		v := newFakeMembership(t)
+		var logged bytes.Buffer
+		v.server.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		v.server.Cluster = refusing{v.env, err}
+		for range 2 {
+			_, err = v.server.ChangeMember(ctx, &adminpb.MemberPlanRequest{Verb: "remove", MemberId: idOf(3), Reason: "its state differs"})
+		}
+		return v, logged.String(), err
+	}
+	v, logged, err := change(errors.New("the members do not agree on the state"))
+	require.NoError(t, err)
+	require.Equal(t, []string{idOf(3)}, v.removed)
+	for _, part := range []string{"level=WARN", "admin/alice", "members remove", "member " + idOf(3), "its state differs", "do not agree"} {
+		require.Contains(t, logged, part)
+	}
+	v, logged, err = change(fsm.Reject(fsm.Forbidden, "not allowed"))
+	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.Empty(t, v.removed)
+	require.Empty(t, logged)
+	v.server.TakeBackup = func(context.Context, BackupRequest, io.Writer) error { panic("it is taken") }
+	for range 2 {
+		require.Equal(t, codes.FailedPrecondition, status.Code(v.server.Backup(&adminpb.BackupRequest{Stale: true}, &backups{})))
+	}
 }
 
 func TestALongPlanIsInTheLogByItsSummary(t *testing.T) {

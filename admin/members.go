@@ -106,6 +106,7 @@ func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanReques
 }
 
 // recordCall records who changes the members, why and by which plan, where something is to do: Raft's configuration does not say.
+// A member that cannot be recorded as changed is changed all the same: that may be the remedy for what the log refuses.
 func (p *memberPlanner) recordCall(ctx context.Context) (err error) {
 	if p.call, err = p.server.newKeptCall(ctx, p.req.GetReason()); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (p *memberPlanner) recordCall(ctx context.Context) (err error) {
 	}
 	plan := p.response()
 	p.call.follows(plan.GetSummary(), plan.GetSteps())
-	return p.server.record(ctx, p.call, "members "+p.req.GetVerb(), "member "+p.req.GetMemberId())
+	return p.server.recordOrGoOn(ctx, p.call, "members "+p.req.GetVerb(), "member "+p.req.GetMemberId())
 }
 
 // carryOut does the steps that are to do. A rejected one becomes blocked and ends it. changed
