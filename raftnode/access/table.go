@@ -3,7 +3,8 @@ package access
 import "github.com/holdfast-storage/holdfast/raftnode/pki"
 
 // The roles of people: each may do what the one before it may. Viewers read. Operators do the daily work, all of which can be
-// undone. Admins do what can lose data, trust or a quorum, and what gives the whole state away.
+// undone. Admins do what can lose data, trust or a quorum, and take backups, which are recorded. Viewers may read the whole state
+// too: it has no keys.
 var (
 	viewers   = []pki.Role{pki.Viewer, pki.Operator, pki.Admin}
 	operators = []pki.Role{pki.Operator, pki.Admin}
