@@ -29,7 +29,7 @@ func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection)
 	at := s.endpointOf(cmd)
 	switch c := cmd.GetBody().(type) {
 	case *fsmpb.Command_CreateVolume:
-		return s.createdVolume(at, c.CreateVolume)
+		return s.createdVolume(cmd.GetActor(), at, c.CreateVolume)
 	case *fsmpb.Command_DeleteVolume:
 		return s.deletedVolume(c.DeleteVolume), nil
 	case *fsmpb.Command_PublishVolume:
@@ -86,7 +86,7 @@ func (s *State) unfencedNetwork(owner FenceOwner, c *fsmpb.UnfenceNetwork) (*fsm
 }
 
 // createdVolume is the outcome of joining the volume that has the name.
-func (s *State) createdVolume(at endpoint, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+func (s *State) createdVolume(actor string, at endpoint, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
 	requested, rej := s.readCreateVolume(at, c)
 	if rej != nil {
 		return nil, rej
@@ -94,6 +94,9 @@ func (s *State) createdVolume(at endpoint, c *fsmpb.CreateVolume) (*fsmpb.Outcom
 	existing, exists := s.VolumeByName(requested.Origin, requested.Name)
 	if !exists || existing.isFailed() {
 		return nil, nil
+	}
+	if rej := s.checkMaker(actor, existing); rej != nil {
+		return nil, rej
 	}
 	return s.joinExisting(existing, &requested, c)
 }

@@ -16,6 +16,9 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	}
 	existing, exists := s.VolumeByName(requested.Origin, requested.Name)
 	if exists && !existing.isFailed() {
+		if rej := s.checkMaker(m.Actor, existing); rej != nil {
+			return nil, rej
+		}
 		return s.joinExisting(existing, &requested, c)
 	}
 	if other, taken := s.Volume(requested.ID); taken {
@@ -34,13 +37,30 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 		s.beginDelete(m, existing, removal) // the failed device becomes a pending removal
 	}
 	requested.Phase, requested.Created = Creating{}, m.Epoch
-	requested.Operation = m.operation(OpCreate)
-	if s.level3() && byAdmin(m.Actor, nil) {
-		requested.MadeBy = m.Actor
-	}
+	requested.Operation, requested.MadeBy = m.operation(OpCreate), s.maker(m.Actor)
 	s.putVolume(requested)
 	s.joinGroup(group, requested.ID)
 	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil
+}
+
+// maker is the operator who makes a volume; empty: an orchestrator does.
+func (s *State) maker(actor string) string {
+	if s.level3() && byAdmin(actor, nil) {
+		return actor
+	}
+	return ""
+}
+
+// checkMaker keeps operators and orchestrators from each other's volumes: one that has joined a volume by its name would
+// remove what the other keeps in it.
+func (s *State) checkMaker(actor string, existing *Volume) *Rejection {
+	switch {
+	case !s.level3() || (existing.MadeBy != "") == (s.maker(actor) != ""):
+		return nil
+	case existing.MadeBy != "":
+		return Reject(Incompatible, "volume %q exists and is not an orchestrator's: %s made it", existing.Name, existing.MadeBy)
+	}
+	return Reject(Incompatible, "volume %q exists and no operator made it: an orchestrator may use it", existing.Name)
 }
 
 // placeVolume decides where the volume will be: with its source, or where there is room;

@@ -140,7 +140,7 @@ func (s *State) importedVolume(m Meta, n *Node, c *fsmpb.ImportVolume) (Volume, 
 		Format:   Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSType: c.GetFsType(), FSUUID: c.GetFsUuid()},
 		Replicas: []Replica{{Node: n.ID, Host: n.Host, Pool: PoolID(c.GetPoolId()), State: ReplicaPlanned}},
 		Import:   &Import{Host: n.Host, Device: c.GetDeviceId(), Name: c.GetDeviceName()},
-		Phase:    Creating{}, Operation: m.operation(OpCreate), Created: m.Epoch,
+		Phase:    Creating{}, Operation: m.operation(OpCreate), Created: m.Epoch, MadeBy: s.maker(m.Actor),
 	}
 	if c.GetBlock() {
 		v.Format = Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_RAW}

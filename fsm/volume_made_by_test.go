@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// An operator's volume says so, from feature level 3 on; one that an orchestrator asked for does not, and a repeated
-// create changes nothing of it.
+// An operator's volume says so, from feature level 3 on; one that an orchestrator asked for does not. A repeated create
+// changes nothing of it, and from that level on one of the other kind does not join it.
 func TestAVolumeSaysWhichOperatorMadeIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		level       uint32
@@ -22,24 +22,40 @@ func TestAVolumeSaysWhichOperatorMadeIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, index := New(), uint64(0)
-			apply := func(cmd *fsmpb.Command) {
+			try := func(cmd *fsmpb.Command) error {
 				index++
 				cmd.RequestId, cmd.SchemaVersion = fmt.Appendf(nil, "request %8d", index), LeastLevel(cmd)
-				require.NoError(t, Err(s.Apply(index, cmd).Outcome))
+				return Err(s.Apply(index, cmd).Outcome)
 			}
+			apply := func(cmd *fsmpb.Command) { require.NoError(t, try(cmd)) }
 			apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 				ClusterId: "cluster", IncarnationId: make([]byte, 16), FeatureLevel: tc.level}}})
 			apply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 				NodeId: "n1", HostId: "host", BootId: "boot", FeatureLevel: tc.level,
 				Pools: []*fsmpb.Pool{{PoolId: "pool", Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}}}}})
 			id := VolumeID("hf-00000000-0000-4000-8000-000000000001")
-			for _, actor := range []string{tc.actor, "admin/bob", "controller/c1"} {
-				apply(&fsmpb.Command{Actor: actor, Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{VolumeId: string(id), Name: "data",
-					Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}}}}})
+			for _, actor := range []string{tc.actor, tc.actor, "admin/bob", "controller/c1"} {
+				create := &fsmpb.Command{Actor: actor, Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{VolumeId: string(id), Name: "data",
+					Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}}}}}
+				err := try(create)
+				if tc.level < Level3 || byAdmin(actor, nil) == (tc.want != "") {
+					require.NoError(t, err, actor)
+				} else {
+					require.ErrorContains(t, err, "exists", actor)
+					_, rej := s.AnswerExpired(create)
+					require.NotNil(t, rej)
+					require.Equal(t, Incompatible, rej.Reason)
+				}
 				v, found := s.Volume(id)
 				require.True(t, found)
 				require.Equal(t, tc.want, v.MadeBy)
 			}
 		})
 	}
+}
+
+// An imported volume is its operator's: plain hosts may mount it.
+func TestAnImportedVolumeSaysWhoImportedIt(t *testing.T) {
+	w := newLVMWorld(t)
+	require.Equal(t, admin, w.importReady(1).MadeBy)
 }
