@@ -37,6 +37,9 @@ func ownerOf(name string) fsm.VolumeID {
 	return fsm.VolumeID(name)
 }
 
+// maxNameLength is how many characters namePattern has at most.
+const maxNameLength = 63
+
 var (
 	namePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,62}$`)
 	poolPattern = regexp.MustCompile(`^hp-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)

@@ -104,6 +104,8 @@ func (p *Pool) refuseCandidate(state *poolState, r *candidateRow) string {
 		return fmt.Sprintf("it shares blocks with %s, which is not in the pool", r.Origin)
 	case r.Permissions != "writeable":
 		return fmt.Sprintf("it is read-only: `lvchange -prw %s/%s` ends that", p.VG, r.Name)
+	case !namePattern.MatchString(r.Name):
+		return fmt.Sprintf("its name is longer than %d characters: rename it", maxNameLength)
 	case !state.zeroesBlocks:
 		return fmt.Sprintf("pool %s does not zero new blocks: run `lvchange --zero y %s`", p.name(), p.name())
 	}

@@ -76,6 +76,8 @@ func (p *Pool) checkImport(state *poolState, id fsm.VolumeID, size int64, device
 		return true, err
 	case lv.hasTag(tagOurs):
 		return false, fsm.Reject(fsm.Precondition, "the logical volume %s is Holdfast's already", lv.name)
+	case !namePattern.MatchString(lv.name): // its tag could not be read back
+		return false, fsm.Reject(fsm.Precondition, "the name of the logical volume %s is longer than %d characters: rename it", lv.name, maxNameLength)
 	case lv.size != size:
 		return false, fsm.Reject(fsm.Precondition, "the logical volume %s has %d bytes, not %d", lv.name, lv.size, size)
 	case !state.zeroesBlocks:
@@ -107,9 +109,12 @@ func (t *thinVolumes) importDevice(ctx context.Context, state *poolState, id fsm
 		}
 	}
 	if lv.name != string(id) {
-		if _, err = t.renameDevice(ctx, device, lv.name, string(id)); err != nil {
+		if lv, err = t.renameDevice(ctx, device, lv.name, string(id)); err != nil {
 			return err
 		}
+	}
+	if err = t.checkNotOpen(lv); err != nil { // opened by its former name meanwhile
+		return err
 	}
 	_, err = t.changeTags(ctx, device, "--addtag", tagOurs, "--addtag", sizeTag(size), "--addtag", tagReady)
 	return err
@@ -178,7 +183,7 @@ func (p *Pool) GiveBack(ctx context.Context, id fsm.VolumeID, device string) err
 // checkGiveBack refuses to give back what is not the device, and reports whether it was given back.
 func (p *Pool) checkGiveBack(state *poolState, id fsm.VolumeID, device string) (given bool, err error) {
 	lv := state.findDevice(device)
-	if other, taken := state.volumes[string(id)]; taken && other.uuid != device {
+	if other, taken := state.volumes[string(id)]; taken && other.uuid != device && other.hasTag(tagOurs) {
 		return false, fsm.Reject(fsm.Precondition, "volume %s is not the logical volume with the UUID %s any more: its content was reverted since", id, device)
 	}
 	if lv == nil {

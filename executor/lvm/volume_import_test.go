@@ -207,6 +207,7 @@ func TestAnImportOfWhatIsNotAsItWasIsRefused(t *testing.T) {
 				r["zero"] = ""
 			}
 		}},
+		"a name that no tag keeps": {fsm.Precondition, func(g *lvmGroup) { g.row(importedUUID)["lv_name"] = strings.Repeat("x", maxNameLength+1) }},
 		"no volume of the pool": {fsm.Precondition, func(g *lvmGroup) { g.row(importedUUID)["pool_lv"] = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,6 +239,7 @@ func TestAGiveBackIsRefused(t *testing.T) {
 		"where the volume is another device": func(g *lvmGroup) {
 			g.row(importedUUID)["lv_name"] = "x"
 			g.add(string(importID), "other", "thin,sparse", "pool", "")
+			g.row("other")["lv_tags"] = tagOurs
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,6 +255,34 @@ func TestAGiveBackIsRefused(t *testing.T) {
 	require.NoError(t, p.Import(t.Context(), importID, 20<<20, importedUUID))
 	g.devices[p.layerName(importID)] = &dmDevice{}
 	require.Equal(t, fsm.InUse, reason(p.GiveBack(t.Context(), importID, importedUUID)))
+}
+
+// Another logical volume under the volume's name keeps the device from being given back only where it is Holdfast's.
+func TestADeviceIsGivenBackWhereItsVolumesNameIsAnothersByNow(t *testing.T) {
+	p, g := newGroup(t)
+	require.NoError(t, p.Import(t.Context(), importID, 20<<20, importedUUID))
+	g.row(importedUUID)["lv_name"] = "x"
+	g.add(string(importID), "other", "thin,sparse", "pool", "")
+	for range 2 {
+		require.NoError(t, p.GiveBack(t.Context(), importID, importedUUID))
+	}
+	require.Equal(t, "x", g.row(importedUUID)["lv_name"])
+	require.Equal(t, "theirs", g.row(importedUUID)["lv_tags"])
+	require.Equal(t, string(importID), g.row("other")["lv_name"])
+}
+
+// One that is opened while it is renamed is not taken in; closed again, it is.
+func TestADeviceThatIsOpenedDuringItsImportIsInUse(t *testing.T) {
+	p, g := newGroup(t)
+	opened := "vg--a-" + strings.ReplaceAll(string(importID), "-", "--")
+	g.devices[opened] = &dmDevice{open: 1}
+	for range 2 {
+		require.Equal(t, fsm.InUse, reason(p.Import(t.Context(), importID, 20<<20, importedUUID)))
+		require.NotContains(t, strings.Split(g.row(importedUUID)["lv_tags"], ","), tagOurs)
+	}
+	delete(g.devices, opened)
+	require.NoError(t, p.Import(t.Context(), importID, 20<<20, importedUUID))
+	g.requireImported(p)
 }
 
 func TestCandidatesAreAllThatIsNotOurs(t *testing.T) {
