@@ -15,10 +15,13 @@ func leaksTable(w io.Writer, a *adminpb.LeaksResponse) {
 		leakRow(w, f)
 	}
 	for _, f := range a.GetYoung() {
-		f.Detail = "too young to be in the list"
+		if f.Detail = "too young to be in the list"; f.GetMade() == "" {
+			f.Detail = "not known when it was made: look at it before you remove it"
+		}
 		leakRow(w, f)
 	}
 	row(w, fmt.Sprintf("%d compared, %d found", a.GetChecked(), len(a.GetFound())))
+	row(w, "not counted: volumes that operators made, and what is too young or of unknown age")
 	for _, what := range a.GetNotCompared() {
 		row(w, "not compared: "+what)
 	}

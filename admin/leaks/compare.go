@@ -72,16 +72,18 @@ func Compare(l *List, state State, o Options) *adminpb.LeaksResponse {
 	return c.out
 }
 
-// isOfSite tells whether the orchestrator's list may have the volume.
+// isOfSite tells whether the orchestrator's list may have the volume. Where else it has replicas makes no difference: the
+// orchestrators there do not know it.
 func (c *comparison) isOfSite(v *adminpb.Volume) bool {
-	return c.state.Site == "" || v.GetOrigin() == c.state.Site || v.GetHome() == c.state.Site || slices.Contains(v.GetSites(), c.state.Site)
+	return c.state.Site == "" || v.GetOrigin() == c.state.Site || v.GetHome() == c.state.Site
 }
 
+// compareVolumes passes over what operators made: no orchestrator's list has to name it.
 func (c *comparison) compareVolumes() {
 	known := map[string]bool{}
 	for _, v := range c.state.Volumes {
 		known[v.GetId()] = v.GetPhase() != "deleting"
-		if _, listed := c.listed[v.GetId()]; listed || v.GetPhase() != "ready" || !c.isOfSite(v) {
+		if _, listed := c.listed[v.GetId()]; listed || v.GetPhase() != "ready" || v.GetMadeBy() != "" || !c.isOfSite(v) {
 			continue
 		}
 		c.out.Checked++
@@ -101,7 +103,7 @@ func (c *comparison) compareSnapshots() {
 	known := map[string]bool{}
 	ofSite := map[string]bool{}
 	for _, v := range c.state.Volumes {
-		ofSite[v.GetId()] = c.isOfSite(v)
+		ofSite[v.GetId()] = c.isOfSite(v) && v.GetMadeBy() == ""
 	}
 	for _, s := range c.state.Snapshots {
 		known[s.GetId()] = s.GetPhase() != "deleting"
@@ -114,12 +116,13 @@ func (c *comparison) compareSnapshots() {
 	c.addLost(LostSnapshot, c.List.Snapshots, known)
 }
 
-// addLeak adds what the list does not name, apart where it is too young to be in it.
+// addLeak adds what the list does not name, apart where it may be too young to be in it: also where the journal does not
+// say when it was made.
 func (c *comparison) addLeak(f *adminpb.Leak) {
 	made, used := c.state.Made[f.GetId()], c.state.Used[f.GetId()]
 	f.Made, f.MadeBy, f.LastUse = formatTime(made.At), made.Actor, formatTime(used.At)
 	f.Remedy = c.Remedy(f.GetKind(), f.GetId(), "")
-	if made.At.After(c.TakenBefore) {
+	if made.At.IsZero() || made.At.After(c.TakenBefore) {
 		f.Remedy = ""
 		c.out.Young = append(c.out.Young, f)
 		return

@@ -120,7 +120,7 @@ func TestWhatOnlyOneHasIsFound(t *testing.T) {
 		Snapshots: []*adminpb.Snapshot{
 			{Id: sa, Phase: "ready", Source: va}, {Id: "hs-leaked", Phase: "ready", Source: va, Node: "n1"}, {Id: "hs-kept", Phase: "ready", Source: va, Kept: &adminpb.Kept{}},
 		},
-		Made: map[string]Event{vb: {time.Unix(10, 0), "controller/c1"}, young: {time.Unix(2000, 0), "controller/c1"}}, Used: map[string]Event{vb: {time.Unix(20, 0), ""}},
+		Made: map[string]Event{vb: {time.Unix(10, 0), "controller/c1"}, young: {time.Unix(2000, 0), "controller/c1"}, "hs-leaked": {At: time.Unix(10, 0)}}, Used: map[string]Event{vb: {time.Unix(20, 0), ""}},
 	}
 	l, err := Read(strings.NewReader(kubernetes), driver)
 	require.NoError(t, err)
@@ -164,7 +164,22 @@ func TestAListIsOfOneSite(t *testing.T) {
 	require.NoError(t, CheckSite(nil, ""))
 	state := State{Volumes: volumes, Site: "east", Snapshots: []*adminpb.Snapshot{{Id: "hs-west", Phase: "ready", Source: vb}}}
 	l := &List{HasVolumes: true, HasSnapshots: true, Volumes: []Object{{Handle: va}}}
-	require.Equal(t, []string{"leak " + vc + "  "}, found(Compare(l, state, options()).GetFound()))
+	require.Empty(t, found(Compare(l, state, options()).GetFound()), "the replica of a volume of the west is no leak of the east's")
+	state.Site, l.Volumes[0].Handle = "west", vb
+	state.Made = map[string]Event{vc: {At: time.Unix(10, 0)}}
+	got := Compare(l, state, options())
+	require.Equal(t, []string{"leak " + vc + "  "}, found(got.GetFound()))
+}
+
+// What operators made is in no orchestrator's list, and what may be young is not to be removed.
+func TestWhatMayBeInUseIsNoLeak(t *testing.T) {
+	state := State{Volumes: []*adminpb.Volume{{Id: va, Phase: "ready", MadeBy: "admin/ann"}, {Id: vb, Phase: "ready"}},
+		Snapshots: []*adminpb.Snapshot{{Id: sa, Phase: "ready", Source: va}}, Made: map[string]Event{va: {At: time.Unix(10, 0)}, sa: {At: time.Unix(10, 0)}}}
+	l := &List{HasVolumes: true, HasSnapshots: true, Volumes: []Object{{Handle: vc}}}
+	got := Compare(l, state, options())
+	require.Equal(t, []string{"lost " + vc + "  "}, found(got.GetFound()))
+	require.Equal(t, []string{"leak " + vb + "  "}, found(got.GetYoung()))
+	require.Empty(t, got.GetYoung()[0].GetRemedy(), "nobody knows when it was made")
 }
 
 func TestTheJournalSaysWhoMadeWhat(t *testing.T) {
