@@ -261,3 +261,28 @@ func TestWhatIsNotMountedIsReleased(t *testing.T) {
 	require.NoError(t, m.Mount(t.Context(), Request{Volume: "data", Target: elsewhere}))
 	h.requireMounted(t, elsewhere)
 }
+
+// The mount point's folder may be another user's: no link there is followed, and none keeps the volume from being given
+// back. A folder that is gone is no error.
+func TestAMountPointIsMadeAgainWithoutFollowingLinks(t *testing.T) {
+	for name, link := range map[string]bool{"a link": true, "gone": false} {
+		t.Run(name, func(t *testing.T) {
+			h, m, req := newHost(t)
+			folder, victim := filepath.Join(h.dir, "folder"), filepath.Join(h.dir, "victim")
+			req.Target = filepath.Join(folder, "target")
+			require.NoError(t, os.MkdirAll(req.Target, 0o751))
+			require.NoError(t, os.Mkdir(victim, 0o700))
+			require.NoError(t, m.Mount(t.Context(), req))
+			require.NoError(t, os.RemoveAll(folder))
+			if link {
+				require.NoError(t, os.Symlink(victim, folder))
+				require.ErrorContains(t, m.Unmount(t.Context(), req.Target), "make the mount point")
+			} else {
+				require.NoError(t, m.Unmount(t.Context(), req.Target))
+			}
+			require.NoDirExists(t, filepath.Join(victim, "target"))
+			require.Equal(t, make([]string, 4), []string{h.published, h.staged, h.bound, h.inTable})
+			require.Equal(t, codes.NotFound, status.Code(m.Unmount(t.Context(), req.Target)), "it is given back")
+		})
+	}
+}

@@ -90,12 +90,10 @@ func (h *Helper) release(ctx context.Context, record *Record, mounted bool) erro
 	return h.giveBack(ctx, current, until)
 }
 
-// giveBack undoes a mount, in the opposite order. The record goes last.
+// giveBack undoes a mount, in the opposite order. The record goes last; that the mount point could not be made again is
+// said, and keeps nothing from being given back.
 func (h *Helper) giveBack(ctx context.Context, record *Record, until time.Time) error {
 	if err := h.unbind(ctx, record, until); err != nil {
-		return err
-	}
-	if err := restoreTarget(record); err != nil {
 		return err
 	}
 	staging := h.records().staging(record.ID)
@@ -114,9 +112,9 @@ func (h *Helper) giveBack(ctx context.Context, record *Record, until time.Time) 
 		until = soon
 	}
 	if err := h.repeat(ctx, "unpublish", until, unpublish); err != nil {
-		return &NotGivenBackError{Name: record.Name, Target: record.Target, Cause: err}
+		return &NotGivenBackError{Name: record.Name, Target: record.Target, Cause: errors.Join(err, restoreTarget(record))}
 	}
-	return h.records().remove(record.ID)
+	return errors.Join(h.records().remove(record.ID), restoreTarget(record))
 }
 
 // unbind removes the mount. In use, umount(8) still finds this helper.
@@ -133,24 +131,6 @@ func (h *Helper) unbind(ctx context.Context, record *Record, until time.Time) er
 		return also(err, h.Table.Register(ctx, record.Target, "", nil))
 	}
 	return err
-}
-
-// restoreTarget makes the mount point again, which the node removed as an orchestrator expects it.
-func restoreTarget(record *Record) error {
-	if record.Block || record.Mode == 0 {
-		return nil
-	}
-	err := os.Mkdir(record.Target, fs.FileMode(record.Mode))
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err == nil {
-		err = errors.Join(os.Chown(record.Target, record.UID, record.GID), os.Chmod(record.Target, fs.FileMode(record.Mode)))
-	}
-	if err != nil {
-		return fmt.Errorf("make the mount point again: %w", err)
-	}
-	return nil
 }
 
 func owner(info fs.FileInfo) (uid, gid int) {
