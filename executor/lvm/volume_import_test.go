@@ -208,7 +208,7 @@ func TestAnImportOfWhatIsNotAsItWasIsRefused(t *testing.T) {
 			}
 		}},
 		"a name that no tag keeps": {fsm.Precondition, func(g *lvmGroup) { g.row(importedUUID)["lv_name"] = strings.Repeat("x", maxNameLength+1) }},
-		"no volume of the pool": {fsm.Precondition, func(g *lvmGroup) { g.row(importedUUID)["pool_lv"] = "" }},
+		"no volume of the pool":    {fsm.Precondition, func(g *lvmGroup) { g.row(importedUUID)["pool_lv"] = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, g := newGroup(t)
