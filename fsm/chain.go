@@ -41,9 +41,10 @@ func chainLink(e *encoder, prev []byte, index uint64, content func(*encoder), ou
 	return link[:]
 }
 
-// extendChain adds an entry that was decided.
-func (s *State) extendChain(index uint64, content func(*encoder), outcome *fsmpb.Outcome) {
-	if s.level3() {
+// extendChain adds an entry that was decided. A chain begins only with an entry of which every member knows that it does, which
+// raised the level or began a new life of the cluster: a member that applies its first entry with this build may be later than others.
+func (s *State) extendChain(mayBegin bool, index uint64, content func(*encoder), outcome *fsmpb.Outcome) {
+	if s.level3() && (mayBegin || len(s.cluster.Chain) != 0) {
 		s.cluster.Chain = chainLink(&s.scratch, s.cluster.Chain, index, content, outcome)
 	}
 }

@@ -228,3 +228,14 @@ func TestOperatorsMayProposeWhatCanBeUndone(t *testing.T) {
 		w.rejected(Forbidden, "operator/ann", &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
 	}
 }
+
+// A chain begins where every member knows that it does: with the level or with a life of the cluster. A member that begins it at
+// whatever entry it applies first would differ from the others for ever.
+func TestAChainBeginsOnlyWhereAllBeginIt(t *testing.T) {
+	w := newWorld(t)
+	w.s.cluster.Chain = nil // of a cluster that was at this level before there were chains
+	w.twice(controller, create(1))
+	require.Empty(t, w.s.cluster.Chain)
+	w.ok(admin, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytes.Repeat([]byte{2}, incarnationIDLen)})
+	require.Len(t, w.s.cluster.Chain, hashLen)
+}

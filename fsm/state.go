@@ -77,9 +77,11 @@ func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	if plantedbug.Is(plantedbug.FaultInApply) && cmd.GetCreateVolume().GetName() == "planted-fault" {
 		panic("the planted fault")
 	}
+	level, incarnation := s.cluster.FeatureLevel, s.cluster.Incarnation
 	m := s.begin(index, cmd)
 	outcome := s.answerOnce(m, row, cmd, body)
-	s.extendChain(index, func(e *encoder) { e.message(cmd.ProtoReflect()) }, outcome)
+	mayBegin := level < Level3 || incarnation != s.cluster.Incarnation
+	s.extendChain(mayBegin, index, func(e *encoder) { e.message(cmd.ProtoReflect()) }, outcome)
 	changes := s.changes
 	s.changes = nil
 	if checkAlways {

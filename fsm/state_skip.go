@@ -28,6 +28,6 @@ func (s *State) Skip(index uint64, hash []byte, cmd *fsmpb.Command) Result {
 			s.putAnswer(&answer{key: key, index: index, outcome: outcome, textUnhashed: s.level2()})
 		}
 	}
-	s.extendChain(index, func(e *encoder) { e.bytes(hash) }, outcome)
+	s.extendChain(false, index, func(e *encoder) { e.bytes(hash) }, outcome)
 	return Result{Outcome: outcome}
 }
