@@ -15,6 +15,12 @@ import (
 
 // VerifyHistory checks this member's journal against the chain of which its own state has the head. It needs no quorum.
 func (s *Server) VerifyHistory(ctx context.Context, _ *adminpb.VerifyHistoryRequest) (*adminpb.VerifyHistoryResponse, error) {
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	default:
+		return nil, status.Error(codes.ResourceExhausted, "verify the history: this controller verifies it already: ask again later")
+	}
 	state := s.Cluster.Fork()
 	if err := s.awaitJournal(ctx, state.Cluster().Index); err != nil {
 		return nil, err

@@ -220,3 +220,18 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// S70: a verification reads the whole journal, so one runs at a time.
+func TestOneVerificationOfTheHistoryRuns(t *testing.T) {
+	w := newEnv(t, "n1")
+	w.server.verifying <- struct{}{}
+	for range 2 {
+		_, err := w.server.VerifyHistory(t.Context(), &adminpb.VerifyHistoryRequest{})
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	}
+	<-w.server.verifying
+	for range 2 {
+		_, err := w.server.VerifyHistory(t.Context(), &adminpb.VerifyHistoryRequest{})
+		require.NoError(t, err)
+	}
+}

@@ -191,6 +191,7 @@ type Server struct {
 	adminpb.UnimplementedAdminServer
 	Options
 	plans, adminPlans chan struct{} // semaphores: one element for each plan that is being made
+	verifying         chan struct{} // one element while the journal is verified
 }
 
 // NewServer creates a server.
@@ -204,7 +205,7 @@ func NewServer(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{Options: o, plans: make(chan struct{}, maxPlans), adminPlans: make(chan struct{}, maxPlans)}
+	return &Server{Options: o, plans: make(chan struct{}, maxPlans), adminPlans: make(chan struct{}, maxPlans), verifying: make(chan struct{}, 1)}
 }
 
 // read does a linearizable read.

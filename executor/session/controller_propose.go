@@ -74,8 +74,8 @@ func proposingNode(cmd *fsmpb.Command) (string, bool) {
 
 // propose proposes with the verified host as the actor. The error is a gRPC status.
 func (s *Server) propose(ctx context.Context, node fsm.NodeID, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	cmd.Actor = "node/" + string(node)
-	cmd.ProposedAt = 0 // the leader sets it
+	cmd.Actor, cmd.Call = "node/"+string(node), nil // no operator asks through a host
+	cmd.ProposedAt = 0                              // the leader sets it
 	outcome, err := s.member.Propose(ctx, cmd)
 	var rejection *fsm.Rejection
 	switch {
