@@ -102,7 +102,7 @@ func (p *tokenPlan) planCreate() (err error) {
 	if p.pin, p.cluster, err = p.server.TokenAuthority(p.req.GetRole(), p.req.GetName()); err != nil {
 		return err
 	}
-	waiting := p.waiting()
+	former := p.former()
 	t := step{action: "create", detail: fmt.Sprintf("a token for one %s, good for %s", p.req.GetRole(), p.ttl())}
 	if err := p.try(t, p.createCommand()); err != nil {
 		return err
@@ -120,9 +120,7 @@ func (p *tokenPlan) planCreate() (err error) {
 		first.detail = "no controller that answers issues certificates: start one with --enroll-listen and --ca-dir"
 		return nil
 	}
-	for _, id := range waiting {
-		p.steps = append(p.steps, step{action: "revoke", state: stepFollows, detail: "token " + id + " of the same name, which was not used"})
-	}
+	p.steps = append(p.steps, former...)
 	p.addInUse()
 	return nil
 }
@@ -144,14 +142,15 @@ func (p *tokenPlan) createCommand() *fsmpb.Command {
 
 func (p *tokenPlan) ttl() time.Duration { return time.Duration(p.req.GetTtlSeconds()) * time.Second }
 
-// waiting are the tokens of the identity that were not used.
-func (p *tokenPlan) waiting() (ids []string) {
+// former are the steps for the tokens of the identity that the new one replaces.
+func (p *tokenPlan) former() (steps []step) {
 	for t := range p.state.JoinTokens() {
-		if t.Role == p.req.GetRole() && t.Name == p.req.GetName() && tokenCondition(t, p.state.Cluster().Time) == tokenWaiting {
-			ids = append(ids, t.ID)
+		if t.Role == p.req.GetRole() && t.Name == p.req.GetName() && t.Revoked == 0 {
+			is := tokenCondition(t, p.state.Cluster().Time)
+			steps = append(steps, step{action: "revoke", state: stepFollows, detail: "token " + t.ID + " of the same name, which is " + is})
 		}
 	}
-	return ids
+	return steps
 }
 
 // addInUse notes that a process with the identity is connected: the token's holder takes its name.

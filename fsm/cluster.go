@@ -85,7 +85,7 @@ func applyCheckpoint(s *State, m Meta, c *fsmpb.Checkpoint) (*fsmpb.Outcome, *Re
 // recovery (S1). Every host is in adoption mode from here, until an operator names
 // this incarnation to it. What is recorded of replicas may be older than what the lost part of
 // the log had, so it is reset.
-func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fsmpb.Outcome, *Rejection) {
+func applyReplaceIncarnation(s *State, m Meta, c *fsmpb.ReplaceIncarnation) (*fsmpb.Outcome, *Rejection) {
 	if n := len(c.GetIncarnationId()); n != incarnationIDLen {
 		return nil, Reject(Invalid, "replace the incarnation: its id has %d bytes, not %d", n, incarnationIDLen)
 	}
@@ -102,6 +102,8 @@ func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fs
 	s.cluster.Incarnation, s.cluster.IncarnationID = c.GetCounter(), c.GetIncarnationId()
 	s.writes++
 	s.resetReplicaObservations()
+	// One that waits here may have been used or revoked in what was lost of the log.
+	s.revokeJoinTokens(m, func(*JoinToken) bool { return true })
 	for n := range s.Nodes() {
 		s.changes = append(s.changes, Change{Node: n.ID})
 		s.abortGroupsOn(n.ID, Busy, "the cluster was restored: its hosts must be adopted first")

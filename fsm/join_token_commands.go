@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -35,7 +36,8 @@ func isTokenID(text string) bool {
 }
 
 // applyCreateJoinToken records a token. The same one again is the same answer. Those that expired long ago leave the
-// state, and one of the same identity that waits is revoked: its secret may have been lost with the answer.
+// state, and the others of the same identity are revoked: the secret of one may have been lost with the answer,
+// and one that was used would go on to bring certificates to its host.
 func applyCreateJoinToken(s *State, m Meta, c *fsmpb.CreateJoinToken) (*fsmpb.Outcome, *Rejection) {
 	if rej := s.checkCreateJoinToken(c); rej != nil {
 		return nil, rej
@@ -53,7 +55,7 @@ func applyCreateJoinToken(s *State, m Meta, c *fsmpb.CreateJoinToken) (*fsmpb.Ou
 	for _, id := range drop {
 		s.removeJoinToken(id)
 	}
-	s.revokeWaiting(m, c.GetRole(), c.GetName())
+	s.revokeJoinTokens(m, func(t *JoinToken) bool { return t.Role == c.GetRole() && t.Name == c.GetName() })
 	s.putJoinToken(JoinToken{
 		ID: c.GetTokenId(), SecretHash: c.GetSecretHash(), Role: c.GetRole(), Name: c.GetName(), CAPin: c.GetCaPin(), Address: c.GetAddress(),
 		Expires: m.Now.Add(time.Duration(c.GetTtl())), CreatedBy: m.Actor, Created: m.Index,
@@ -77,14 +79,14 @@ func (s *State) checkCreateJoinToken(c *fsmpb.CreateJoinToken) *Rejection {
 	case c.GetAddress() != "" && !isHostAddress(c.GetAddress()):
 		return Reject(Invalid, "create a join token for %s/%s: %q is neither an IP address nor a host name", c.GetRole(), clip(c.GetName()), clip(c.GetAddress()))
 	}
-	if rej := checkID("name", c.GetName()); rej != nil {
-		return rej
-	}
-	return s.checkMayEnrol(c.GetRole(), c.GetName())
+	return checkID("name", c.GetName())
 }
 
 // isHostAddress tells an IP address or a host name, without a port.
 func isHostAddress(text string) bool {
+	if len(text) > 253 || strings.Contains(text, "%") { // a zone of IPv6 is of one host, and of any length
+		return false
+	}
 	if _, err := netip.ParseAddr(text); err == nil {
 		return true
 	}
@@ -93,16 +95,7 @@ func isHostAddress(text string) bool {
 			return false
 		}
 	}
-	return len(text) <= 253 && text[0] != '.' && text[0] != '-'
-}
-
-// checkMayEnrol: an identity of which everything was revoked gets no certificate by a token, since the one that is issued
-// is newer than what is revoked.
-func (s *State) checkMayEnrol(role, name string) *Rejection {
-	if r, ok := s.Revocation(role, name); ok && !r.IssuedUntil.IsZero() {
-		return Reject(Precondition, "%s/%s is revoked since index %d (%s): end that with `holdfast certs unrevoke %s %s`, or choose another name", role, name, r.Since, r.Reason, role, name)
-	}
-	return nil
+	return text[0] != '.' && text[0] != '-'
 }
 
 // droppedJoinTokens are the tokens that leave when another one comes: those that expired long ago; where that makes no
@@ -127,14 +120,15 @@ func (s *State) droppedJoinTokens(now time.Time) (drop []string) {
 	return drop
 }
 
-func (s *State) revokeWaiting(m Meta, role, name string) {
-	var waiting []JoinToken
+// revokeJoinTokens revokes tokens, used ones too: the host of a used one may ask for another certificate until it expires.
+func (s *State) revokeJoinTokens(m Meta, of func(*JoinToken) bool) {
+	var good []JoinToken
 	for t := range s.JoinTokens() {
-		if t.Role == role && t.Name == name && t.Used == 0 && t.Revoked == 0 {
-			waiting = append(waiting, *t)
+		if t.Revoked == 0 && of(t) {
+			good = append(good, *t)
 		}
 	}
-	for _, t := range waiting {
+	for _, t := range good {
 		t.Revoked = m.Index
 		s.putJoinToken(t)
 	}
@@ -174,7 +168,7 @@ func (s *State) CheckJoinToken(now time.Time, c *fsmpb.UseJoinToken) *Rejection 
 	case t.Used != 0 && !equalHash(t.KeyHash, c.GetKeyHash()):
 		return Reject(Precondition, "use join token %s: it was used at index %d for another key: if that was not you, revoke %s/%s with `holdfast certs revoke`", t.ID, t.Used, t.Role, t.Name)
 	}
-	return s.checkMayEnrol(t.Role, t.Name)
+	return nil
 }
 
 // equalHash takes as long for all hashes of one length.

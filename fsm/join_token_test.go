@@ -55,7 +55,8 @@ func TestCreateJoinToken(t *testing.T) {
 		"by a controller":            {actor: controller, do: good, want: Forbidden},
 		"by the node itself":         {actor: "node/n9", do: good, want: Forbidden},
 		"an id that is taken":        {before: []proto.Message{createToken(1, "node", "n8")}, do: good, want: Precondition},
-		"of what is revoked":         {before: []proto.Message{revokeUntil("node", "n9", start)}, do: good, want: Precondition},
+		"of what is revoked":         {before: []proto.Message{revokeUntil("node", "n9", start)}, do: good},
+		"an address with a zone":     {do: tokenWith(createToken(1, "controller", "c4"), func(c *fsmpb.CreateJoinToken) { c.Address = "fe80::1%eth0" }), want: Invalid},
 		"of what was revoked once":   {before: []proto.Message{revokeUntil("node", "n9", start), &fsmpb.UnrevokeIdentity{Role: "node", Name: "n9", Since: 5}}, do: good},
 		"one certificate is revoked": {before: []proto.Message{revokeSerials("node", "n9", "aa")}, do: good},
 	} {
@@ -115,7 +116,11 @@ func TestUseJoinToken(t *testing.T) {
 		"one that was revoked":         {before: []proto.Message{&fsmpb.RevokeJoinToken{TokenId: token.GetTokenId()}}, do: use, want: Precondition, why: "it was revoked at index"},
 		"one that another one follows": {before: []proto.Message{createToken(2, "node", "n9")}, do: use, want: Precondition, why: "it was revoked at index"},
 		"of an identity that is revoked": {
-			before: []proto.Message{revokeUntil("node", "n9", start)}, do: use, want: Precondition, why: "certs unrevoke"},
+			before: []proto.Message{revokeUntil("node", "n9", start)}, do: use, want: Precondition, why: "it was revoked at index"},
+		"of one of which a certificate is": {
+			before: []proto.Message{revokeSerials("node", "n9", "aa")}, do: use, want: Precondition, why: "it was revoked at index"},
+		"that the log before a restore had": {
+			before: []proto.Message{&fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytes.Repeat([]byte{2}, incarnationIDLen)}}, do: use, want: Precondition, why: "it was revoked at index"},
 		"by a node": {actor: "node/n9", do: use, want: Forbidden, why: "node/n9"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,5 +199,26 @@ func TestJoinTokensNeedLevel3(t *testing.T) {
 		require.Equal(t, Unsupported, reasonOf(w.apply(admin, createToken(1, "node", "n9"))))
 		require.Equal(t, Unsupported, reasonOf(w.apply(admin, &fsmpb.RevokeJoinToken{TokenId: "0000000000000001"})))
 		require.Equal(t, Unsupported, reasonOf(w.apply(controller, useToken(createToken(1, "node", "n9"), 1))))
+	}
+}
+
+// Who has a used token and its key gets no certificate by it once the identity is revoked, in whatever way and also if it was so
+// already, nor when another token is created for it.
+func TestAUsedTokenEndsWithItsIdentity(t *testing.T) {
+	for name, end := range map[string]func(w *world, round int){
+		"all is revoked":      func(w *world, _ int) { w.twice(admin, revokeUntil("node", "n9", start)) },
+		"a serial number is":  func(w *world, _ int) { w.twice(admin, revokeSerials("node", "n9", "aa")) },
+		"another one follows": func(w *world, round int) { w.twice(admin, createToken(10+round, "node", "n9")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for round := range 2 { // the second time it is revoked already
+				token := createToken(1+round, "node", "n9")
+				w.ok(admin, token)
+				w.twice(controller, useToken(token, 7))
+				end(w, round)
+				w.rejected(Precondition, controller, useToken(token, 7))
+			}
+		})
 	}
 }

@@ -34,6 +34,7 @@ func applyRevokeIdentity(s *State, m Meta, c *fsmpb.RevokeIdentity) (*fsmpb.Outc
 	}
 	switch {
 	case slices.Equal(r.Serials, old.Serials) && r.IssuedUntil.Equal(old.IssuedUntil):
+		s.revokeJoinTokens(m, r.isOf)
 		return &fsmpb.Outcome{}, nil // it is revoked already
 	case len(r.Serials) > maxRevokedSerials:
 		return nil, Reject(Precondition, "revoke %s/%s: more than %d serial numbers; revoke all that were issued until now instead", r.Role, r.Name, maxRevokedSerials)
@@ -45,8 +46,12 @@ func applyRevokeIdentity(s *State, m Meta, c *fsmpb.RevokeIdentity) (*fsmpb.Outc
 		return nil, rej
 	}
 	s.putRevocation(r)
+	s.revokeJoinTokens(m, r.isOf)
 	return &fsmpb.Outcome{}, nil
 }
+
+// isOf tells the join tokens of the identity: who has one and its key would get a certificate that is newer than what is revoked.
+func (r *Revocation) isOf(t *JoinToken) bool { return t.Role == r.Role && t.Name == r.Name }
 
 func (s *State) checkRevoke(m Meta, c *fsmpb.RevokeIdentity) *Rejection {
 	if rej := s.checkRevocable(c.GetRole(), c.GetName()); rej != nil {

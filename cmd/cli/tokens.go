@@ -44,7 +44,7 @@ func createTokenCommand() *cobra.Command {
 	cmd.Long = "Creates a token for one host. `holdfast controller --join-token TOKEN` or `holdfast node --join-token TOKEN` there makes a\n" +
 		"key, gets its certificate from a controller with --enroll-listen, and joins. The token is good once, for one role and\n" +
 		"name, until it expires. With --yes it is printed to standard output, and shown never again: its secret is made here, and\n" +
-		"the cluster knows a hash of it only. A token of the same name that was not used yet is revoked."
+		"the cluster knows a hash of it only. Other tokens of the same name are revoked, used ones too."
 	flags := cmd.Flags()
 	flags.StringVar(&v.req.Role, "role", "", "`role` of the host: controller or node")
 	flags.StringVar(&v.req.Name, "name", "", "`name` of the controller, or the node's id")
@@ -84,7 +84,8 @@ func revokeTokenCommand() *cobra.Command {
 			v.req.Id = args[0]
 			return v.run(ctx, c, client, cmd)
 		})
-	cmd.Long = "Revokes a token that was not used yet. The certificate of one that was used stays good: `holdfast certs revoke` ends it."
+	cmd.Long = "Revokes a token, also one that was used: its host gets no other certificate by it. The one that it got stays good:\n" +
+		"`holdfast certs revoke` ends it, and the tokens of that identity."
 	reasonFlag(cmd, &v.req.Reason)
 	cmd.Flags().BoolVar(&v.yes, "yes", false, "carry the plan out; without it, it is only shown")
 	return cmd

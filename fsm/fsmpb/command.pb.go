@@ -9990,8 +9990,8 @@ func (x *UnrevokeIdentity) GetSince() uint64 {
 	return 0
 }
 
-// CreateJoinToken lets one host get the certificate of one identity, once and until the time to live is over. A
-// token of the same identity that was not used yet is revoked. The secret is known to its maker and to that host only.
+// CreateJoinToken lets one host get the certificate of one identity, once and until the time to live is over.
+// Other tokens of the same identity are revoked. The secret is known to its maker and to that host only.
 type CreateJoinToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
