@@ -3,6 +3,7 @@ package runbooks
 import (
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,13 +87,22 @@ func (o *operations) stolenKey(s *shell) {
 		return res.Code != 0 && strings.Contains(res.Stderr, "revoked"), nil
 	}))
 	s.set("FOLDER", filepath.Join(o.t.TempDir(), "eve-again"))
+	o.awaitSecondAfter(s.env["UNTIL"])
 	s.run()
-	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "the new key to be good", func() (bool, error) {
-		return o.as(s.env["FOLDER"], "eve", "status").Code == 0, nil // issued in a later second
-	}))
+	res := o.as(s.env["FOLDER"], "eve", "status")
+	require.Zero(o.t, res.Code, res.Stderr)
 	require.NotZero(o.t, o.as(stolen, "eve", "status").Code)
 	s.run()
 	require.Contains(o.t, s.run(), "revoked")
+}
+
+// awaitSecondAfter waits for the second after a time: certificates say in whole seconds when they were issued.
+func (o *operations) awaitSecondAfter(text string) {
+	until, err := time.Parse(time.RFC3339Nano, text)
+	require.NoError(o.t, err)
+	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "the second after "+text, func() (bool, error) {
+		return time.Now().Truncate(time.Second).After(until), nil
+	}))
 }
 
 func (o *operations) bugReport(s *shell) {
