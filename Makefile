@@ -2,6 +2,8 @@
 GO       ?= go
 # By another name: a recipe that names $(MAKE) itself runs even under make -n.
 SUBMAKE  := $(MAKE)
+# What the tests need, in GiB: build caches, disks of clusters and of guests.
+ROOM     := 15
 BIN      := bin
 PACKAGES := ./...
 VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
@@ -20,7 +22,7 @@ SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleS
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
-.PHONY: all build deps quick check formatted generate lint test unit race sims system rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
+.PHONY: all build deps room quick check formatted generate lint test unit race sims system rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
 
 all: build
 
@@ -32,6 +34,9 @@ build: ## build bin/holdfast
 
 deps: ## install the Debian packages that are missing
 	@sh deploy/packages.sh
+
+room:
+	@GO='$(GO)' sh deploy/room.sh $(ROOM)
 
 quick: formatted ## while you work: generated code, format, vet, and short unit tests of the packages that differ from main; needs no root, installs nothing (IMPORTERS=1: also of the packages that import those)
 	@mkdir -p .cache && GO='$(GO)' sh deploy/changed.sh $(if $(IMPORTERS),-importers) >.cache/changed
@@ -60,7 +65,7 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 
 # Everything is compiled once before the parts begin. Those that compute come first; then clusters and guests, which mostly
 # wait, beside each other: what is named after another part is short, and takes its place when that has ended.
-test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
+test: deps room build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
