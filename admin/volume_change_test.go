@@ -95,6 +95,12 @@ func TestAPlanOfAVolumeChangesNothingAndTheChangeDoesIt(t *testing.T) {
 	require.Contains(t, blocked.GetSteps()[0].GetDetail(), "published to node n1")
 }
 
+func TestAnExpansionToLessSaysWhatTheVolumeHas(t *testing.T) {
+	x := volumeChange{req: &adminpb.VolumeChangeRequest{Verb: "expand", SizeBytes: 1 << 20}}
+	require.NoError(t, x.expand(&fsm.Volume{Size: 1 << 30}))
+	require.Equal(t, "it has 1 GiB; volumes never shrink", x.step.detail)
+}
+
 func TestWhichChangesOfVolumesAreRefused(t *testing.T) {
 	w := newVolumesEnv(t)
 	mine, theirs := string(w.makeMine(1)), string(w.create(2, true))

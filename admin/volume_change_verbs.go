@@ -139,6 +139,9 @@ func (x *volumeChange) expand(v *fsm.Volume) error {
 	}
 	req := &csi.ControllerExpandVolumeRequest{VolumeId: string(v.ID), CapacityRange: &csi.CapacityRange{RequiredBytes: x.req.GetSizeBytes()}}
 	x.step.detail = fmt.Sprintf("from %s to %s; a filesystem grows when it is mounted next, or by `holdfast mounts grow`", formatSize(v.Size), formatSize(x.req.GetSizeBytes()))
+	if v.Size >= x.req.GetSizeBytes() {
+		x.step.detail = fmt.Sprintf("it has %s; volumes never shrink", formatSize(v.Size))
+	}
 	x.request, x.call = req, func(ctx context.Context, c csi.ControllerServer) error {
 		_, err := c.ControllerExpandVolume(ctx, req)
 		return err
