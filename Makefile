@@ -64,12 +64,13 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
 # Everything is compiled once before the parts begin. Those that compute come first; then clusters and guests, which mostly
-# wait, beside each other: what is named after another part is short, and takes its place when that has ended.
+# wait, beside each other: what is named after another part is short, and takes its place when that has ended. Guests without
+# a cluster hold no elections that others could starve, nor starve those of others: they take from the beginning what is left.
 test: deps room build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
-	  system:race '$(SYSTEM)' rows:system '$(ROWS)' backends:race '$(BACKENDS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
-	  sites:race "$(THIRD)" drbd:sites '$(DRBD)'
+	  system:race '$(SYSTEM)' rows:system '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
+	  sites:race "$(THIRD)" backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
 
 unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
