@@ -11,16 +11,17 @@ import (
 // JoinToken lets the host that has its secret get the certificate of one identity, once.
 type JoinToken struct {
 	ID         string
-	SecretHash []byte // SHA-256; the state never has the secret
+	SecretHash []byte // SHA-256 of the public key that belongs to the secret; the state never has the secret
 	Role, Name string
 	CAPin      []byte // SHA-256 of the CA's public key
 	Address    string // of the host, without a port; empty: none
 	Expires    time.Time
-	CreatedBy  string // the actor
-	Created    uint64 // entries
-	Used       uint64 // zero: it was not used
-	KeyHash    []byte // SHA-256 of the public key that it was used for
-	Revoked    uint64 // zero: it is not revoked
+	CreatedBy  string    // the actor
+	Created    uint64    // entries
+	Used       uint64    // zero: it was not used
+	UsedAt     time.Time // when, by the log; certificates that it brings are dated so
+	KeyHash    []byte    // SHA-256 of the public key that it was used for
+	Revoked    uint64    // zero: it is not revoked
 }
 
 // storedJoinToken is a token in its table, with the hash of what it holds.
@@ -82,6 +83,10 @@ func hashJoinToken(e *encoder, t *JoinToken) sum256 {
 	e.u64(t.Used)
 	e.bytes(t.KeyHash)
 	e.u64(t.Revoked)
+	if !t.UsedAt.IsZero() {
+		e.u64(fieldUsedAt)
+		e.i64(nanosOf(t.UsedAt))
+	}
 	return e.sum()
 }
 
@@ -89,8 +94,12 @@ func (t *JoinToken) record() *fsmpb.JoinTokenRecord {
 	return &fsmpb.JoinTokenRecord{
 		TokenId: t.ID, SecretHash: t.SecretHash, Role: t.Role, Name: t.Name, CaPin: t.CAPin, Address: t.Address, Expires: nanosOf(t.Expires),
 		CreatedBy: t.CreatedBy, Created: t.Created, Used: t.Used, KeyHash: t.KeyHash, Revoked: t.Revoked,
+		UsedAt: nanosOf(t.UsedAt),
 	}
 }
+
+// fieldUsedAt begins what is hashed of a time of use.
+const fieldUsedAt = 137
 
 // joinTokenSection is where the tokens are in a dump.
 const joinTokenSection = 12
@@ -99,6 +108,7 @@ func (x *dumpDecoder) joinToken(k *fsmpb.JoinTokenRecord) error {
 	t := JoinToken{
 		ID: k.GetTokenId(), SecretHash: k.GetSecretHash(), Role: k.GetRole(), Name: k.GetName(), CAPin: k.GetCaPin(), Address: k.GetAddress(),
 		Expires: TimeOf(k.GetExpires()), CreatedBy: k.GetCreatedBy(), Created: k.GetCreated(), Used: k.GetUsed(), KeyHash: k.GetKeyHash(), Revoked: k.GetRevoked(),
+		UsedAt: TimeOf(k.GetUsedAt()),
 	}
 	x.s.storeJoinToken(t)
 	return x.checkOrder(joinTokenSection, t.ID)
@@ -113,7 +123,7 @@ func (s *State) checkJoinTokens() error {
 		switch {
 		case !s.atLevel(Level3), !isTokenID(t.ID), len(t.SecretHash) != hashLen, len(t.CAPin) != hashLen, t.Role == "" || t.Name == "", t.CreatedBy == "",
 			t.Expires.IsZero(), t.Created == 0 || t.Created > s.cluster.Index, t.Used > s.cluster.Index, t.Revoked > s.cluster.Index,
-			(t.Used != 0) != (len(t.KeyHash) == hashLen):
+			(t.Used != 0) != (len(t.KeyHash) == hashLen), (t.Used != 0) == t.UsedAt.IsZero(), t.UsedAt.After(s.cluster.Time):
 			return violated("S112", "join token %s of %s/%s is malformed", t.ID, t.Role, t.Name)
 		}
 	}

@@ -134,6 +134,16 @@ func (s *State) revokeJoinTokens(m Meta, of func(*JoinToken) bool) {
 	}
 }
 
+// lastTokenUse is when the last of the tokens was used, and no earlier than since.
+func (s *State) lastTokenUse(since time.Time, of func(*JoinToken) bool) time.Time {
+	for t := range s.JoinTokens() {
+		if of(t) && t.UsedAt.After(since) {
+			since = t.UsedAt
+		}
+	}
+	return since
+}
+
 // applyUseJoinToken binds the token to a key, before anything is signed for it: of two hosts with one token, one gets a
 // certificate, whichever controllers they ask.
 func applyUseJoinToken(s *State, m Meta, c *fsmpb.UseJoinToken) (*fsmpb.Outcome, *Rejection) {
@@ -145,7 +155,7 @@ func applyUseJoinToken(s *State, m Meta, c *fsmpb.UseJoinToken) (*fsmpb.Outcome,
 		return &fsmpb.Outcome{}, nil // the same host, whose answer was lost
 	}
 	t := *old
-	t.Used, t.KeyHash = m.Index, c.GetKeyHash()
+	t.Used, t.UsedAt, t.KeyHash = m.Index, m.Now, c.GetKeyHash()
 	s.putJoinToken(t)
 	return &fsmpb.Outcome{}, nil
 }

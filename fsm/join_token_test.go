@@ -222,3 +222,27 @@ func TestAUsedTokenEndsWithItsIdentity(t *testing.T) {
 		})
 	}
 }
+
+// A certificate that a token brought after the plan of a revocation was shown is covered by it; one of a token that is used after
+// the revocation is good, also when the revocation is said again.
+func TestARevocationCoversWhatATokenBroughtSinceItsPlan(t *testing.T) {
+	w := newWorld(t)
+	planned := w.s.Cluster().Time
+	token := createToken(1, "node", "n9")
+	w.ok(admin, token)
+	w.twice(controller, useToken(token, 7))
+	used, _ := restored(t, w.s).JoinToken(token.GetTokenId())
+	require.Truef(t, used.UsedAt.After(planned), "%s, %s", used.UsedAt, planned)
+	w.twice(admin, revokeUntil("node", "n9", planned))
+	r, _ := w.s.Revocation("node", "n9")
+	require.True(t, r.Covers("aa", used.UsedAt))
+
+	again := createToken(2, "node", "n9")
+	w.ok(admin, again)
+	w.twice(controller, useToken(again, 8))
+	good, _ := w.s.JoinToken(again.GetTokenId())
+	w.twice(admin, revokeUntil("node", "n9", planned))
+	r, _ = w.s.Revocation("node", "n9")
+	require.False(t, r.Covers("bb", good.UsedAt))
+	require.NoError(t, w.s.Check())
+}

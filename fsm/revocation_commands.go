@@ -30,7 +30,7 @@ func applyRevokeIdentity(s *State, m Meta, c *fsmpb.RevokeIdentity) (*fsmpb.Outc
 	r := *old
 	r.Serials = mergedSerials(old.Serials, c.GetSerials())
 	if until := TimeOf(c.GetIssuedUntil()); until.After(r.IssuedUntil) {
-		r.IssuedUntil = until
+		r.IssuedUntil = s.lastTokenUse(until, r.isOf) // such a certificate came after the plan was shown
 	}
 	switch {
 	case slices.Equal(r.Serials, old.Serials) && r.IssuedUntil.Equal(old.IssuedUntil):

@@ -6752,7 +6752,7 @@ type TokenPlanRequest struct {
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	TtlSeconds    int64                  `protobuf:"varint,6,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
-	SecretHash    []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"` // of create; ChangeToken: required
+	SecretHash    []byte                 `protobuf:"bytes,7,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"` // of create: the SHA-256 of the public key that belongs to the secret; ChangeToken: required
 	Reason        string                 `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"`                         // of ChangeToken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

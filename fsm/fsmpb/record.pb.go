@@ -1203,6 +1203,7 @@ type JoinTokenRecord struct {
 	KeyHash       []byte                 `protobuf:"bytes,10,opt,name=key_hash,json=keyHash,proto3" json:"key_hash,omitempty"`
 	Revoked       uint64                 `protobuf:"varint,11,opt,name=revoked,proto3" json:"revoked,omitempty"` // 0: it is not
 	CreatedBy     string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	UsedAt        int64                  `protobuf:"zigzag64,137,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"` // Unix nanoseconds; 0: it is not used
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1319,6 +1320,13 @@ func (x *JoinTokenRecord) GetCreatedBy() string {
 		return x.CreatedBy
 	}
 	return ""
+}
+
+func (x *JoinTokenRecord) GetUsedAt() int64 {
+	if x != nil {
+		return x.UsedAt
+	}
+	return 0
 }
 
 type VolumeRecord struct {
@@ -4631,7 +4639,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\aserials\x18\x03 \x03(\tR\aserials\x12!\n" +
 	"\fissued_until\x18\x04 \x01(\x12R\vissuedUntil\x12\x14\n" +
 	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc2\x02\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xdc\x02\n" +
 	"\x0fJoinTokenRecord\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
@@ -4647,7 +4655,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	" \x01(\fR\akeyHash\x12\x18\n" +
 	"\arevoked\x18\v \x01(\x04R\arevoked\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\f \x01(\tR\tcreatedBy\"\xee\r\n" +
+	"created_by\x18\f \x01(\tR\tcreatedBy\x12\x18\n" +
+	"\aused_at\x18\x89\x01 \x01(\x12R\x06usedAt\"\xee\r\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +

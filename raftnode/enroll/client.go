@@ -2,6 +2,7 @@ package enroll
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,9 +106,15 @@ func (t *Token) askOne(ctx context.Context, addr string, request []byte) (resp *
 	defer func() { _ = conn.Close() }() // nothing to flush
 	ctx, cancel := context.WithTimeout(ctx, perController)
 	defer cancel()
-	return enrollpb.NewEnrollmentClient(conn).Enroll(ctx, &enrollpb.EnrollRequest{
-		TokenId: t.ID, Secret: t.Secret, Role: string(t.Role), Name: t.Name, CertificateRequest: request,
-	})
+	key := ed25519.NewKeyFromSeed(t.Secret)
+	req := &enrollpb.EnrollRequest{TokenId: t.ID, PublicKey: key.Public().(ed25519.PublicKey), Role: string(t.Role), Name: t.Name, CertificateRequest: request}
+	if resp, err = enrollpb.NewEnrollmentClient(conn).Enroll(ctx, req, grpc.PerRPCCredentials(&prover{key: key, req: req})); err != nil {
+		return nil, err
+	}
+	if err := pki.CheckAttestation(resp.GetBundle(), t.Pin, attestedText(resp), resp.GetAttestation()); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "the CA that the token names did not attest its answer: %v", err)
+	}
+	return resp, nil
 }
 
 // reason is an error's message without what gRPC puts before it.
@@ -133,6 +140,9 @@ func (j *Joined) write(files pki.Files) error {
 	if err == nil {
 		err = os.Rename(temp, path)
 	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
 	if err != nil {
 		return fmt.Errorf("keep what the cluster said of itself: %w", err)
 	}
@@ -146,6 +156,14 @@ func writeSynced(path string, content []byte) error {
 	}
 	_, err = file.Write(content)
 	return errors.Join(err, file.Sync(), file.Close())
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func joinedPath(files pki.Files) string { return filepath.Join(filepath.Dir(files.Cert), joinedFile) }

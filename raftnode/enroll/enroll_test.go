@@ -127,6 +127,14 @@ func (l *lab) pin() pki.Pin {
 	return pin
 }
 
+func (l *lab) certificate(files pki.Files) pki.Certificate {
+	l.t.Helper()
+	cert, ok, err := pki.Installed(files.Cert)
+	require.NoError(l.t, err)
+	require.True(l.t, ok)
+	return cert
+}
+
 // fresh are the files of a host that has none yet.
 func fresh(t *testing.T) pki.Files {
 	t.Helper()
@@ -162,8 +170,11 @@ func TestAHostJoinsWithAToken(t *testing.T) {
 	require.NoError(t, l.st.WriteDump(&dump, 1))
 	require.Contains(t, dump.String(), string(SecretHash(token.Secret)))
 	require.NotContains(t, dump.String(), string(token.Secret))
+	first := l.certificate(files)
+	l.now = l.now.Add(time.Minute)
 	err = Join(t.Context(), read, files, time.Now().Add(Validity))
 	require.NoError(t, err, "the certificate has expired by the host's clock: the same key asks again")
+	require.Equal(t, first, l.certificate(files), "and gets the same one, which a revocation of the first covers")
 	err = Join(t.Context(), read, fresh(t), time.Now())
 	require.ErrorIs(t, err, ErrRefused, "another host")
 	require.ErrorContains(t, err, "for another key")

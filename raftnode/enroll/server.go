@@ -2,9 +2,10 @@ package enroll
 
 import (
 	"context"
-	"errors"
+	"crypto/ecdsa"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net"
 	"time"
 
@@ -103,24 +104,59 @@ func (s *Server) enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enro
 	if err != nil {
 		return nil, fsm.Reject(fsm.Invalid, "enrol %s/%s: %v", fsm.Truncate(req.GetRole(), 32), fsm.Truncate(req.GetName(), 64), err)
 	}
-	use := &fsmpb.UseJoinToken{TokenId: req.GetTokenId(), SecretHash: SecretHash(req.GetSecret()), Role: req.GetRole(), Name: req.GetName(), KeyHash: keyHash[:]}
+	if !proved(ctx, req) {
+		return nil, fsm.Reject(fsm.Unauthenticated, "use a join token: who asks did not prove, over this connection, that it has its secret")
+	}
+	use := &fsmpb.UseJoinToken{TokenId: req.GetTokenId(), SecretHash: hashOf(req.GetPublicKey()), Role: req.GetRole(), Name: req.GetName(), KeyHash: keyHash[:]}
 	token, err := s.look(ctx, use)
 	if err != nil {
 		return nil, err
 	}
-	if known, err := s.Signer.Knows(token.CAPin); err != nil || !known {
-		return nil, errors.Join(fsm.Reject(fsm.Precondition, "use join token %s: it is for another CA than the one that signs here: create another one with `holdfast tokens create`", token.ID), err)
+	if err := s.checkCA(&token); err != nil {
+		return nil, err
 	}
 	if err := s.bind(ctx, use); err != nil {
 		return nil, err
 	}
-	id := pki.Identity{Cluster: s.Credentials.Identity().Cluster, Role: pki.Role(token.Role), Name: token.Name}
-	cert, bundle, err := s.Signer.Sign(id, public, Validity)
-	if err != nil {
+	if token, err = s.look(ctx, use); err != nil { // it is used now
 		return nil, err
 	}
-	raft, api := s.Addresses(ctx)
-	return &enrollpb.EnrollResponse{Certificate: cert, Bundle: bundle, RaftAddresses: raft, ApiAddresses: api, Address: token.Address}, nil
+	return s.issue(ctx, &token, public)
+}
+
+// checkCA: the answer is attested by the CA that the token names, so that one must sign.
+func (s *Server) checkCA(token *fsm.JoinToken) error {
+	switch signs, err := s.Signer.Signs(token.CAPin); {
+	case err != nil:
+		return status.Errorf(codes.Unavailable, "use join token %s: %v", token.ID, err)
+	case !signs:
+		return fsm.Reject(fsm.Precondition, "use join token %s: it is for another CA than the one that signs here: create another one with `holdfast tokens create`", token.ID)
+	}
+	return nil
+}
+
+// issue makes the certificate of a used token. It is the same one each time, so that a revocation of the first covers all.
+func (s *Server) issue(ctx context.Context, token *fsm.JoinToken, public *ecdsa.PublicKey) (*enrollpb.EnrollResponse, error) {
+	issued, err := s.Signer.Sign(&pki.Order{
+		Identity: pki.Identity{Cluster: s.Credentials.Identity().Cluster, Role: pki.Role(token.Role), Name: token.Name},
+		Public:   public, Serial: serialOf(token), Issued: token.UsedAt, Validity: Validity,
+	}, token.CAPin)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	resp := &enrollpb.EnrollResponse{Certificate: issued.Cert, Bundle: issued.Bundle, Address: token.Address}
+	resp.RaftAddresses, resp.ApiAddresses = s.Addresses(ctx)
+	if resp.Attestation, err = issued.Attest(attestedText(resp)); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "attest the certificate: %v", err)
+	}
+	return resp, nil
+}
+
+// serialOf is the serial number of what a token brings to a key.
+func serialOf(token *fsm.JoinToken) *big.Int {
+	sum := hashOf(joinTexts("holdfast join serial 1\x00", []byte(token.ID), token.KeyHash))
+	sum[0] &= 0x7f
+	return new(big.Int).SetBytes(sum[:16])
 }
 
 // look decides on the state first, so that who has no good token can write nothing into the log.

@@ -4,6 +4,7 @@ package enroll
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -31,7 +32,7 @@ const (
 // Token is what its maker hands to the host that is to join. Its text is a secret.
 type Token struct {
 	ID, Cluster string
-	Secret      []byte
+	Secret      []byte // the seed of an Ed25519 key: it proves that a host has it, and never leaves it
 	Pin         pki.Pin
 	Role        pki.Role
 	Name        string
@@ -47,9 +48,13 @@ func NewSecret() (id string, secret []byte, err error) {
 	return hex.EncodeToString(drawn[:idLen]), drawn[idLen:], nil
 }
 
-// SecretHash is what of a secret may be in the log.
+// SecretHash is what of a secret may be in the log: the SHA-256 of its public key.
 func SecretHash(secret []byte) []byte {
-	sum := sha256.Sum256(secret)
+	return hashOf(ed25519.NewKeyFromSeed(secret).Public().(ed25519.PublicKey))
+}
+
+func hashOf(public []byte) []byte {
+	sum := sha256.Sum256(public)
 	return sum[:]
 }
 

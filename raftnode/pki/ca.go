@@ -148,10 +148,12 @@ func signCertificate(template *x509.Certificate, ca *tls.Certificate) (cert, key
 	return cert, key, err
 }
 
-// certify signs what the template says of a public key.
+// certify signs what the template says of a public key. Without a serial number it draws one.
 func certify(template *x509.Certificate, public any, parent *x509.Certificate, signer any) (cert []byte, err error) {
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, fmt.Errorf("make a serial number: %w", err)
+	if template.SerialNumber == nil {
+		if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+			return nil, fmt.Errorf("make a serial number: %w", err)
+		}
 	}
 	if cert, err = x509.CreateCertificate(rand.Reader, template, parent, public, signer); err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
@@ -160,7 +162,12 @@ func certify(template *x509.Certificate, public any, parent *x509.Certificate, s
 }
 
 func makePrivateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	_, err := os.Lstat(dir)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if err = os.MkdirAll(dir, 0o700); err == nil && isNew {
+		err = syncDir(filepath.Dir(filepath.Clean(dir)))
+	}
+	if err != nil {
 		return fmt.Errorf("make folder %s: %w", dir, err)
 	}
 	return checkPrivateDir(dir)
@@ -190,12 +197,24 @@ func writePEM(path, kind string, blocks ...[]byte) (err error) {
 // tempPrefix begins the names of files that are being written.
 const tempPrefix = ".new-"
 
-// moveFile replaces a file by another one at once.
+// moveFile replaces a file by another one at once, and returns when that outlives a loss of power: what follows may rely on it.
 func moveFile(from, to string) error {
-	if err := os.Rename(from, to); err != nil || afterWrite == nil {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(to)); err != nil || afterWrite == nil {
 		return err
 	}
 	return afterWrite(to)
+}
+
+// syncDir makes the names in a folder durable.
+var syncDir = func(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // afterWrite lets a test end a verb behind each file that it wrote, as a kill would.

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 )
 
 // Pin is the SHA-256 of a CA's public key (SubjectPublicKeyInfo): who knows it tells that CA from all others.
@@ -87,52 +86,6 @@ func verifyPinned(certs []*x509.Certificate, pin Pin, cluster string) error {
 	return nil
 }
 
-// Signer signs, with the CA in a folder, for keys that their holders made. The folder is read each time: a CA that
-// was rotated is taken up.
-type Signer struct{ dir, cluster string }
-
-// NewSigner checks that the folder has the key of the cluster's CA.
-func NewSigner(dir, cluster string) (*Signer, error) {
-	ca, err := loadCA(dir)
-	if err != nil {
-		return nil, err
-	}
-	if ca.cluster != cluster {
-		return nil, fmt.Errorf("the CA in %s is that of cluster %q, not of %q", dir, ca.cluster, cluster)
-	}
-	return &Signer{dir: dir, cluster: cluster}, nil
-}
-
-// Knows tells whether the pin is that of a CA that the folder names: the one that signs, or the other one of a rotation.
-func (s *Signer) Knows(pin []byte) (bool, error) {
-	ca, err := loadCA(s.dir)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(ca.all, func(of *x509.Certificate) bool {
-		p := PinOf(of)
-		return string(p[:]) == string(pin)
-	}), nil
-}
-
-// Sign makes a certificate of an identity for a public key; bundle are the CAs that its holder is to trust, in DER.
-func (s *Signer) Sign(id Identity, public *ecdsa.PublicKey, validity time.Duration) (cert []byte, bundle [][]byte, err error) {
-	ca, err := loadCA(s.dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := checkIssue(id, ca.cluster, validity); err != nil {
-		return nil, nil, fmt.Errorf("issue a certificate with the CA in %s: %w", s.dir, err)
-	}
-	if cert, err = certify(leafTemplate(id, validity, ca.Leaf), public, ca.Leaf, ca.PrivateKey); err != nil {
-		return nil, nil, fmt.Errorf("issue a certificate for %s: %w", id, err)
-	}
-	for _, of := range ca.all {
-		bundle = append(bundle, of.Raw)
-	}
-	return cert, bundle, nil
-}
-
 // ReadRequest checks that who made a certificate request (PKCS #10, DER) has its key, and returns the public key with
 // its SHA-256. Nothing else of it counts: what a certificate says is not for its holder to choose.
 func ReadRequest(der []byte) (*ecdsa.PublicKey, [sha256.Size]byte, error) {
@@ -170,6 +123,9 @@ func keyIn(path string) (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(path); err == nil {
+		if err := syncDir(filepath.Dir(path)); err != nil { // who made it may have been killed before it was durable
+			return nil, fmt.Errorf("keep the key %s: %w", path, err)
+		}
 		return readKey(path)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("look at %s: %w", path, err)

@@ -26,7 +26,7 @@ const (
 type EnrollRequest struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	TokenId            string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	Secret             []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"` // it is kept nowhere
+	PublicKey          []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"` // of the token, Ed25519; what proves that the client has its secret is in the call's metadata
 	Role               string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
 	Name               string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	CertificateRequest []byte                 `protobuf:"bytes,5,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"` // PKCS #10, DER; only its key counts
@@ -71,9 +71,9 @@ func (x *EnrollRequest) GetTokenId() string {
 	return ""
 }
 
-func (x *EnrollRequest) GetSecret() []byte {
+func (x *EnrollRequest) GetPublicKey() []byte {
 	if x != nil {
-		return x.Secret
+		return x.PublicKey
 	}
 	return nil
 }
@@ -105,7 +105,8 @@ type EnrollResponse struct {
 	Bundle        [][]byte               `protobuf:"bytes,2,rep,name=bundle,proto3" json:"bundle,omitempty"`                                    // of CAs, DER
 	RaftAddresses []string               `protobuf:"bytes,3,rep,name=raft_addresses,json=raftAddresses,proto3" json:"raft_addresses,omitempty"` // of the members
 	ApiAddresses  []string               `protobuf:"bytes,4,rep,name=api_addresses,json=apiAddresses,proto3" json:"api_addresses,omitempty"`
-	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"` // of the host that joins, as the token's maker gave it; empty: none
+	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`         // of the host that joins, as the token's maker gave it; empty: none
+	Attestation   []byte                 `protobuf:"bytes,6,opt,name=attestation,proto3" json:"attestation,omitempty"` // of all other fields, by the key of the CA that the token names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,11 +176,18 @@ func (x *EnrollResponse) GetAddress() string {
 	return ""
 }
 
+func (x *EnrollResponse) GetAttestation() []byte {
+	if x != nil {
+		return x.Attestation
+	}
+	return nil
+}
+
 // JoinToken is the content of a token's text.
 type JoinToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"` // the seed of an Ed25519 key
 	CaPin         []byte                 `protobuf:"bytes,3,opt,name=ca_pin,json=caPin,proto3" json:"ca_pin,omitempty"`
 	Cluster       string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"` // the name in its certificates
 	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
@@ -272,19 +280,21 @@ var File_raftnode_enroll_enrollpb_enroll_proto protoreflect.FileDescriptor
 
 const file_raftnode_enroll_enrollpb_enroll_proto_rawDesc = "" +
 	"\n" +
-	"%raftnode/enroll/enrollpb/enroll.proto\x12\x12holdfast.enroll.v1\"\x9b\x01\n" +
+	"%raftnode/enroll/enrollpb/enroll.proto\x12\x12holdfast.enroll.v1\"\xa2\x01\n" +
 	"\rEnrollRequest\x12\x19\n" +
-	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x12\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x12\n" +
 	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12/\n" +
-	"\x13certificate_request\x18\x05 \x01(\fR\x12certificateRequest\"\xb0\x01\n" +
+	"\x13certificate_request\x18\x05 \x01(\fR\x12certificateRequest\"\xd2\x01\n" +
 	"\x0eEnrollResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x16\n" +
 	"\x06bundle\x18\x02 \x03(\fR\x06bundle\x12%\n" +
 	"\x0eraft_addresses\x18\x03 \x03(\tR\rraftAddresses\x12#\n" +
 	"\rapi_addresses\x18\x04 \x03(\tR\fapiAddresses\x12\x18\n" +
-	"\aaddress\x18\x05 \x01(\tR\aaddress\"\xaa\x01\n" +
+	"\aaddress\x18\x05 \x01(\tR\aaddress\x12 \n" +
+	"\vattestation\x18\x06 \x01(\fR\vattestation\"\xaa\x01\n" +
 	"\tJoinToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x15\n" +
