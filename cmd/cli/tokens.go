@@ -41,10 +41,11 @@ func createTokenCommand() *cobra.Command {
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 			return v.create(ctx, c, client, cmd)
 		})
-	cmd.Long = "Creates a token for one host. `holdfast controller --join-token TOKEN` or `holdfast node --join-token TOKEN` there makes a\n" +
+	cmd.Long = "Creates a token for one host. `holdfast controller --join-token-file FILE` or `holdfast node --join-token-file FILE` there makes a\n" +
 		"key, gets its certificate from a controller with --enroll-listen, and joins. The token is good once, for one role and\n" +
 		"name, until it expires. With --yes it is printed to standard output, and shown never again: its secret is made here, and\n" +
-		"the cluster knows a hash of it only. Other tokens of the same name are revoked, used ones too."
+		"the cluster knows what proves that a host has it only. It is a secret: put it into a file of mode 0600, or into HOLDFAST_JOIN_TOKEN, not\n" +
+		"into an argument, which `ps` shows to all. Other tokens of the same name are revoked, used ones too."
 	flags := cmd.Flags()
 	flags.StringVar(&v.req.Role, "role", "", "`role` of the host: controller or node")
 	flags.StringVar(&v.req.Name, "name", "", "`name` of the controller, or the node's id")
@@ -133,7 +134,7 @@ func (v *tokenVerb) printToken(c *connection, cmd *cobra.Command, resp *adminpb.
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of %s/%s is good once, until %s: `holdfast %s --join-token TOKEN` on the host\n",
+	fmt.Fprintf(cmd.ErrOrStderr(), "token %s of %s/%s is good once, until %s: put it into a file of mode 0600 on the host, and start `holdfast %s --join-token-file FILE` there\n",
 		token.ID, token.Role, token.Name, resp.GetExpires(), token.Role)
 	if c.output == "table" {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), text)

@@ -20,13 +20,16 @@ import (
 type JoinFlags struct {
 	// Token is a join token's text, a secret; empty: none.
 	Token string
+	// TokenFile is a file with it, which may be gone once the certificate is there; - is standard input; empty: none.
+	TokenFile string
 	// Dir is where the certificate is when --cert, --key and --ca do not say it.
 	Dir string
 }
 
 // Add adds the flags to a command's. The default folder is named after the role.
 func (f *JoinFlags) Add(flags *pflag.FlagSet, role pki.Role) {
-	flags.StringVar(&f.Token, "join-token", "", "`token` of `holdfast tokens create`: a host without a certificate gets it with this, once, and joins; better set as HOLDFAST_JOIN_TOKEN, which other users of the host cannot see")
+	flags.StringVar(&f.Token, "join-token", "", "`token` of `holdfast tokens create`: a host without a certificate gets it with this, once, and joins; `ps` shows it to all users of the host: prefer --join-token-file, or HOLDFAST_JOIN_TOKEN")
+	flags.StringVar(&f.TokenFile, "join-token-file", "", "`file` with that token, mode 0600, which may be removed once the certificate is there; - reads it from standard input")
 	flags.StringVar(&f.Dir, "tls-dir", "/var/lib/holdfast/tls-"+string(role), "`folder` with tls.crt, tls.key and ca.crt, mode 0700, where none of --cert, --key and --ca is given; --join-token writes them there")
 }
 
@@ -36,7 +39,7 @@ func (f *JoinFlags) ChooseFiles(files *pki.Files) {
 		return
 	}
 	own := pki.Files{Cert: filepath.Join(f.Dir, "tls.crt"), Key: filepath.Join(f.Dir, "tls.key"), CA: filepath.Join(f.Dir, "ca.crt")}
-	if _, err := os.Lstat(own.Cert); f.Token == "" && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(own.Cert); !f.given() && errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	*files = own
@@ -44,7 +47,7 @@ func (f *JoinFlags) ChooseFiles(files *pki.Files) {
 
 // Known tells whether the cluster says, or said when the certificate was got, where its controllers are.
 func (f *JoinFlags) Known(files pki.Files) bool {
-	if f.ChooseFiles(&files); f.Token != "" {
+	if f.ChooseFiles(&files); f.given() {
 		return true
 	}
 	joined, err := enroll.ReadJoined(files)
@@ -54,7 +57,7 @@ func (f *JoinFlags) Known(files pki.Files) bool {
 // Enroll gets the certificate where there is a token and no certificate yet, and returns what the cluster said of itself
 // then, or when the certificate was got.
 func (f *JoinFlags) Enroll(ctx context.Context, files pki.Files, role pki.Role, log *slog.Logger) (joined enroll.Joined, err error) {
-	if f.Token != "" {
+	if f.given() {
 		if err := f.useToken(ctx, files, role, log); err != nil {
 			return joined, err
 		}
@@ -67,14 +70,18 @@ func (f *JoinFlags) Enroll(ctx context.Context, files pki.Files, role pki.Role, 
 }
 
 func (f *JoinFlags) useToken(ctx context.Context, files pki.Files, role pki.Role, log *slog.Logger) error {
-	token, err := enroll.ParseToken(f.Token)
+	text, err := f.text(files)
+	if err != nil || text == "" {
+		return err
+	}
+	token, err := enroll.ParseToken(text)
 	switch {
 	case err != nil:
-		return exit.Usagef("--join-token: %w", err)
+		return exit.Usagef("%s: %w", f.flag(), err)
 	case token.Role != role:
-		return exit.Usagef("--join-token: it is for a %s: start `holdfast %s` with it", token.Role, token.Role)
+		return exit.Usagef("the join token: it is for a %s: start `holdfast %s` with it", token.Role, token.Role)
 	case files.Cert == "" || files.Key == "" || files.CA == "":
-		return exit.Usagef("--join-token: name all of --cert, --key and --ca, or none of them and --tls-dir")
+		return exit.Usagef("the join token: name all of --cert, --key and --ca, or none of them and --tls-dir")
 	}
 	err = enroll.Join(ctx, token, files, time.Now())
 	switch {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -33,6 +34,7 @@ func TestFilesOfAHostThatJoins(t *testing.T) {
 	}
 	require.False(t, (&JoinFlags{Dir: dir}).Known(pki.Files{}))
 	require.True(t, (&JoinFlags{Dir: dir, Token: "t"}).Known(pki.Files{}))
+	require.True(t, (&JoinFlags{Dir: dir, TokenFile: "t"}).Known(pki.Files{}))
 }
 
 // An error about a token has nothing of it.
@@ -61,6 +63,46 @@ func TestTokensThatADaemonRefuses(t *testing.T) {
 				require.Equal(t, tc.exit, exit.Code(err))
 				require.ErrorContains(t, err, tc.want)
 				require.NotContains(t, err.Error(), tc.token)
+			}
+		})
+	}
+}
+
+// A token in a file is not in the list of processes. Once the certificate is there the file may be gone.
+func TestATokenFromAFile(t *testing.T) {
+	dir := t.TempDir()
+	id, secret, err := enroll.NewSecret()
+	require.NoError(t, err)
+	text, err := (&enroll.Token{ID: id, Secret: secret, Cluster: "prod", Role: pki.Node, Name: "n1", Addresses: []string{"127.0.0.1:1"}}).Text()
+	require.NoError(t, err)
+	path := func(name, content string, mode os.FileMode) string {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), mode))
+		return filepath.Join(dir, name)
+	}
+	all := pki.Files{Cert: dir + "/tls/tls.crt", Key: dir + "/tls/tls.key", CA: dir + "/tls/ca.crt"}
+	there := pki.Files{Cert: path("tls.crt", "", 0o600), Key: all.Key, CA: all.CA}
+	for name, tc := range map[string]struct {
+		flags JoinFlags
+		files pki.Files
+		exit  int
+		want  string
+	}{
+		"a good one":                    {JoinFlags{TokenFile: path("good", text+"\n", 0o600)}, all, exit.Unavailable, "the same command goes on"},
+		"others can read it":            {JoinFlags{TokenFile: path("open", text, 0o644)}, all, exit.Usage, "chmod 600"},
+		"it is empty":                   {JoinFlags{TokenFile: path("empty", "", 0o600)}, all, exit.Usage, "it is empty"},
+		"it holds something else":       {JoinFlags{TokenFile: path("other", "secret", 0o600)}, all, exit.Usage, "--join-token-file: it is no join token"},
+		"it is gone":                    {JoinFlags{TokenFile: dir + "/gone"}, all, exit.Usage, "no such file"},
+		"a token is beside it":          {JoinFlags{TokenFile: path("good", text, 0o600), Token: text}, all, exit.Usage, "give one of them"},
+		"it is gone, after it was used": {JoinFlags{TokenFile: dir + "/gone"}, there, exit.OK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				err := tc.flags.useToken(t.Context(), tc.files, pki.Node, slog.New(slog.DiscardHandler))
+				require.Equal(t, tc.exit, exit.Code(err))
+				if tc.want != "" {
+					require.ErrorContains(t, err, tc.want)
+					require.NotContains(t, err.Error(), text)
+				}
 			}
 		})
 	}
