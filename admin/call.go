@@ -131,7 +131,7 @@ func (s *Server) recordOrGoOn(ctx context.Context, c *call, what, subject string
 func callCell(c *fsmpb.OperatorCall) string {
 	var parts []string
 	if c.GetReason() != "" {
-		parts = append(parts, "why: "+c.GetReason())
+		parts = append(parts, fmt.Sprintf("why: %q", c.GetReason()))
 	}
 	if c.GetPlan() != "" {
 		parts = append(parts, fmt.Sprintf("plan %.6x: %s", c.GetPlanDigest(), c.GetPlan()))

@@ -51,7 +51,7 @@ func TestTheLogHasWhoWhyAndWhichPlan(t *testing.T) {
 		require.NoError(t, printTable(&shown, plan, listing.View{}))
 		var line bytes.Buffer
 		historyLine(&line, entryView(w.log[len(w.log)-1]))
-		require.Contains(t, line.String(), "[why: a new disk; plan ")
+		require.Contains(t, line.String(), "[why: \"a new disk\"; plan ")
 		mark := shown.String()[strings.LastIndex(shown.String(), "\nplan ")+1:]
 		require.Contains(t, line.String(), strings.TrimSpace(mark)+": drain n1")
 		_, err = w.server.CarryOut(ctx, &adminpb.PlanRequest{Verb: "undrain", Node: "n1", HostId: "host-n1"})

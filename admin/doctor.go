@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -182,7 +183,7 @@ func doctorTable(w io.Writer, a *adminpb.DoctorResponse) {
 		counts[d.GetSeverity()]++
 		row(w, d.GetSeverity(), d.GetSubject(), d.GetFound())
 		if d.GetRemedy() != "" {
-			fmt.Fprintf(w, "\t\t  %s\n", d.GetRemedy())
+			fmt.Fprintf(w, "\t\t  %s\n", listing.OneLine(d.GetRemedy()))
 		}
 	}
 	at := ""

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -25,7 +26,7 @@ func (s *Server) VerifyHistory(ctx context.Context, _ *adminpb.VerifyHistoryRequ
 	if err := s.awaitJournal(ctx, state.Cluster().Index); err != nil {
 		return nil, err
 	}
-	resp, err := VerifyJournal(state, func(fn func(Entry) bool) (uint64, error) {
+	resp, err := VerifyJournal(state, nil, func(fn func(Entry) bool) (uint64, error) {
 		return s.Cluster.History(0, 0, func(e Entry) bool { return ctx.Err() == nil && fn(e) })
 	})
 	if err = contextError(ctx, err); err != nil {
@@ -64,14 +65,16 @@ func (s *Server) awaitJournal(ctx context.Context, index uint64) error {
 }
 
 // VerifyJournal checks a journal against a state of the same cluster. history yields all of its entries, until its function
-// returns false, and returns the lowest index that it keeps.
-func VerifyJournal(state *fsm.State, history func(func(Entry) bool) (uint64, error)) (*adminpb.VerifyHistoryResponse, error) {
+// returns false, and returns the lowest index that it keeps. skipped are the entries that this member skips, with their hashes, of
+// which a state that is older than they are does not know.
+func VerifyJournal(state *fsm.State, skipped map[uint64][]byte, history func(func(Entry) bool) (uint64, error)) (*adminpb.VerifyHistoryResponse, error) {
 	at := state.Cluster()
 	if at.ID != "" && at.FeatureLevel < fsm.Level3 {
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"verify the history: its entries are a chain from feature level %d on, and the cluster runs at %d: `holdfast upgrade finish` raises it", fsm.Level3, at.FeatureLevel)
 	}
 	check := fsm.NewChainCheck(state)
+	check.Skip(skipped)
 	keptFrom, err := history(func(e Entry) bool {
 		if e.Command == nil {
 			check.Gap(e.Index, e.GapTo, e.GapReason)
@@ -99,7 +102,7 @@ func verifiedView(index uint64, c *fsm.ChainCheck) *adminpb.VerifyHistoryRespons
 
 func verifyHistoryTable(w io.Writer, a *adminpb.VerifyHistoryResponse) {
 	for _, b := range a.GetBreaks() {
-		fmt.Fprintf(w, "index %d: %s\n", b.GetIndex(), b.GetWhat())
+		fmt.Fprintf(w, "index %d: %s\n", b.GetIndex(), listing.OneLine(b.GetWhat()))
 	}
 	if a.GetMoreBreaks() > 0 {
 		fmt.Fprintf(w, "and %d more\n", a.GetMoreBreaks())
@@ -108,7 +111,7 @@ func verifyHistoryTable(w io.Writer, a *adminpb.VerifyHistoryResponse) {
 		fmt.Fprintf(w, "entries before the chain began, which nothing verifies: %d\n", a.GetUnchained())
 	}
 	if a.GetCount() == 0 {
-		fmt.Fprintf(w, "the journal of %s has no entry of the chain\n", a.GetMember())
+		fmt.Fprintf(w, "the journal of %s has no entry of the chain\n", listing.OneLine(a.GetMember()))
 		return
 	}
 	beginning := "the oldest that is kept, which is taken as it is"

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -383,6 +384,6 @@ func memberPlanTable(w io.Writer, a *adminpb.MemberPlanResponse) {
 	for _, s := range a.GetSteps() {
 		row(w, s.GetState(), s.GetAction(), s.GetNode(), s.GetDetail())
 	}
-	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
+	fmt.Fprintf(w, "%s (at index %d)\n", listing.OneLine(a.GetSummary()), a.GetIndex())
 	planMark(w, a.GetSummary(), a.GetSteps())
 }

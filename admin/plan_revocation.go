@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -226,6 +227,6 @@ func revocationPlanTable(w io.Writer, a *adminpb.RevocationPlanResponse) {
 	for _, s := range a.GetSteps() {
 		row(w, s.GetState(), s.GetAction(), s.GetNode(), s.GetDetail())
 	}
-	fmt.Fprintf(w, "%s\n", a.GetSummary())
+	fmt.Fprintf(w, "%s\n", listing.OneLine(a.GetSummary()))
 	planMark(w, a.GetSummary(), a.GetSteps())
 }

@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,7 +80,23 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 	return out.Flush()
 }
 
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
+// tableWriter lets no text that comes from elsewhere command a terminal, wherever in a table or a line it stands.
+type tableWriter struct{ *tabwriter.Writer }
+
+func newTable(w io.Writer) tableWriter {
+	return tableWriter{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
+}
+
+// Write implements io.Writer. It is given whole lines.
+func (t tableWriter) Write(p []byte) (int, error) {
+	_, err := t.Writer.Write(bytes.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, p))
+	return len(p), err
+}
 
 // tabulate writes one table.
 func tabulate(w io.Writer, fill func(io.Writer)) error {
@@ -90,7 +108,7 @@ func tabulate(w io.Writer, fill func(io.Writer)) error {
 func row(w io.Writer, cells ...any) {
 	text := make([]string, len(cells))
 	for i, c := range cells {
-		text[i] = cmp.Or(fmt.Sprint(c), "-")
+		text[i] = cmp.Or(listing.OneLine(c), "-")
 	}
 	fmt.Fprintln(w, strings.Join(text, "\t"))
 }
@@ -115,7 +133,7 @@ func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 // historyLine writes one entry as one line; a stream's columns have fixed widths.
 func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	if e.GetGap() {
-		fmt.Fprintf(w, "%-8d up to %d is not known to this member: %s\n", e.GetIndex(), e.GetGapTo(), e.GetWhy())
+		fmt.Fprintln(w, listing.OneLine(fmt.Sprintf("%-8d up to %d is not known to this member: %s", e.GetIndex(), e.GetGapTo(), e.GetWhy())))
 		return
 	}
 	result := "ok"
@@ -134,8 +152,8 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	if sentence := sentenceOf(e); sentence != "" {
 		result = sentence + ": " + result
 	}
-	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
-		cmp.Or(subject, "-"), outcomeFacts(e), result, callCell(e.GetCommand().GetCall()))
+	fmt.Fprintln(w, listing.OneLine(fmt.Sprintf("%-8d %s  %-20s %-20s %s  %s%s%s", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
+		cmp.Or(subject, "-"), outcomeFacts(e), result, callCell(e.GetCommand().GetCall()))))
 }
 
 // volumesCell returns the entry's volumes, with the orchestrator's names for them.
@@ -187,6 +205,6 @@ func planTable(w io.Writer, a *adminpb.PlanResponse) {
 	if a.GetMore() > 0 {
 		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
 	}
-	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
+	fmt.Fprintf(w, "%s (at index %d)\n", listing.OneLine(a.GetSummary()), a.GetIndex())
 	planMark(w, a.GetSummary(), a.GetSteps())
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -117,9 +118,9 @@ func upgradeTable(w io.Writer, a *adminpb.UpgradeResponse) {
 		row(w, "node", n.GetId(), n.GetVersion(), levelCell(n), n.GetMissing())
 	}
 	for _, warning := range a.GetWarnings() {
-		fmt.Fprintf(w, "WARNING: %s\n", warning)
+		fmt.Fprintf(w, "WARNING: %s\n", listing.OneLine(warning))
 	}
-	fmt.Fprintf(w, "%s (index %d)\n", a.GetSummary(), a.GetIndex())
+	fmt.Fprintf(w, "%s (index %d)\n", listing.OneLine(a.GetSummary()), a.GetIndex())
 }
 
 func levelCell(u *adminpb.Understanding) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
 func atRiskTable(w io.Writer, a *adminpb.AtRiskResponse) {
@@ -26,7 +27,7 @@ func atRiskTable(w io.Writer, a *adminpb.AtRiskResponse) {
 	if a.GetMore() > 0 {
 		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
 	}
-	fmt.Fprintf(w, "without %s: %s (at index %d)\n", strings.Join(append(append([]string{}, a.GetNodes()...), a.GetMembers()...), ", "), a.GetSummary(), a.GetIndex())
+	fmt.Fprintf(w, "without %s: %s (at index %d)\n", strings.Join(append(append([]string{}, a.GetNodes()...), a.GetMembers()...), ", "), listing.OneLine(a.GetSummary()), a.GetIndex())
 }
 
 // toleranceCell shows how many may stop without a loss, and without that it cannot be used.
@@ -39,10 +40,10 @@ func rebootSafeTable(w io.Writer, a *adminpb.RebootSafeResponse) {
 	}
 	fmt.Fprintf(w, "node %s (host %s) %s\n", a.GetNode(), a.GetHostId(), answer)
 	for _, reason := range a.GetReasons() {
-		fmt.Fprintf(w, "- %s\n", reason)
+		fmt.Fprintf(w, "- %s\n", listing.OneLine(reason))
 	}
 	for _, p := range a.GetPublications() {
-		fmt.Fprintf(w, "volume %s (%s) is published here: the orchestrator moves it\n", p.GetVolume(), p.GetName())
+		fmt.Fprintf(w, "volume %s (%s) is published here: the orchestrator moves it\n", p.GetVolume(), listing.OneLine(p.GetName()))
 	}
 	if a.GetMore() > 0 {
 		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))

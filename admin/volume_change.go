@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -183,5 +184,5 @@ func volumeChangeTable(w io.Writer, a *adminpb.VolumeChangeResponse) {
 	for _, s := range a.GetSteps() {
 		row(w, s.GetState(), s.GetAction(), a.GetVolumeId(), a.GetName(), s.GetNode(), s.GetDetail())
 	}
-	fmt.Fprintf(w, "%s\n", a.GetSummary())
+	fmt.Fprintf(w, "%s\n", listing.OneLine(a.GetSummary()))
 }

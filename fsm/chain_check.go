@@ -43,6 +43,15 @@ func NewChainCheck(state *State) *ChainCheck {
 	return c
 }
 
+// Skip has entries after the state's index count as skipped, with the hashes of their content. What the state says goes first.
+func (c *ChainCheck) Skip(hashes map[uint64][]byte) {
+	for index, hash := range hashes {
+		if index > c.at.Index {
+			c.skipped[index] = hash
+		}
+	}
+}
+
 // Gap adds a range of indexes of which the journal knows nothing.
 func (c *ChainCheck) Gap(from, to uint64, why string) {
 	c.gap = ChainBreak{Index: from, What: fmt.Sprintf("what was decided from here to %d is missing or damaged: %s; another controller may have it", to, why)}

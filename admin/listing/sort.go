@@ -90,7 +90,7 @@ func compareValues(a, b any) int {
 	if aNumeric && bNumeric {
 		return cmp.Compare(aNumber, bNumber)
 	}
-	return naturalOrder(text(a), text(b))
+	return naturalOrder(OneLine(a), OneLine(b))
 }
 
 func naturalOrder(a, b string) int {

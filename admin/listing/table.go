@@ -14,14 +14,14 @@ import (
 func (l *List[A, R]) Table(w Writer, answer proto.Message, v View) {
 	a := answer.(A) //nolint:errcheck,forcetypeassert // a list is asked for its own answers only
 	if l.Head != nil {
-		writeLines(w, l.Head(a))
+		writeLines(w, oneLineEach(l.Head(a)))
 	}
 	writeLines(w, []string{strings.Join(l.Header(v), "\t")})
 	for _, r := range l.RowsOf(answer, v) {
 		writeLines(w, []string{strings.Join(r.Cells, "\t")})
 	}
 	if l.Foot != nil {
-		writeLines(w, l.Foot(a))
+		writeLines(w, oneLineEach(l.Foot(a)))
 	}
 }
 
@@ -30,6 +30,13 @@ func writeLines(w Writer, lines []string) {
 	for _, line := range lines {
 		_, _ = fmt.Fprintln(w, line)
 	}
+}
+
+func oneLineEach(lines []string) (out []string) {
+	for _, line := range lines {
+		out = append(out, OneLine(line))
+	}
+	return out
 }
 
 // Header are the names of the columns that are shown.
@@ -75,15 +82,16 @@ func (c *Column[R]) shown(r R, v View) string {
 	case c.Since != nil:
 		return ageCell(c.Since(r), v.now())
 	case v.Wide && c.Full != nil:
-		return cmp.Or(text(c.Full(r)), "-")
+		return cmp.Or(OneLine(c.Full(r)), "-")
 	}
-	return cmp.Or(text(c.Cell(r)), "-")
+	return cmp.Or(OneLine(c.Cell(r)), "-")
 }
 
-// text is a cell on one line: names and errors come from elsewhere, and must not break the table or command a terminal.
-func text(cell any) string {
+// OneLine is a cell on one line of what can be read: names and errors come from elsewhere, and must neither break the table
+// nor command a terminal.
+func OneLine(cell any) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r

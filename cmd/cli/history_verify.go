@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +62,11 @@ func (c *connection) verifyStopped(cmd *cobra.Command, dataDir string) error {
 		return exit.Wrap(exit.Usage, err)
 	}
 	return withLogStore(dataDir, func(o *raftnode.Offline) error {
-		resp, err := admin.VerifyJournal(o.State(), func(fn func(admin.Entry) bool) (uint64, error) {
+		skipped, err := skippedHashes(o)
+		if err != nil {
+			return exit.Wrap(exit.Refused, err)
+		}
+		resp, err := admin.VerifyJournal(o.State(), skipped, func(fn func(admin.Entry) bool) (uint64, error) {
 			return o.History(func(e raftnode.Entry) bool {
 				return fn(admin.Entry{Index: e.Index, Term: e.Term, Command: e.Command, Outcome: e.Outcome, GapTo: e.GapTo, GapReason: e.Reason, Chain: e.Chain})
 			})
@@ -71,6 +77,21 @@ func (c *connection) verifyStopped(cmd *cobra.Command, dataDir string) error {
 		resp.Member = dataDir
 		return c.printVerified(cmd, resp)
 	})
+}
+
+// skippedHashes are the entries that this member skips: the newest Raft snapshot may be older than they are.
+func skippedHashes(o *raftnode.Offline) (map[uint64][]byte, error) {
+	all, err := o.Skips()
+	if err != nil {
+		return nil, err
+	}
+	hashes := map[uint64][]byte{}
+	for _, k := range all {
+		if hashes[k.Index], err = hex.DecodeString(k.Hash); err != nil {
+			return nil, fmt.Errorf("the hash of the skipped entry %d: %w", k.Index, err)
+		}
+	}
+	return hashes, nil
 }
 
 func (c *connection) printVerified(cmd *cobra.Command, resp *adminpb.VerifyHistoryResponse) error {

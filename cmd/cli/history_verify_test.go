@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -21,7 +24,20 @@ import (
 type stoppedController struct {
 	t       *testing.T
 	dir     string
+	state   *fsm.State
 	entries []journal.Entry
+}
+
+// skip has the controller skip an entry, and records that as `holdfast log skip` does.
+func (c *stoppedController) skip(content []byte) {
+	index, hash := c.state.Cluster().Index+1, sha256.Sum256(content)
+	outcome, err := proto.Marshal(c.state.Skip(index, hash[:], new(fsmpb.Command)).Outcome)
+	require.NoError(c.t, err)
+	c.entries = append(c.entries, journal.Entry{Index: index, Term: 1, Command: content, Outcome: outcome, Chain: c.state.Cluster().Chain})
+	s, err := store.Open(store.Options{Dir: c.dir})
+	require.NoError(c.t, err)
+	require.NoError(c.t, s.AddSkip(store.Skip{EntryName: store.EntryName{Index: index, Term: 1, Hash: hex.EncodeToString(hash[:])}, Reason: "it faults", At: time.Now()}))
+	require.NoError(c.t, s.Close())
 }
 
 func newStoppedController(t *testing.T) *stoppedController {
@@ -30,6 +46,7 @@ func newStoppedController(t *testing.T) *stoppedController {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	state := fsm.New()
+	c.state = state
 	apply := func(cmd *fsmpb.Command) {
 		index := state.Cluster().Index + 1
 		cmd.RequestId, cmd.SchemaVersion = fmt.Appendf(nil, "%016d", index), fsm.MaxFeatureLevel
@@ -135,6 +152,16 @@ func TestHistoryVerifyOfAStoppedController(t *testing.T) {
 	t.Run("what is kept is verified when its beginning is not", func(t *testing.T) {
 		c.write(c.entries[5:])
 		require.Contains(t, c.verify(exit.OK), "first index 6, the oldest that is kept")
+	})
+	t.Run("an entry that is skipped since the last Raft snapshot, and that no build can read", func(t *testing.T) {
+		skipping := newStoppedController(t)
+		skipping.skip([]byte("no command"))
+		skipping.write(skipping.entries)
+		require.Contains(t, skipping.verify(exit.OK), "where the chain began")
+		altered := slices.Clone(skipping.entries)
+		altered[9].Command = []byte("no command either")
+		skipping.write(altered)
+		require.Contains(t, skipping.verify(exit.Refused), "index 10: ")
 	})
 	t.Run("one thing at a time", func(t *testing.T) {
 		for range 2 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode"
@@ -71,10 +72,10 @@ func inspect(w io.Writer, o *raftnode.Offline, index uint64) error {
 	}
 	fmt.Fprintf(w, "member %s of cluster %s\nlog %d to %d, Raft snapshot at %d\n", o.MemberID, o.ClusterID(), first, last, snapshot)
 	for _, k := range skips {
-		fmt.Fprintf(w, "skipped: index %d, term %d, hash %s, at %s: %s\n", k.Index, k.Term, k.Hash, k.At.UTC().Format(time.RFC3339), k.Reason)
+		fmt.Fprintf(w, "skipped: index %d, term %d, hash %s, at %s: %s\n", k.Index, k.Term, k.Hash, k.At.UTC().Format(time.RFC3339), listing.OneLine(k.Reason))
 	}
 	if fault != nil {
-		fmt.Fprintf(w, "ended at: index %d, term %d, hash %s, at %s: %s\n", fault.Index, fault.Term, fault.Hash, fault.At.UTC().Format(time.RFC3339), fault.What)
+		fmt.Fprintf(w, "ended at: index %d, term %d, hash %s, at %s: %s\n", fault.Index, fault.Term, fault.Hash, fault.At.UTC().Format(time.RFC3339), listing.OneLine(fault.What))
 		if index == 0 && fault.Index > snapshot {
 			index = fault.Index
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/csi/mounthelper"
 )
@@ -43,7 +44,7 @@ func listMounts(_ context.Context, helper *mounthelper.Helper, cmd *cobra.Comman
 		} else if mounted {
 			state = "mounted"
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s on %s: %s\n", record.ID, record.Name, record.Target, state)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s on %s: %s\n", record.ID, listing.OneLine(record.Name), record.Target, state)
 	}
 	return exit.Wrap(exit.Refused, err)
 }
@@ -70,7 +71,7 @@ func releaseCommand() *cobra.Command {
 			}
 			released, err := helper.Release(ctx)
 			for _, record := range released {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s was given back\n", record.ID, record.Name)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s was given back\n", record.ID, listing.OneLine(record.Name))
 			}
 			return callError("give back volumes", err)
 		})
@@ -84,7 +85,7 @@ func releaseCommand() *cobra.Command {
 func planRelease(helper *mounthelper.Helper, cmd *cobra.Command) error {
 	unused, err := helper.Unused()
 	for _, record := range unused {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, which was on %s, would be given back\n", record.ID, record.Name, record.Target)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s, which was on %s, would be given back\n", record.ID, listing.OneLine(record.Name), record.Target)
 	}
 	if len(unused) > 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --yes carries this out")

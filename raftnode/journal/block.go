@@ -42,6 +42,9 @@ type block struct {
 	raw         []byte
 }
 
+// isEmpty: it covers no index.
+func (b *block) isEmpty() bool { return b.last < b.first }
+
 // buffers are reused for the records of blocks.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, blockBytes+blockBytes/8); return &b }}
 

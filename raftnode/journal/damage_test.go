@@ -9,7 +9,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -270,4 +272,30 @@ func TestAHungDiskDoesNotBlockAppend(t *testing.T) {
 	}))
 	require.Equal(t, last+1, next)
 	require.Equal(t, 1, gaps)
+}
+
+// Readers that wait for a disk that hangs are not what the disk falls behind with.
+func TestReadersOfAHungDiskLoseNothing(t *testing.T) {
+	d := &faultyFilesystem{block: make(chan struct{}), hung: make(chan struct{}, 1)}
+	j := openWith(t, fastDir(t), d)
+	big := bytes.Repeat([]byte("x"), blockBytes)
+	require.NoError(t, j.Append(Entry{Index: 1, Term: 1, Command: big}))
+	<-d.hung
+	readers := make(chan error)
+	for range maxQueuedBlocks + 1 {
+		go func() { readers <- j.Sync(0) }()
+	}
+	require.Eventually(t, func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.queue) > maxQueuedBlocks
+	}, time.Minute, time.Millisecond)
+	for i := uint64(2); i <= 4; i++ {
+		require.NoError(t, j.Append(Entry{Index: i, Term: 1, Command: big}))
+	}
+	close(d.block)
+	for range maxQueuedBlocks + 1 {
+		require.NoError(t, <-readers)
+	}
+	require.NoError(t, j.Range(1, 0, func(e Entry) bool { return assert.False(t, e.Gap, e.Reason) }))
 }

@@ -51,6 +51,7 @@ type Journal struct {
 	mu           sync.Mutex
 	wake         *sync.Cond // queue or closing changed
 	queue        []writeJob
+	queuedBlocks int         // of the queue, which also has jobs of readers that have no block
 	current      block       // collects what is appended
 	historyStart uint64      // first index of the history while there is no segment
 	covered      uint64      // every applied index up to here is in the journal, or in a gap
@@ -111,7 +112,7 @@ func (j *Journal) appendRecord(e Entry, last uint64) {
 	j.current.last, j.covered = last, last
 	switch {
 	case len(j.current.raw) < blockBytes:
-	case len(j.queue) < maxQueuedBlocks:
+	case j.queuedBlocks < maxQueuedBlocks:
 		j.enqueueBlock(writeJob{})
 	default:
 		j.dropBlock()
@@ -121,6 +122,9 @@ func (j *Journal) appendRecord(e Entry, last uint64) {
 // enqueueBlock hands the current block to the writer, with the job's other fields.
 func (j *Journal) enqueueBlock(job writeJob) {
 	job.block = j.current
+	if !job.block.isEmpty() {
+		j.queuedBlocks++
+	}
 	j.queue = append(j.queue, job)
 	j.current = block{first: j.covered + 1, last: j.covered, raw: newBuffer()}
 	j.wake.Signal()

@@ -68,7 +68,7 @@ func (w *writer) run() {
 		if !ok {
 			break
 		}
-		if job.block.last >= job.block.first {
+		if !job.block.isEmpty() {
 			w.write(job.block)
 		}
 		job.block.release()
@@ -98,6 +98,9 @@ func (w *writer) nextJob() (writeJob, bool) {
 	job := j.queue[0]
 	j.queue[0] = writeJob{}
 	j.queue = j.queue[1:]
+	if !job.block.isEmpty() {
+		j.queuedBlocks--
+	}
 	return job, true
 }
 
