@@ -38,7 +38,7 @@ func openHostRevocations(path string, creds *pki.Credentials, log *slog.Logger) 
 	}
 	content, err := os.ReadFile(path)
 	if err == nil {
-		err = protojson.Unmarshal(content, r.known)
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(content, r.known) // a newer build may have written it
 	}
 	if path != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read %s, what is revoked of controllers: %w; remove it, and the controllers send it again", path, err)
@@ -109,7 +109,11 @@ func (r *hostRevocations) refusal(c pki.Certificate, k *sessionpb.RevokedControl
 
 // revokes tells whether the entry revokes a certificate of the name.
 func revokes(k *sessionpb.RevokedController, name, serial string, issued time.Time) bool {
-	of := fsm.Revocation{Serials: k.GetSerials(), IssuedUntil: fsm.TimeOf(k.GetIssuedUntil())}
+	until := k.GetIssuedUntil()
+	if k.GetCountsUntil() != 0 {
+		until = min(until, k.GetCountsUntil())
+	}
+	of := fsm.Revocation{Serials: k.GetSerials(), IssuedUntil: fsm.TimeOf(until)}
 	return k.GetName() == name && of.Covers(serial, issued)
 }
 

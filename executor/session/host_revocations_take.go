@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// clockTolerance is how far a controller's clock may be ahead of the host's: a later time of a revocation is cut, so
-	// that nobody revokes certificates that are still to be issued.
+	// clockTolerance is how far a controller's clock may be ahead of the host's: a later time of a revocation does not
+	// count, so that nobody revokes certificates that are still to be issued.
 	clockTolerance = 5 * time.Minute
 	// maxRemembered bounds what is remembered of lost logs.
 	maxRemembered = 4096
@@ -25,10 +25,12 @@ const (
 //
 // The newer list counts, in order of epochs. A list of a later incarnation comes from a restored log: what that does not
 // know of the list before is remembered, and goes on being refused, until a list has it. From then on the log decides.
+// That the restored log revokes who sent it does not end it: what a lost log said is true whoever passed it on.
 //
 // A controller whose key was stolen can send any list under any epoch. So the list of a controller that the host does not
 // refuse takes the place of one whose sender it revokes, whatever the epochs; and no list revokes what is issued later:
-// controllers with new certificates are accepted, whatever was said of them.
+// controllers with new certificates are accepted, whatever was said of them. What the stolen key said in the name of a
+// log that was lost stays until that is taken in and ended: refusing too much has a remedy, accepting a thief has none.
 func nextRevocations(known, sent *sessionpb.RevokedControllers, from pki.Certificate, now time.Time) *sessionpb.RevokedControllers {
 	voided := revokesSender(sent, known.GetFrom())
 	at, before := fsm.EpochFrom(sent.GetAt()), fsm.EpochFrom(known.GetAt())
@@ -36,10 +38,10 @@ func nextRevocations(known, sent *sessionpb.RevokedControllers, from pki.Certifi
 		return nil
 	}
 	next := &sessionpb.RevokedControllers{
-		At: sent.GetAt(), From: nameOf(from), Controllers: withoutFuture(sent.GetControllers(), now), Others: withoutFuture(sent.GetOthers(), now),
+		At: sent.GetAt(), From: nameOf(from), Controllers: boundedAt(sent.GetControllers(), now), Others: boundedAt(sent.GetOthers(), now),
 	}
 	remembered := slices.Clone(known.GetRemembered())
-	if at.Incarnation > before.Incarnation && !voided {
+	if at.Incarnation > before.Incarnation {
 		for _, k := range slices.Concat(known.GetControllers(), known.GetOthers()) {
 			remembered = append(remembered, &sessionpb.RememberedRevocation{Revoked: k, At: known.GetAt(), From: known.GetFrom()})
 		}
@@ -47,7 +49,7 @@ func nextRevocations(known, sent *sessionpb.RevokedControllers, from pki.Certifi
 	for _, m := range remembered {
 		said := fsm.EpochFrom(m.GetAt())
 		ended := said.Incarnation == at.Incarnation && said.Compare(at) <= 0 // by the log that said it
-		if !ended && !knows(next, m.GetRevoked()) && !revokesSender(sent, m.GetFrom()) && len(next.GetRemembered()) < maxRemembered {
+		if !ended && !knows(next, m.GetRevoked()) && len(next.GetRemembered()) < maxRemembered {
 			next.Remembered = append(next.Remembered, m)
 		}
 	}
@@ -68,17 +70,18 @@ func revokesSender(list *sessionpb.RevokedControllers, from *sessionpb.Certifica
 	})
 }
 
-func withoutFuture(all []*sessionpb.RevokedController, now time.Time) []*sessionpb.RevokedController {
+// boundedAt keeps the times as they were sent, and notes for how much of each the host takes the controller's word now.
+func boundedAt(all []*sessionpb.RevokedController, now time.Time) []*sessionpb.RevokedController {
 	latest := now.Add(clockTolerance).UnixNano()
-	cut := make([]*sessionpb.RevokedController, 0, len(all))
+	bounded := make([]*sessionpb.RevokedController, 0, len(all))
 	for _, k := range all {
-		if k.GetIssuedUntil() > latest {
-			k = proto.CloneOf(k)
-			k.IssuedUntil = latest
+		k = proto.CloneOf(k)
+		if k.CountsUntil = 0; k.GetIssuedUntil() > latest {
+			k.CountsUntil = latest
 		}
-		cut = append(cut, k)
+		bounded = append(bounded, k)
 	}
-	return cut
+	return bounded
 }
 
 // knows tells whether the list revokes all that the entry does.

@@ -173,3 +173,73 @@ func TestAStolenKeyCannotRevokeForGood(t *testing.T) {
 		})
 	}
 }
+
+// The restored log revokes the controller that passed on what the lost log said: that stays in force. The sender of the
+// list that counts may be revoked in a later list, too, and what is remembered stays.
+func TestWhatALostLogSaidOutlivesItsSender(t *testing.T) {
+	for name, revokedAt := range map[string]uint64{"in the first list": 100, "in a later list": 101} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRevocations(t)
+			sender, other, thief := controllerCertificate("a", -time.Hour), controllerCertificate("b", -time.Hour), controllerCertificate("thief", -time.Hour)
+			r.take(sender, revokedList(1, 500, "thief"))
+			for index := uint64(100); index < 103; index++ {
+				var revoked []string
+				if index >= revokedAt {
+					revoked = append(revoked, "a")
+				}
+				for range 2 {
+					r.take(other, revokedList(2, index, revoked...))
+				}
+				require.ErrorContains(t, r.check(thief), "stolen")
+				require.NoError(t, r.check(other))
+			}
+			require.Error(t, r.check(sender))
+			require.Len(t, r.items(), 1)
+			r.take(other, revokedList(2, 110, "a", "thief"))
+			require.Empty(t, r.items(), "this log knows it")
+			r.take(other, revokedList(2, 120, "a"))
+			require.NoError(t, r.check(thief), "and ended it")
+		})
+	}
+}
+
+// A controller's clock is ahead of the host's: the host takes its word up to its own time only, and hands on the time that
+// was said. What the controller says of the bound itself does not count.
+func TestARevocationsTimeIsKeptAsItWasSaid(t *testing.T) {
+	r := newTestRevocations(t)
+	a, said := controllerCertificate("a", -time.Hour), testNow.Add(time.Hour)
+	list := revokedList(1, 10, "b")
+	list.Controllers[0].IssuedUntil, list.Controllers[0].CountsUntil = said.UnixNano(), said.UnixNano()
+	r.take(a, list)
+	for range 2 {
+		require.Error(t, r.check(controllerCertificate("b", clockTolerance)))
+		require.NoError(t, r.check(controllerCertificate("b", 2*clockTolerance)))
+		r.take(a, revokedList(2, 5))
+		require.Len(t, r.items(), 1)
+		of := &fsmpb.RevokeIdentity{}
+		require.NoError(t, proto.Unmarshal([]byte(r.items()[0].Held), of))
+		require.Equal(t, said.UnixNano(), of.GetIssuedUntil(), "a log that takes it in says no less than the one that was lost")
+		again, err := openHostRevocations(r.path, r.creds, r.log)
+		require.NoError(t, err)
+		again.now, r = r.now, again
+	}
+	known := revokedList(2, 6, "b")
+	known.Controllers[0].IssuedUntil = said.UnixNano()
+	r.take(a, known)
+	require.Empty(t, r.items(), "the same time is the same revocation, whatever the clock of the host")
+}
+
+// A newer build wrote the file: what this one does not know of it stops nobody, and what it knows counts.
+func TestAFileOfRevocationsOfANewerBuildIsRead(t *testing.T) {
+	r := newTestRevocations(t)
+	r.take(controllerCertificate("a", -time.Hour), revokedList(1, 10, "b"))
+	content, err := os.ReadFile(r.path)
+	require.NoError(t, err)
+	newer := append([]byte(`{"addedLater":{"x":[1]},`), content[1:]...)
+	require.NoError(t, os.WriteFile(r.path, newer, 0o600))
+	for range 2 {
+		again, err := openHostRevocations(r.path, r.creds, r.log)
+		require.NoError(t, err)
+		require.Error(t, again.check(controllerCertificate("b", -time.Hour)))
+	}
+}

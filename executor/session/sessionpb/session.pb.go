@@ -820,12 +820,15 @@ func (x *CertificateName) GetIssued() int64 {
 }
 
 type RevokedController struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Serials       []string               `protobuf:"bytes,2,rep,name=serials,proto3" json:"serials,omitempty"`                             // hex, sorted
-	IssuedUntil   int64                  `protobuf:"varint,3,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // Unix nanoseconds; 0: the serials only
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	Role          string                 `protobuf:"bytes,115,opt,name=role,proto3" json:"role,omitempty"` // empty: controller
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Serials     []string               `protobuf:"bytes,2,rep,name=serials,proto3" json:"serials,omitempty"`                             // hex, sorted
+	IssuedUntil int64                  `protobuf:"varint,3,opt,name=issued_until,json=issuedUntil,proto3" json:"issued_until,omitempty"` // Unix nanoseconds; 0: the serials only
+	Reason      string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Role        string                 `protobuf:"bytes,115,opt,name=role,proto3" json:"role,omitempty"` // empty: controller
+	// counts_until is in the host's file only, and never taken from a controller: the latest issue that the host takes
+	// issued_until for, in Unix nanoseconds; 0: all of issued_until.
+	CountsUntil   int64 `protobuf:"varint,150,opt,name=counts_until,json=countsUntil,proto3" json:"counts_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -893,6 +896,13 @@ func (x *RevokedController) GetRole() string {
 		return x.Role
 	}
 	return ""
+}
+
+func (x *RevokedController) GetCountsUntil() int64 {
+	if x != nil {
+		return x.CountsUntil
+	}
+	return 0
 }
 
 // DesiredState is that of this host, as of an index. One comes at least every
@@ -3845,13 +3855,14 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0fCertificateName\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06serial\x18\x02 \x01(\tR\x06serial\x12\x16\n" +
-	"\x06issued\x18\x03 \x01(\x03R\x06issued\"\x90\x01\n" +
+	"\x06issued\x18\x03 \x01(\x03R\x06issued\"\xb4\x01\n" +
 	"\x11RevokedController\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aserials\x18\x02 \x03(\tR\aserials\x12!\n" +
 	"\fissued_until\x18\x03 \x01(\x03R\vissuedUntil\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04role\x18s \x01(\tR\x04role\"\xe9\x02\n" +
+	"\x04role\x18s \x01(\tR\x04role\x12\"\n" +
+	"\fcounts_until\x18\x96\x01 \x01(\x03R\vcountsUntil\"\xe9\x02\n" +
 	"\fDesiredState\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12<\n" +
