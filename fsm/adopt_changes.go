@@ -10,10 +10,22 @@ func (s *State) adoptChanges(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *R
 		return nil, Reject(Precondition, "adopt volume %s: it is being deleted, or could not be made, and its hosts have it: delete it again, or copy what it has", v.ID)
 	case Creating, Ready:
 	}
+	if v.converting() != nil && a.newest.GetManifest().GetReplication() == nil {
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil // it was said before the backup
+	}
+	converted := a.wasConverted(v)
+	if converted {
+		taken, rej := s.withConversionTaken(m, v, a)
+		if rej != nil {
+			return nil, rej
+		}
+		v = &taken
+	}
 	if rej := a.checkSamePlace(v); rej != nil {
 		return nil, rej
 	}
 	updated, changed := v.withReadiness(m, a)
+	changed = changed || converted
 	changed = updated.takeContent(a.newest.GetManifest()) || changed
 	if !s.decidedSince(v) {
 		changed = updated.takePublication(s, a) || changed
@@ -50,7 +62,7 @@ func (a *adoption) checkSamePlace(v *Volume) *Rejection {
 		case r == nil || r.State == ReplicaGone || r.State == ReplicaLeaving:
 			return Reject(Precondition, "adopt volume %s: node %s has a replica of it that this log does not know: it was moved there after the backup", v.ID, h.node.ID)
 		case (says == nil) != (v.Replication == nil):
-			return Reject(Precondition, "adopt volume %s: it was converted after the backup, and node %s has it as it is now", v.ID, h.node.ID)
+			return Reject(Precondition, "adopt volume %s: its replication ended after the backup, and node %s has it as it is now: copy what its device has to a new volume", v.ID, h.node.ID)
 		case says != nil && (says.GetMinor() != v.Replication.Minor || says.GetPort() != v.Replication.Port):
 			return Reject(Precondition, "adopt volume %s: it has the minor %d and port %d, and on node %s %d and %d", v.ID, v.Replication.Minor, v.Replication.Port, h.node.ID, says.GetMinor(), says.GetPort())
 		}

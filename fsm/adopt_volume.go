@@ -74,6 +74,9 @@ func (s *State) readAdoption(c *fsmpb.AdoptVolume) (*adoption, *Rejection) {
 	}
 	a.chooseNewest()
 	a.dropUnlisted()
+	if rej := a.checkNotConverted(); rej != nil {
+		return nil, rej
+	}
 	if len(a.held) == 0 || len(a.held) > MaxReplicas {
 		return nil, Reject(Invalid, "adopt volume %s: %d hosts have it, not 1 or %d", a.id, len(a.held), MaxReplicas)
 	}
@@ -151,6 +154,9 @@ func (s *State) adoptedVolume(m Meta, a *adoption) (Volume, *Rejection) {
 	if other, taken := s.VolumeByName(v.Origin, v.Name); taken && !other.isFailed() {
 		return v, Reject(Incompatible, "adopt volume %s: volume %s has its name %q: remove that first, if no host has it any more", a.id, other.ID, v.Name)
 	}
+	if rej := s.checkAdoptedImport(&v, a); rej != nil {
+		return v, rej
+	}
 	v.Created = m.Epoch
 	if rej := s.addAdoptedReplicas(m, &v, a); rej != nil {
 		return v, rej
@@ -170,6 +176,7 @@ func (s *State) volumeFromManifest(p *fsmpb.VolumeManifest) (v Volume, rej *Reje
 		ID: VolumeID(p.GetVolumeId()), Name: p.GetName(), Fingerprint: p.GetFingerprint(), Size: p.GetSizeBytes(), Source: SourceFrom(p.GetSource()),
 		Limits: LimitsFrom(p.GetLimits()), InitialLimits: initialLimitsFrom(p.GetInitialLimits()), Claim: ClaimFrom(p.GetClaim()),
 		Crypt: CryptFrom(p.GetCrypt()), Format: FormatFrom(p.GetFormat()), Origin: Site(p.GetOrigin()), Home: Site(p.GetHome()), Sites: sitesFrom(p.GetSites()),
+		MadeBy: p.GetMadeBy(), Import: importFromManifest(p.GetImport()),
 	}
 	if _, rej := requestedSource(p.GetSource()); rej != nil {
 		return v, rej
@@ -187,6 +194,10 @@ func (s *State) volumeFromManifest(p *fsmpb.VolumeManifest) (v Volume, rej *Reje
 		return v, Reject(Invalid, "its manifest says %d bytes", v.Size)
 	case !knownFormat(v.Format.Phase):
 		return v, Reject(Invalid, "its manifest does not say whether it has a filesystem")
+	case v.MadeBy != "" && (!byAdmin(v.MadeBy, nil) || len(v.MadeBy) > maxIDBytes):
+		return v, Reject(Invalid, "its manifest says that %q made it, who is no operator", clip(v.MadeBy))
+	case v.Import != nil && (!isDeviceText(v.Import.Device) || !isDeviceText(v.Import.Name)):
+		return v, Reject(Invalid, "its manifest says that it was imported, of no device")
 	}
 	for _, site := range append([]string{p.GetOrigin(), p.GetHome()}, p.GetSites()...) {
 		if rej := CheckSite(site); site != "" && rej != nil {
@@ -233,6 +244,9 @@ func (s *State) addAdoptedReplicas(m Meta, v *Volume, a *adoption) *Rejection {
 	v.Replication = &Replication{
 		Protocol: says.GetProtocol(), ReplicaCount: says.GetReplicas(), Minor: says.GetMinor(), Port: says.GetPort(), Seed: HostID(says.GetSeed()),
 		InitialSyncIndex: m.Index, Generation: m.Index,
+	}
+	if says.GetConverting() {
+		return v.adoptConversion(m)
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 )
 
 // manifest is what a host keeps of the volume beside its device: with it the volume outlives the log. Equal volumes
-// have equal manifests.
+// have equal manifests. While a volume is converted and its content was not touched, the one that its host has is true.
 func (s *State) manifest(n *Node, v *Volume, r *Replica) string {
-	if _, ready := v.Phase.(Ready); !ready || !s.level3() || n.Incarnation != s.cluster.Incarnation || r == nil || r.State != ReplicaPresent || v.converting() != nil {
+	if _, ready := v.Phase.(Ready); !ready || !s.level3() || n.Incarnation != s.cluster.Incarnation || r == nil || r.State != ReplicaPresent || v.isPlainOn(v.seed()) {
 		return ""
 	}
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(manifestOf(v, r))
@@ -24,6 +24,7 @@ func manifestOf(v *Volume, r *Replica) *fsmpb.VolumeManifest {
 		VolumeId: string(v.ID), Name: v.Name, Fingerprint: v.Fingerprint, SizeBytes: v.Size, Source: v.Source.Proto(),
 		Limits: v.Limits.Proto(), InitialLimits: v.InitialLimits.setProto(), Claim: v.Claim.Proto(), Crypt: v.Crypt.Proto(),
 		Format: v.Format.Proto(), Origin: string(v.Origin), Home: string(v.Home), Sites: siteNames(v.Sites), PoolId: string(r.Pool),
+		MadeBy: v.MadeBy, Import: v.Import.manifest(),
 	}
 	for i := range v.Capabilities {
 		m.Capabilities = append(m.Capabilities, v.Capabilities[i].TextProto())
@@ -34,7 +35,7 @@ func manifestOf(v *Volume, r *Replica) *fsmpb.VolumeManifest {
 	if d := v.Replication; d != nil {
 		m.Replication = &fsmpb.ReplicationManifest{
 			Protocol: d.Protocol, Replicas: d.ReplicaCount, Minor: d.Minor, Port: d.Port, Seed: string(d.Seed),
-			Outdated: r.ReplicaSync != nil && r.Outdated,
+			Outdated: r.ReplicaSync != nil && r.Outdated, Converting: d.Conversion != nil,
 		}
 		for _, active := range v.ActiveReplicas() {
 			m.Replication.Hosts = append(m.Replication.Hosts, &fsmpb.ReplicaHost{NodeId: string(active.Node), HostId: string(active.Host)})
@@ -44,6 +45,29 @@ func manifestOf(v *Volume, r *Replica) *fsmpb.VolumeManifest {
 		m.Publication = p.manifest()
 	}
 	return m
+}
+
+// seed is the host whose content a replicated volume had first, empty of others.
+func (v *Volume) seed() HostID {
+	if v.Replication == nil {
+		return ""
+	}
+	return v.Replication.Seed
+}
+
+func (i *Import) manifest() *fsmpb.ImportManifest {
+	if i == nil {
+		return nil
+	}
+	return &fsmpb.ImportManifest{HostId: string(i.Host), DeviceId: i.Device, DeviceName: i.Name}
+}
+
+// importFromManifest is the inverse of Import.manifest. That of a Ready volume was not given back.
+func importFromManifest(m *fsmpb.ImportManifest) *Import {
+	if m == nil {
+		return nil
+	}
+	return &Import{Host: HostID(m.GetHostId()), Device: m.GetDeviceId(), Name: m.GetDeviceName()}
 }
 
 func (p *Publication) manifest() *fsmpb.PublicationManifest {

@@ -98,6 +98,7 @@ func (l *lister) held(ctx context.Context, m *records.Manifest) (*fsmpb.HeldVolu
 	}
 	if r := record.Replica; r != nil {
 		held.Attachment, held.AttachedIn = r.Attachment, r.Boot
+		held.Replica = r.MetadataMade || r.PlainBytes > 0
 	}
 	return held, nil
 }

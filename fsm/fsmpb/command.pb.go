@@ -2443,9 +2443,11 @@ type VolumeManifest struct {
 	Origin        string                 `protobuf:"bytes,13,opt,name=origin,proto3" json:"origin,omitempty"`
 	Home          string                 `protobuf:"bytes,14,opt,name=home,proto3" json:"home,omitempty"`
 	Sites         []string               `protobuf:"bytes,15,rep,name=sites,proto3" json:"sites,omitempty"`
-	PoolId        string                 `protobuf:"bytes,16,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"` // of the host's replica
-	Replication   *ReplicationManifest   `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`     // unset: it has one replica
-	Publication   *PublicationManifest   `protobuf:"bytes,18,opt,name=publication,proto3" json:"publication,omitempty"`     // to this host
+	PoolId        string                 `protobuf:"bytes,16,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`  // of the host's replica
+	Replication   *ReplicationManifest   `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`      // unset: it has one replica
+	Publication   *PublicationManifest   `protobuf:"bytes,18,opt,name=publication,proto3" json:"publication,omitempty"`      // to this host
+	MadeBy        string                 `protobuf:"bytes,150,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who made it without an orchestrator
+	Import        *ImportManifest        `protobuf:"bytes,151,opt,name=import,proto3" json:"import,omitempty"`               // unset: it does not have the device of an import
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2606,6 +2608,81 @@ func (x *VolumeManifest) GetPublication() *PublicationManifest {
 	return nil
 }
 
+func (x *VolumeManifest) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetImport() *ImportManifest {
+	if x != nil {
+		return x.Import
+	}
+	return nil
+}
+
+// ImportManifest is what a manifest says of the device that the volume was imported with.
+type ImportManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HostId        string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	DeviceId      string                 `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
+	DeviceName    string                 `protobuf:"bytes,3,opt,name=device_name,json=deviceName,proto3" json:"device_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportManifest) Reset() {
+	*x = ImportManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportManifest) ProtoMessage() {}
+
+func (x *ImportManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportManifest.ProtoReflect.Descriptor instead.
+func (*ImportManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ImportManifest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *ImportManifest) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
+	}
+	return ""
+}
+
+func (x *ImportManifest) GetDeviceName() string {
+	if x != nil {
+		return x.DeviceName
+	}
+	return ""
+}
+
 // ReplicationManifest is what a manifest says of the replicas.
 type ReplicationManifest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2614,15 +2691,16 @@ type ReplicationManifest struct {
 	Minor         uint32                 `protobuf:"varint,3,opt,name=minor,proto3" json:"minor,omitempty"`
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
 	Seed          string                 `protobuf:"bytes,5,opt,name=seed,proto3" json:"seed,omitempty"`
-	Outdated      bool                   `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"` // this host's replica is: its peer went on without it
-	Hosts         []*ReplicaHost         `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`        // that have a replica, this one among them
+	Outdated      bool                   `protobuf:"varint,6,opt,name=outdated,proto3" json:"outdated,omitempty"`       // this host's replica is: its peer went on without it
+	Hosts         []*ReplicaHost         `protobuf:"bytes,7,rep,name=hosts,proto3" json:"hosts,omitempty"`              // that have a replica, this one among them
+	Converting    bool                   `protobuf:"varint,150,opt,name=converting,proto3" json:"converting,omitempty"` // DRBD's metadata are being put behind the content that the seed has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicationManifest) Reset() {
 	*x = ReplicationManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2712,7 @@ func (x *ReplicationManifest) String() string {
 func (*ReplicationManifest) ProtoMessage() {}
 
 func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2725,7 @@ func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationManifest.ProtoReflect.Descriptor instead.
 func (*ReplicationManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReplicationManifest) GetProtocol() Protocol {
@@ -2699,6 +2777,13 @@ func (x *ReplicationManifest) GetHosts() []*ReplicaHost {
 	return nil
 }
 
+func (x *ReplicationManifest) GetConverting() bool {
+	if x != nil {
+		return x.Converting
+	}
+	return false
+}
+
 type ReplicaHost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -2709,7 +2794,7 @@ type ReplicaHost struct {
 
 func (x *ReplicaHost) Reset() {
 	*x = ReplicaHost{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2806,7 @@ func (x *ReplicaHost) String() string {
 func (*ReplicaHost) ProtoMessage() {}
 
 func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2819,7 @@ func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaHost.ProtoReflect.Descriptor instead.
 func (*ReplicaHost) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReplicaHost) GetNodeId() string {
@@ -2766,7 +2851,7 @@ type PublicationManifest struct {
 
 func (x *PublicationManifest) Reset() {
 	*x = PublicationManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2863,7 @@ func (x *PublicationManifest) String() string {
 func (*PublicationManifest) ProtoMessage() {}
 
 func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2876,7 @@ func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationManifest.ProtoReflect.Descriptor instead.
 func (*PublicationManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PublicationManifest) GetEpoch() *Epoch {
@@ -2848,7 +2933,7 @@ type StagingManifest struct {
 
 func (x *StagingManifest) Reset() {
 	*x = StagingManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +2945,7 @@ func (x *StagingManifest) String() string {
 func (*StagingManifest) ProtoMessage() {}
 
 func (x *StagingManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +2958,7 @@ func (x *StagingManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingManifest.ProtoReflect.Descriptor instead.
 func (*StagingManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StagingManifest) GetPath() string {
@@ -2917,7 +3002,7 @@ type TargetManifest struct {
 
 func (x *TargetManifest) Reset() {
 	*x = TargetManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3014,7 @@ func (x *TargetManifest) String() string {
 func (*TargetManifest) ProtoMessage() {}
 
 func (x *TargetManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3027,7 @@ func (x *TargetManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetManifest.ProtoReflect.Descriptor instead.
 func (*TargetManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TargetManifest) GetPath() string {
@@ -2990,13 +3075,14 @@ type HeldVolume struct {
 	Staged        *Epoch                 `protobuf:"bytes,5,opt,name=staged,proto3" json:"staged,omitempty"`                           // the publication under which it is staged; unset: it is not staged
 	Attachment    uint64                 `protobuf:"varint,6,opt,name=attachment,proto3" json:"attachment,omitempty"`                  // of a replica's disk, the last that was proposed
 	AttachedIn    string                 `protobuf:"bytes,7,opt,name=attached_in,json=attachedIn,proto3" json:"attached_in,omitempty"` // the boot of that
+	Replica       bool                   `protobuf:"varint,150,opt,name=replica,proto3" json:"replica,omitempty"`                      // DRBD's metadata are behind the content, or being put there, as the host recorded before it did so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeldVolume) Reset() {
 	*x = HeldVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3094,7 @@ func (x *HeldVolume) String() string {
 func (*HeldVolume) ProtoMessage() {}
 
 func (x *HeldVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3107,7 @@ func (x *HeldVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldVolume.ProtoReflect.Descriptor instead.
 func (*HeldVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HeldVolume) GetManifest() *VolumeManifest {
@@ -3073,6 +3159,13 @@ func (x *HeldVolume) GetAttachedIn() string {
 	return ""
 }
 
+func (x *HeldVolume) GetReplica() bool {
+	if x != nil {
+		return x.Replica
+	}
+	return false
+}
+
 // AdoptVolume takes in a volume that the restored log does not know, as the hosts that hold it say, or what they know
 // of one that it knows less of (S1). It removes nothing.
 type AdoptVolume struct {
@@ -3085,7 +3178,7 @@ type AdoptVolume struct {
 
 func (x *AdoptVolume) Reset() {
 	*x = AdoptVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3190,7 @@ func (x *AdoptVolume) String() string {
 func (*AdoptVolume) ProtoMessage() {}
 
 func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3203,7 @@ func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptVolume.ProtoReflect.Descriptor instead.
 func (*AdoptVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AdoptVolume) GetVolumeId() string {
@@ -3138,7 +3231,7 @@ type AdoptedReplica struct {
 
 func (x *AdoptedReplica) Reset() {
 	*x = AdoptedReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3243,7 @@ func (x *AdoptedReplica) String() string {
 func (*AdoptedReplica) ProtoMessage() {}
 
 func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3256,7 @@ func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptedReplica.ProtoReflect.Descriptor instead.
 func (*AdoptedReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AdoptedReplica) GetNodeId() string {
@@ -3209,7 +3302,7 @@ type ImportVolume struct {
 
 func (x *ImportVolume) Reset() {
 	*x = ImportVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3314,7 @@ func (x *ImportVolume) String() string {
 func (*ImportVolume) ProtoMessage() {}
 
 func (x *ImportVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3327,7 @@ func (x *ImportVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportVolume.ProtoReflect.Descriptor instead.
 func (*ImportVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ImportVolume) GetVolumeId() string {
@@ -3326,7 +3419,7 @@ type ForgetImport struct {
 
 func (x *ForgetImport) Reset() {
 	*x = ForgetImport{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3431,7 @@ func (x *ForgetImport) String() string {
 func (*ForgetImport) ProtoMessage() {}
 
 func (x *ForgetImport) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3444,7 @@ func (x *ForgetImport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetImport.ProtoReflect.Descriptor instead.
 func (*ForgetImport) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForgetImport) GetVolumeId() string {
@@ -3391,7 +3484,7 @@ type ImportCandidate struct {
 
 func (x *ImportCandidate) Reset() {
 	*x = ImportCandidate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3403,7 +3496,7 @@ func (x *ImportCandidate) String() string {
 func (*ImportCandidate) ProtoMessage() {}
 
 func (x *ImportCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3509,7 @@ func (x *ImportCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportCandidate.ProtoReflect.Descriptor instead.
 func (*ImportCandidate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ImportCandidate) GetPoolId() string {
@@ -3524,7 +3617,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3629,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3642,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -3590,7 +3683,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3695,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3708,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -3637,7 +3730,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3742,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3755,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -3713,7 +3806,7 @@ type CreateVolume struct {
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3818,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3831,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -3886,7 +3979,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +3991,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4004,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Claim) GetName() string {
@@ -3964,7 +4057,7 @@ type ReplicaSeen struct {
 
 func (x *ReplicaSeen) Reset() {
 	*x = ReplicaSeen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3976,7 +4069,7 @@ func (x *ReplicaSeen) String() string {
 func (*ReplicaSeen) ProtoMessage() {}
 
 func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3989,7 +4082,7 @@ func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
 func (*ReplicaSeen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReplicaSeen) GetBootId() string {
@@ -4114,7 +4207,7 @@ type AttachReplica struct {
 
 func (x *AttachReplica) Reset() {
 	*x = AttachReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4219,7 @@ func (x *AttachReplica) String() string {
 func (*AttachReplica) ProtoMessage() {}
 
 func (x *AttachReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4232,7 @@ func (x *AttachReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
 func (*AttachReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AttachReplica) GetVolumeId() string {
@@ -4200,7 +4293,7 @@ type SetPrimary struct {
 
 func (x *SetPrimary) Reset() {
 	*x = SetPrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4212,7 +4305,7 @@ func (x *SetPrimary) String() string {
 func (*SetPrimary) ProtoMessage() {}
 
 func (x *SetPrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,7 +4318,7 @@ func (x *SetPrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
 func (*SetPrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetPrimary) GetVolumeId() string {
@@ -4286,7 +4379,7 @@ type Outdate struct {
 
 func (x *Outdate) Reset() {
 	*x = Outdate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4391,7 @@ func (x *Outdate) String() string {
 func (*Outdate) ProtoMessage() {}
 
 func (x *Outdate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4404,7 @@ func (x *Outdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
 func (*Outdate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outdate) GetVolumeId() string {
@@ -4376,7 +4469,7 @@ type KeepReplica struct {
 
 func (x *KeepReplica) Reset() {
 	*x = KeepReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4481,7 @@ func (x *KeepReplica) String() string {
 func (*KeepReplica) ProtoMessage() {}
 
 func (x *KeepReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4494,7 @@ func (x *KeepReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepReplica.ProtoReflect.Descriptor instead.
 func (*KeepReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeepReplica) GetVolumeId() string {
@@ -4483,7 +4576,7 @@ type ForcePrimary struct {
 
 func (x *ForcePrimary) Reset() {
 	*x = ForcePrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4495,7 +4588,7 @@ func (x *ForcePrimary) String() string {
 func (*ForcePrimary) ProtoMessage() {}
 
 func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4508,7 +4601,7 @@ func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
 func (*ForcePrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForcePrimary) GetVolumeId() string {
@@ -4552,7 +4645,7 @@ type AddReplica struct {
 
 func (x *AddReplica) Reset() {
 	*x = AddReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4657,7 @@ func (x *AddReplica) String() string {
 func (*AddReplica) ProtoMessage() {}
 
 func (x *AddReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4670,7 @@ func (x *AddReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
 func (*AddReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AddReplica) GetVolumeId() string {
@@ -4621,7 +4714,7 @@ type RemoveReplica struct {
 
 func (x *RemoveReplica) Reset() {
 	*x = RemoveReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +4726,7 @@ func (x *RemoveReplica) String() string {
 func (*RemoveReplica) ProtoMessage() {}
 
 func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +4739,7 @@ func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
 func (*RemoveReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RemoveReplica) GetVolumeId() string {
@@ -4689,7 +4782,7 @@ type ScheduleNode struct {
 
 func (x *ScheduleNode) Reset() {
 	*x = ScheduleNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +4794,7 @@ func (x *ScheduleNode) String() string {
 func (*ScheduleNode) ProtoMessage() {}
 
 func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +4807,7 @@ func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
 func (*ScheduleNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ScheduleNode) GetNodeId() string {
@@ -4749,7 +4842,7 @@ type SetMemberRole struct {
 
 func (x *SetMemberRole) Reset() {
 	*x = SetMemberRole{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4761,7 +4854,7 @@ func (x *SetMemberRole) String() string {
 func (*SetMemberRole) ProtoMessage() {}
 
 func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4774,7 +4867,7 @@ func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMemberRole.ProtoReflect.Descriptor instead.
 func (*SetMemberRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetMemberRole) GetMemberId() string {
@@ -4805,7 +4898,7 @@ type ClaimMaintenance struct {
 
 func (x *ClaimMaintenance) Reset() {
 	*x = ClaimMaintenance{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4817,7 +4910,7 @@ func (x *ClaimMaintenance) String() string {
 func (*ClaimMaintenance) ProtoMessage() {}
 
 func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4830,7 +4923,7 @@ func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimMaintenance.ProtoReflect.Descriptor instead.
 func (*ClaimMaintenance) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ClaimMaintenance) GetNodeId() string {
@@ -4872,7 +4965,7 @@ type ContinueSweep struct {
 
 func (x *ContinueSweep) Reset() {
 	*x = ContinueSweep{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +4977,7 @@ func (x *ContinueSweep) String() string {
 func (*ContinueSweep) ProtoMessage() {}
 
 func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +4990,7 @@ func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueSweep.ProtoReflect.Descriptor instead.
 func (*ContinueSweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ContinueSweep) GetIndex() uint64 {
@@ -4919,7 +5012,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5024,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5037,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -4974,7 +5067,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5079,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5092,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -5045,7 +5138,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5150,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5163,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -5123,7 +5216,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5135,7 +5228,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5148,7 +5241,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -5192,7 +5285,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5297,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5310,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -5259,7 +5352,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5364,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5377,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -5316,7 +5409,7 @@ type CreateGroupSnapshot struct {
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5328,7 +5421,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5341,7 +5434,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -5393,7 +5486,7 @@ type CreateVolumeGroup struct {
 
 func (x *CreateVolumeGroup) Reset() {
 	*x = CreateVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5498,7 @@ func (x *CreateVolumeGroup) String() string {
 func (*CreateVolumeGroup) ProtoMessage() {}
 
 func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5511,7 @@ func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolumeGroup.ProtoReflect.Descriptor instead.
 func (*CreateVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CreateVolumeGroup) GetVolumeGroupId() string {
@@ -5468,7 +5561,7 @@ type ModifyVolumeGroup struct {
 
 func (x *ModifyVolumeGroup) Reset() {
 	*x = ModifyVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5573,7 @@ func (x *ModifyVolumeGroup) String() string {
 func (*ModifyVolumeGroup) ProtoMessage() {}
 
 func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5586,7 @@ func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolumeGroup.ProtoReflect.Descriptor instead.
 func (*ModifyVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ModifyVolumeGroup) GetVolumeGroupId() string {
@@ -5528,7 +5621,7 @@ type DeleteVolumeGroup struct {
 
 func (x *DeleteVolumeGroup) Reset() {
 	*x = DeleteVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5633,7 @@ func (x *DeleteVolumeGroup) String() string {
 func (*DeleteVolumeGroup) ProtoMessage() {}
 
 func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5646,7 @@ func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolumeGroup.ProtoReflect.Descriptor instead.
 func (*DeleteVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DeleteVolumeGroup) GetVolumeGroupId() string {
@@ -5580,7 +5673,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5592,7 +5685,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5605,7 +5698,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -5631,7 +5724,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5643,7 +5736,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5656,7 +5749,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -5675,7 +5768,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +5780,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5700,7 +5793,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -5722,7 +5815,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5734,7 +5827,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5747,7 +5840,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -5789,7 +5882,7 @@ type BeginReclaim struct {
 
 func (x *BeginReclaim) Reset() {
 	*x = BeginReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5801,7 +5894,7 @@ func (x *BeginReclaim) String() string {
 func (*BeginReclaim) ProtoMessage() {}
 
 func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5814,7 +5907,7 @@ func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginReclaim.ProtoReflect.Descriptor instead.
 func (*BeginReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BeginReclaim) GetVolumeId() string {
@@ -5834,7 +5927,7 @@ type EndReclaim struct {
 
 func (x *EndReclaim) Reset() {
 	*x = EndReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5846,7 +5939,7 @@ func (x *EndReclaim) String() string {
 func (*EndReclaim) ProtoMessage() {}
 
 func (x *EndReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5859,7 +5952,7 @@ func (x *EndReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReclaim.ProtoReflect.Descriptor instead.
 func (*EndReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EndReclaim) GetVolumeId() string {
@@ -5883,7 +5976,7 @@ type Reclaimed struct {
 
 func (x *Reclaimed) Reset() {
 	*x = Reclaimed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5895,7 +5988,7 @@ func (x *Reclaimed) String() string {
 func (*Reclaimed) ProtoMessage() {}
 
 func (x *Reclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5908,7 +6001,7 @@ func (x *Reclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaimed.ProtoReflect.Descriptor instead.
 func (*Reclaimed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Reclaimed) GetKnown() bool {
@@ -5958,7 +6051,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5970,7 +6063,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5983,7 +6076,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -6028,7 +6121,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6040,7 +6133,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6053,7 +6146,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -6146,7 +6239,7 @@ type BeginKeyRotation struct {
 
 func (x *BeginKeyRotation) Reset() {
 	*x = BeginKeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6158,7 +6251,7 @@ func (x *BeginKeyRotation) String() string {
 func (*BeginKeyRotation) ProtoMessage() {}
 
 func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6171,7 +6264,7 @@ func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginKeyRotation.ProtoReflect.Descriptor instead.
 func (*BeginKeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BeginKeyRotation) GetVolumeId() string {
@@ -6256,7 +6349,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6268,7 +6361,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6281,7 +6374,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -6367,7 +6460,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6379,7 +6472,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6392,7 +6485,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Report) GetNodeId() string {
@@ -6472,7 +6565,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6577,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6590,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -6980,7 +7073,7 @@ type StagingInUse struct {
 
 func (x *StagingInUse) Reset() {
 	*x = StagingInUse{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6992,7 +7085,7 @@ func (x *StagingInUse) String() string {
 func (*StagingInUse) ProtoMessage() {}
 
 func (x *StagingInUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7005,7 +7098,7 @@ func (x *StagingInUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingInUse.ProtoReflect.Descriptor instead.
 func (*StagingInUse) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StagingInUse) GetDetail() string {
@@ -7024,7 +7117,7 @@ type HeaderMade struct {
 
 func (x *HeaderMade) Reset() {
 	*x = HeaderMade{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7036,7 +7129,7 @@ func (x *HeaderMade) String() string {
 func (*HeaderMade) ProtoMessage() {}
 
 func (x *HeaderMade) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7049,7 +7142,7 @@ func (x *HeaderMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderMade.ProtoReflect.Descriptor instead.
 func (*HeaderMade) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HeaderMade) GetLuksUuid() string {
@@ -7068,7 +7161,7 @@ type KeyAdded struct {
 
 func (x *KeyAdded) Reset() {
 	*x = KeyAdded{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7080,7 +7173,7 @@ func (x *KeyAdded) String() string {
 func (*KeyAdded) ProtoMessage() {}
 
 func (x *KeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7093,7 +7186,7 @@ func (x *KeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
 func (*KeyAdded) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *KeyAdded) GetSlot() uint32 {
@@ -7112,7 +7205,7 @@ type KeyDropped struct {
 
 func (x *KeyDropped) Reset() {
 	*x = KeyDropped{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7217,7 @@ func (x *KeyDropped) String() string {
 func (*KeyDropped) ProtoMessage() {}
 
 func (x *KeyDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7230,7 @@ func (x *KeyDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDropped.ProtoReflect.Descriptor instead.
 func (*KeyDropped) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *KeyDropped) GetSlot() uint32 {
@@ -7159,7 +7252,7 @@ type SnapshotKept struct {
 
 func (x *SnapshotKept) Reset() {
 	*x = SnapshotKept{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7171,7 +7264,7 @@ func (x *SnapshotKept) String() string {
 func (*SnapshotKept) ProtoMessage() {}
 
 func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7184,7 +7277,7 @@ func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotKept.ProtoReflect.Descriptor instead.
 func (*SnapshotKept) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SnapshotKept) GetAttach() uint64 {
@@ -7217,7 +7310,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7229,7 +7322,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7242,7 +7335,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -7261,7 +7354,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +7366,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7286,7 +7379,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -7308,7 +7401,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7320,7 +7413,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7333,7 +7426,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -7369,7 +7462,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +7474,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +7487,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -7413,7 +7506,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7425,7 +7518,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7438,7 +7531,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -7458,7 +7551,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7470,7 +7563,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7483,7 +7576,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -7509,7 +7602,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +7614,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +7627,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -7554,7 +7647,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7566,7 +7659,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7579,7 +7672,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -7605,7 +7698,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7617,7 +7710,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7630,7 +7723,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -7649,7 +7742,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7661,7 +7754,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7674,7 +7767,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
 }
 
 type DeviceMissing struct {
@@ -7686,7 +7779,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7698,7 +7791,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7711,7 +7804,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -7730,7 +7823,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7742,7 +7835,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7755,7 +7848,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -7775,7 +7868,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7787,7 +7880,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7800,7 +7893,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -7827,7 +7920,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7839,7 +7932,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7852,7 +7945,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -7871,7 +7964,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7883,7 +7976,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7896,7 +7989,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
 }
 
 type TargetBound struct {
@@ -7908,7 +8001,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7920,7 +8013,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7933,7 +8026,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -7952,7 +8045,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7964,7 +8057,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7977,7 +8070,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -8005,7 +8098,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8017,7 +8110,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8030,7 +8123,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -8092,7 +8185,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8104,7 +8197,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8117,7 +8210,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -8143,7 +8236,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8155,7 +8248,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8168,7 +8261,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -8187,7 +8280,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8199,7 +8292,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8212,7 +8305,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -8231,7 +8324,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8243,7 +8336,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8256,7 +8349,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -8277,7 +8370,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8289,7 +8382,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8302,7 +8395,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -8330,7 +8423,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8435,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8448,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -8400,7 +8493,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8412,7 +8505,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8425,7 +8518,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -8554,7 +8647,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8566,7 +8659,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8579,7 +8672,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *KeyRotated) GetVolumeId() string {
@@ -8628,7 +8721,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8640,7 +8733,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8653,7 +8746,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -8684,7 +8777,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8696,7 +8789,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8709,7 +8802,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -8765,7 +8858,7 @@ type Crypt struct {
 
 func (x *Crypt) Reset() {
 	*x = Crypt{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8777,7 +8870,7 @@ func (x *Crypt) String() string {
 func (*Crypt) ProtoMessage() {}
 
 func (x *Crypt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8790,7 +8883,7 @@ func (x *Crypt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crypt.ProtoReflect.Descriptor instead.
 func (*Crypt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Crypt) GetPhase() FormatPhase {
@@ -8854,7 +8947,7 @@ type KeyRotation struct {
 
 func (x *KeyRotation) Reset() {
 	*x = KeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8866,7 +8959,7 @@ func (x *KeyRotation) String() string {
 func (*KeyRotation) ProtoMessage() {}
 
 func (x *KeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8879,7 +8972,7 @@ func (x *KeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
 func (*KeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *KeyRotation) GetSlot() uint32 {
@@ -8918,7 +9011,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8930,7 +9023,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8943,7 +9036,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -8996,7 +9089,7 @@ type RestoreHeader struct {
 
 func (x *RestoreHeader) Reset() {
 	*x = RestoreHeader{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9008,7 +9101,7 @@ func (x *RestoreHeader) String() string {
 func (*RestoreHeader) ProtoMessage() {}
 
 func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9021,7 +9114,7 @@ func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreHeader.ProtoReflect.Descriptor instead.
 func (*RestoreHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *RestoreHeader) GetVolumeId() string {
@@ -9070,7 +9163,7 @@ type ReplicationSource struct {
 
 func (x *ReplicationSource) Reset() {
 	*x = ReplicationSource{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9082,7 +9175,7 @@ func (x *ReplicationSource) String() string {
 func (*ReplicationSource) ProtoMessage() {}
 
 func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9095,7 +9188,7 @@ func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationSource.ProtoReflect.Descriptor instead.
 func (*ReplicationSource) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ReplicationSource) GetVolumeId() string {
@@ -9131,7 +9224,7 @@ type EnableReplication struct {
 
 func (x *EnableReplication) Reset() {
 	*x = EnableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9143,7 +9236,7 @@ func (x *EnableReplication) String() string {
 func (*EnableReplication) ProtoMessage() {}
 
 func (x *EnableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9156,7 +9249,7 @@ func (x *EnableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReplication.ProtoReflect.Descriptor instead.
 func (*EnableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *EnableReplication) GetSource() *ReplicationSource {
@@ -9234,7 +9327,7 @@ type DisableReplication struct {
 
 func (x *DisableReplication) Reset() {
 	*x = DisableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9246,7 +9339,7 @@ func (x *DisableReplication) String() string {
 func (*DisableReplication) ProtoMessage() {}
 
 func (x *DisableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9259,7 +9352,7 @@ func (x *DisableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReplication.ProtoReflect.Descriptor instead.
 func (*DisableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DisableReplication) GetSource() *ReplicationSource {
@@ -9298,7 +9391,7 @@ type PromoteReplication struct {
 
 func (x *PromoteReplication) Reset() {
 	*x = PromoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9310,7 +9403,7 @@ func (x *PromoteReplication) String() string {
 func (*PromoteReplication) ProtoMessage() {}
 
 func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9323,7 +9416,7 @@ func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteReplication.ProtoReflect.Descriptor instead.
 func (*PromoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PromoteReplication) GetSource() *ReplicationSource {
@@ -9381,7 +9474,7 @@ type DemoteReplication struct {
 
 func (x *DemoteReplication) Reset() {
 	*x = DemoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9393,7 +9486,7 @@ func (x *DemoteReplication) String() string {
 func (*DemoteReplication) ProtoMessage() {}
 
 func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9406,7 +9499,7 @@ func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteReplication.ProtoReflect.Descriptor instead.
 func (*DemoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DemoteReplication) GetSource() *ReplicationSource {
@@ -9445,7 +9538,7 @@ type ResyncReplication struct {
 
 func (x *ResyncReplication) Reset() {
 	*x = ResyncReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9457,7 +9550,7 @@ func (x *ResyncReplication) String() string {
 func (*ResyncReplication) ProtoMessage() {}
 
 func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9470,7 +9563,7 @@ func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncReplication.ProtoReflect.Descriptor instead.
 func (*ResyncReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ResyncReplication) GetSource() *ReplicationSource {
@@ -9519,7 +9612,7 @@ type CancelConversion struct {
 
 func (x *CancelConversion) Reset() {
 	*x = CancelConversion{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9531,7 +9624,7 @@ func (x *CancelConversion) String() string {
 func (*CancelConversion) ProtoMessage() {}
 
 func (x *CancelConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9544,7 +9637,7 @@ func (x *CancelConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelConversion.ProtoReflect.Descriptor instead.
 func (*CancelConversion) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CancelConversion) GetVolumeId() string {
@@ -9574,7 +9667,7 @@ type GivenUp struct {
 
 func (x *GivenUp) Reset() {
 	*x = GivenUp{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9586,7 +9679,7 @@ func (x *GivenUp) String() string {
 func (*GivenUp) ProtoMessage() {}
 
 func (x *GivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9599,7 +9692,7 @@ func (x *GivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
 func (*GivenUp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *GivenUp) GetVolumeId() string {
@@ -9643,7 +9736,7 @@ type RoleMoved struct {
 
 func (x *RoleMoved) Reset() {
 	*x = RoleMoved{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9655,7 +9748,7 @@ func (x *RoleMoved) String() string {
 func (*RoleMoved) ProtoMessage() {}
 
 func (x *RoleMoved) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9668,7 +9761,7 @@ func (x *RoleMoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleMoved.ProtoReflect.Descriptor instead.
 func (*RoleMoved) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *RoleMoved) GetVolumeId() string {
@@ -9707,7 +9800,7 @@ type ConversionUndone struct {
 
 func (x *ConversionUndone) Reset() {
 	*x = ConversionUndone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9719,7 +9812,7 @@ func (x *ConversionUndone) String() string {
 func (*ConversionUndone) ProtoMessage() {}
 
 func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9732,7 +9825,7 @@ func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionUndone.ProtoReflect.Descriptor instead.
 func (*ConversionUndone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
 }
 
 type ReplicaReverted struct {
@@ -9744,7 +9837,7 @@ type ReplicaReverted struct {
 
 func (x *ReplicaReverted) Reset() {
 	*x = ReplicaReverted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9756,7 +9849,7 @@ func (x *ReplicaReverted) String() string {
 func (*ReplicaReverted) ProtoMessage() {}
 
 func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9769,7 +9862,7 @@ func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaReverted.ProtoReflect.Descriptor instead.
 func (*ReplicaReverted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReplicaReverted) GetSnapshotId() string {
@@ -9798,7 +9891,7 @@ type RevokeIdentity struct {
 
 func (x *RevokeIdentity) Reset() {
 	*x = RevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9810,7 +9903,7 @@ func (x *RevokeIdentity) String() string {
 func (*RevokeIdentity) ProtoMessage() {}
 
 func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9823,7 +9916,7 @@ func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeIdentity.ProtoReflect.Descriptor instead.
 func (*RevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RevokeIdentity) GetRole() string {
@@ -9880,7 +9973,7 @@ type VoterCertificate struct {
 
 func (x *VoterCertificate) Reset() {
 	*x = VoterCertificate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9892,7 +9985,7 @@ func (x *VoterCertificate) String() string {
 func (*VoterCertificate) ProtoMessage() {}
 
 func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9905,7 +9998,7 @@ func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VoterCertificate.ProtoReflect.Descriptor instead.
 func (*VoterCertificate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *VoterCertificate) GetName() string {
@@ -9941,7 +10034,7 @@ type UnrevokeIdentity struct {
 
 func (x *UnrevokeIdentity) Reset() {
 	*x = UnrevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9953,7 +10046,7 @@ func (x *UnrevokeIdentity) String() string {
 func (*UnrevokeIdentity) ProtoMessage() {}
 
 func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9966,7 +10059,7 @@ func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeIdentity.ProtoReflect.Descriptor instead.
 func (*UnrevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *UnrevokeIdentity) GetRole() string {
@@ -10007,7 +10100,7 @@ type CreateJoinToken struct {
 
 func (x *CreateJoinToken) Reset() {
 	*x = CreateJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10019,7 +10112,7 @@ func (x *CreateJoinToken) String() string {
 func (*CreateJoinToken) ProtoMessage() {}
 
 func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10032,7 +10125,7 @@ func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinToken.ProtoReflect.Descriptor instead.
 func (*CreateJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{119}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CreateJoinToken) GetTokenId() string {
@@ -10099,7 +10192,7 @@ type UseJoinToken struct {
 
 func (x *UseJoinToken) Reset() {
 	*x = UseJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10111,7 +10204,7 @@ func (x *UseJoinToken) String() string {
 func (*UseJoinToken) ProtoMessage() {}
 
 func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10124,7 +10217,7 @@ func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseJoinToken.ProtoReflect.Descriptor instead.
 func (*UseJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{120}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *UseJoinToken) GetTokenId() string {
@@ -10172,7 +10265,7 @@ type RevokeJoinToken struct {
 
 func (x *RevokeJoinToken) Reset() {
 	*x = RevokeJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10184,7 +10277,7 @@ func (x *RevokeJoinToken) String() string {
 func (*RevokeJoinToken) ProtoMessage() {}
 
 func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10197,7 +10290,7 @@ func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinToken.ProtoReflect.Descriptor instead.
 func (*RevokeJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{121}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RevokeJoinToken) GetTokenId() string {
@@ -10377,7 +10470,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tAdoptNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\x96\x06\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xea\x06\n" +
 	"\x0eVolumeManifest\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -10398,7 +10491,14 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05sites\x18\x0f \x03(\tR\x05sites\x12\x17\n" +
 	"\apool_id\x18\x10 \x01(\tR\x06poolId\x12F\n" +
 	"\vreplication\x18\x11 \x01(\v2$.holdfast.fsm.v1.ReplicationManifestR\vreplication\x12F\n" +
-	"\vpublication\x18\x12 \x01(\v2$.holdfast.fsm.v1.PublicationManifestR\vpublication\"\xf6\x01\n" +
+	"\vpublication\x18\x12 \x01(\v2$.holdfast.fsm.v1.PublicationManifestR\vpublication\x12\x18\n" +
+	"\amade_by\x18\x96\x01 \x01(\tR\x06madeBy\x128\n" +
+	"\x06import\x18\x97\x01 \x01(\v2\x1f.holdfast.fsm.v1.ImportManifestR\x06import\"g\n" +
+	"\x0eImportManifest\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1b\n" +
+	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x1f\n" +
+	"\vdevice_name\x18\x03 \x01(\tR\n" +
+	"deviceName\"\x97\x02\n" +
 	"\x13ReplicationManifest\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -10406,7 +10506,10 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04port\x18\x04 \x01(\rR\x04port\x12\x12\n" +
 	"\x04seed\x18\x05 \x01(\tR\x04seed\x12\x1a\n" +
 	"\boutdated\x18\x06 \x01(\bR\boutdated\x122\n" +
-	"\x05hosts\x18\a \x03(\v2\x1c.holdfast.fsm.v1.ReplicaHostR\x05hosts\"?\n" +
+	"\x05hosts\x18\a \x03(\v2\x1c.holdfast.fsm.v1.ReplicaHostR\x05hosts\x12\x1f\n" +
+	"\n" +
+	"converting\x18\x96\x01 \x01(\bR\n" +
+	"converting\"?\n" +
 	"\vReplicaHost\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xac\x02\n" +
@@ -10433,7 +10536,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12 \n" +
 	"\vfingerprint\x18\x04 \x01(\tR\vfingerprint\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\x9b\x02\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xb6\x02\n" +
 	"\n" +
 	"HeldVolume\x12;\n" +
 	"\bmanifest\x18\x01 \x01(\v2\x1f.holdfast.fsm.v1.VolumeManifestR\bmanifest\x12&\n" +
@@ -10446,7 +10549,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"attachment\x18\x06 \x01(\x04R\n" +
 	"attachment\x12\x1f\n" +
 	"\vattached_in\x18\a \x01(\tR\n" +
-	"attachedIn\"g\n" +
+	"attachedIn\x12\x19\n" +
+	"\areplica\x18\x96\x01 \x01(\bR\areplica\"g\n" +
 	"\vAdoptVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12;\n" +
 	"\breplicas\x18\x02 \x03(\v2\x1f.holdfast.fsm.v1.AdoptedReplicaR\breplicas\"s\n" +
@@ -11097,7 +11201,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -11122,112 +11226,113 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*LoseNode)(nil),                  // 20: holdfast.fsm.v1.LoseNode
 	(*AdoptNode)(nil),                 // 21: holdfast.fsm.v1.AdoptNode
 	(*VolumeManifest)(nil),            // 22: holdfast.fsm.v1.VolumeManifest
-	(*ReplicationManifest)(nil),       // 23: holdfast.fsm.v1.ReplicationManifest
-	(*ReplicaHost)(nil),               // 24: holdfast.fsm.v1.ReplicaHost
-	(*PublicationManifest)(nil),       // 25: holdfast.fsm.v1.PublicationManifest
-	(*StagingManifest)(nil),           // 26: holdfast.fsm.v1.StagingManifest
-	(*TargetManifest)(nil),            // 27: holdfast.fsm.v1.TargetManifest
-	(*HeldVolume)(nil),                // 28: holdfast.fsm.v1.HeldVolume
-	(*AdoptVolume)(nil),               // 29: holdfast.fsm.v1.AdoptVolume
-	(*AdoptedReplica)(nil),            // 30: holdfast.fsm.v1.AdoptedReplica
-	(*ImportVolume)(nil),              // 31: holdfast.fsm.v1.ImportVolume
-	(*ForgetImport)(nil),              // 32: holdfast.fsm.v1.ForgetImport
-	(*ImportCandidate)(nil),           // 33: holdfast.fsm.v1.ImportCandidate
-	(*Capability)(nil),                // 34: holdfast.fsm.v1.Capability
-	(*Topology)(nil),                  // 35: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),                  // 36: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),              // 37: holdfast.fsm.v1.CreateVolume
-	(*Claim)(nil),                     // 38: holdfast.fsm.v1.Claim
-	(*ReplicaSeen)(nil),               // 39: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),             // 40: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),                // 41: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),                   // 42: holdfast.fsm.v1.Outdate
-	(*KeepReplica)(nil),               // 43: holdfast.fsm.v1.KeepReplica
-	(*ForcePrimary)(nil),              // 44: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),                // 45: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),             // 46: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),              // 47: holdfast.fsm.v1.ScheduleNode
-	(*SetMemberRole)(nil),             // 48: holdfast.fsm.v1.SetMemberRole
-	(*ClaimMaintenance)(nil),          // 49: holdfast.fsm.v1.ClaimMaintenance
-	(*ContinueSweep)(nil),             // 50: holdfast.fsm.v1.ContinueSweep
-	(*Source)(nil),                    // 51: holdfast.fsm.v1.Source
-	(*Limits)(nil),                    // 52: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),              // 53: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),              // 54: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),            // 55: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),            // 56: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil),       // 57: holdfast.fsm.v1.CreateGroupSnapshot
-	(*CreateVolumeGroup)(nil),         // 58: holdfast.fsm.v1.CreateVolumeGroup
-	(*ModifyVolumeGroup)(nil),         // 59: holdfast.fsm.v1.ModifyVolumeGroup
-	(*DeleteVolumeGroup)(nil),         // 60: holdfast.fsm.v1.DeleteVolumeGroup
-	(*GroupMember)(nil),               // 61: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil),       // 62: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),              // 63: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),             // 64: holdfast.fsm.v1.PublishVolume
-	(*BeginReclaim)(nil),              // 65: holdfast.fsm.v1.BeginReclaim
-	(*EndReclaim)(nil),                // 66: holdfast.fsm.v1.EndReclaim
-	(*Reclaimed)(nil),                 // 67: holdfast.fsm.v1.Reclaimed
-	(*UnpublishVolume)(nil),           // 68: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),               // 69: holdfast.fsm.v1.StageVolume
-	(*BeginKeyRotation)(nil),          // 70: holdfast.fsm.v1.BeginKeyRotation
-	(*PublishTarget)(nil),             // 71: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),                    // 72: holdfast.fsm.v1.Report
-	(*Observation)(nil),               // 73: holdfast.fsm.v1.Observation
-	(*StagingInUse)(nil),              // 74: holdfast.fsm.v1.StagingInUse
-	(*HeaderMade)(nil),                // 75: holdfast.fsm.v1.HeaderMade
-	(*KeyAdded)(nil),                  // 76: holdfast.fsm.v1.KeyAdded
-	(*KeyDropped)(nil),                // 77: holdfast.fsm.v1.KeyDropped
-	(*SnapshotKept)(nil),              // 78: holdfast.fsm.v1.SnapshotKept
-	(*DeviceGrown)(nil),               // 79: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),             // 80: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),               // 81: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),              // 82: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),           // 83: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),                    // 84: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),                    // 85: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),                  // 86: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),             // 87: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),                // 88: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),             // 89: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),             // 90: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),                 // 91: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),                    // 92: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),                  // 93: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),               // 94: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),                // 95: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),                // 96: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),                 // 97: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),           // 98: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),            // 99: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),           // 100: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),                // 101: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),        // 102: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),                   // 103: holdfast.fsm.v1.Outcome
-	(*KeyRotated)(nil),                // 104: holdfast.fsm.v1.KeyRotated
-	(*Rejection)(nil),                 // 105: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                     // 106: holdfast.fsm.v1.Grant
-	(*Crypt)(nil),                     // 107: holdfast.fsm.v1.Crypt
-	(*KeyRotation)(nil),               // 108: holdfast.fsm.v1.KeyRotation
-	(*Format)(nil),                    // 109: holdfast.fsm.v1.Format
-	(*RestoreHeader)(nil),             // 110: holdfast.fsm.v1.RestoreHeader
-	(*ReplicationSource)(nil),         // 111: holdfast.fsm.v1.ReplicationSource
-	(*EnableReplication)(nil),         // 112: holdfast.fsm.v1.EnableReplication
-	(*DisableReplication)(nil),        // 113: holdfast.fsm.v1.DisableReplication
-	(*PromoteReplication)(nil),        // 114: holdfast.fsm.v1.PromoteReplication
-	(*DemoteReplication)(nil),         // 115: holdfast.fsm.v1.DemoteReplication
-	(*ResyncReplication)(nil),         // 116: holdfast.fsm.v1.ResyncReplication
-	(*CancelConversion)(nil),          // 117: holdfast.fsm.v1.CancelConversion
-	(*GivenUp)(nil),                   // 118: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),                 // 119: holdfast.fsm.v1.RoleMoved
-	(*ConversionUndone)(nil),          // 120: holdfast.fsm.v1.ConversionUndone
-	(*ReplicaReverted)(nil),           // 121: holdfast.fsm.v1.ReplicaReverted
-	(*RevokeIdentity)(nil),            // 122: holdfast.fsm.v1.RevokeIdentity
-	(*VoterCertificate)(nil),          // 123: holdfast.fsm.v1.VoterCertificate
-	(*UnrevokeIdentity)(nil),          // 124: holdfast.fsm.v1.UnrevokeIdentity
-	(*CreateJoinToken)(nil),           // 125: holdfast.fsm.v1.CreateJoinToken
-	(*UseJoinToken)(nil),              // 126: holdfast.fsm.v1.UseJoinToken
-	(*RevokeJoinToken)(nil),           // 127: holdfast.fsm.v1.RevokeJoinToken
-	(*descriptorpb.FieldOptions)(nil), // 128: google.protobuf.FieldOptions
+	(*ImportManifest)(nil),            // 23: holdfast.fsm.v1.ImportManifest
+	(*ReplicationManifest)(nil),       // 24: holdfast.fsm.v1.ReplicationManifest
+	(*ReplicaHost)(nil),               // 25: holdfast.fsm.v1.ReplicaHost
+	(*PublicationManifest)(nil),       // 26: holdfast.fsm.v1.PublicationManifest
+	(*StagingManifest)(nil),           // 27: holdfast.fsm.v1.StagingManifest
+	(*TargetManifest)(nil),            // 28: holdfast.fsm.v1.TargetManifest
+	(*HeldVolume)(nil),                // 29: holdfast.fsm.v1.HeldVolume
+	(*AdoptVolume)(nil),               // 30: holdfast.fsm.v1.AdoptVolume
+	(*AdoptedReplica)(nil),            // 31: holdfast.fsm.v1.AdoptedReplica
+	(*ImportVolume)(nil),              // 32: holdfast.fsm.v1.ImportVolume
+	(*ForgetImport)(nil),              // 33: holdfast.fsm.v1.ForgetImport
+	(*ImportCandidate)(nil),           // 34: holdfast.fsm.v1.ImportCandidate
+	(*Capability)(nil),                // 35: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 36: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 37: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 38: holdfast.fsm.v1.CreateVolume
+	(*Claim)(nil),                     // 39: holdfast.fsm.v1.Claim
+	(*ReplicaSeen)(nil),               // 40: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 41: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 42: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 43: holdfast.fsm.v1.Outdate
+	(*KeepReplica)(nil),               // 44: holdfast.fsm.v1.KeepReplica
+	(*ForcePrimary)(nil),              // 45: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 46: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 47: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 48: holdfast.fsm.v1.ScheduleNode
+	(*SetMemberRole)(nil),             // 49: holdfast.fsm.v1.SetMemberRole
+	(*ClaimMaintenance)(nil),          // 50: holdfast.fsm.v1.ClaimMaintenance
+	(*ContinueSweep)(nil),             // 51: holdfast.fsm.v1.ContinueSweep
+	(*Source)(nil),                    // 52: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 53: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 54: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 55: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 56: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 57: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 58: holdfast.fsm.v1.CreateGroupSnapshot
+	(*CreateVolumeGroup)(nil),         // 59: holdfast.fsm.v1.CreateVolumeGroup
+	(*ModifyVolumeGroup)(nil),         // 60: holdfast.fsm.v1.ModifyVolumeGroup
+	(*DeleteVolumeGroup)(nil),         // 61: holdfast.fsm.v1.DeleteVolumeGroup
+	(*GroupMember)(nil),               // 62: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 63: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 64: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 65: holdfast.fsm.v1.PublishVolume
+	(*BeginReclaim)(nil),              // 66: holdfast.fsm.v1.BeginReclaim
+	(*EndReclaim)(nil),                // 67: holdfast.fsm.v1.EndReclaim
+	(*Reclaimed)(nil),                 // 68: holdfast.fsm.v1.Reclaimed
+	(*UnpublishVolume)(nil),           // 69: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 70: holdfast.fsm.v1.StageVolume
+	(*BeginKeyRotation)(nil),          // 71: holdfast.fsm.v1.BeginKeyRotation
+	(*PublishTarget)(nil),             // 72: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 73: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 74: holdfast.fsm.v1.Observation
+	(*StagingInUse)(nil),              // 75: holdfast.fsm.v1.StagingInUse
+	(*HeaderMade)(nil),                // 76: holdfast.fsm.v1.HeaderMade
+	(*KeyAdded)(nil),                  // 77: holdfast.fsm.v1.KeyAdded
+	(*KeyDropped)(nil),                // 78: holdfast.fsm.v1.KeyDropped
+	(*SnapshotKept)(nil),              // 79: holdfast.fsm.v1.SnapshotKept
+	(*DeviceGrown)(nil),               // 80: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 81: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 82: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 83: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 84: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 85: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 86: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 87: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 88: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 89: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 90: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 91: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 92: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 93: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 94: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 95: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 96: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 97: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 98: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 99: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 100: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 101: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 102: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 103: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 104: holdfast.fsm.v1.Outcome
+	(*KeyRotated)(nil),                // 105: holdfast.fsm.v1.KeyRotated
+	(*Rejection)(nil),                 // 106: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 107: holdfast.fsm.v1.Grant
+	(*Crypt)(nil),                     // 108: holdfast.fsm.v1.Crypt
+	(*KeyRotation)(nil),               // 109: holdfast.fsm.v1.KeyRotation
+	(*Format)(nil),                    // 110: holdfast.fsm.v1.Format
+	(*RestoreHeader)(nil),             // 111: holdfast.fsm.v1.RestoreHeader
+	(*ReplicationSource)(nil),         // 112: holdfast.fsm.v1.ReplicationSource
+	(*EnableReplication)(nil),         // 113: holdfast.fsm.v1.EnableReplication
+	(*DisableReplication)(nil),        // 114: holdfast.fsm.v1.DisableReplication
+	(*PromoteReplication)(nil),        // 115: holdfast.fsm.v1.PromoteReplication
+	(*DemoteReplication)(nil),         // 116: holdfast.fsm.v1.DemoteReplication
+	(*ResyncReplication)(nil),         // 117: holdfast.fsm.v1.ResyncReplication
+	(*CancelConversion)(nil),          // 118: holdfast.fsm.v1.CancelConversion
+	(*GivenUp)(nil),                   // 119: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),                 // 120: holdfast.fsm.v1.RoleMoved
+	(*ConversionUndone)(nil),          // 121: holdfast.fsm.v1.ConversionUndone
+	(*ReplicaReverted)(nil),           // 122: holdfast.fsm.v1.ReplicaReverted
+	(*RevokeIdentity)(nil),            // 123: holdfast.fsm.v1.RevokeIdentity
+	(*VoterCertificate)(nil),          // 124: holdfast.fsm.v1.VoterCertificate
+	(*UnrevokeIdentity)(nil),          // 125: holdfast.fsm.v1.UnrevokeIdentity
+	(*CreateJoinToken)(nil),           // 126: holdfast.fsm.v1.CreateJoinToken
+	(*UseJoinToken)(nil),              // 127: holdfast.fsm.v1.UseJoinToken
+	(*RevokeJoinToken)(nil),           // 128: holdfast.fsm.v1.RevokeJoinToken
+	(*descriptorpb.FieldOptions)(nil), // 129: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	7,   // 0: holdfast.fsm.v1.Command.call:type_name -> holdfast.fsm.v1.OperatorCall
@@ -11236,178 +11341,179 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	19,  // 3: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
 	20,  // 4: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
 	21,  // 5: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	37,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	63,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	53,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	54,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	55,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	56,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	57,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	62,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	64,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	68,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	69,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	71,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	72,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	98,  // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	99,  // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	100, // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	101, // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	102, // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	40,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
-	41,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
-	42,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
-	44,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
-	45,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
-	46,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
-	47,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
-	43,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
-	50,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
+	38,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	64,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	54,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	55,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	56,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	57,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	58,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	63,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	65,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	69,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	70,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	72,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	73,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	99,  // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	100, // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	101, // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	102, // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	103, // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	41,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	42,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	43,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	45,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	46,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	47,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	48,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	44,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
+	51,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
 	15,  // 33: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
-	58,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
-	59,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
-	60,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
+	59,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
+	60,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
+	61,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
 	16,  // 37: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
 	18,  // 38: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
-	65,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
-	66,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
-	70,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
-	110, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
-	112, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
-	113, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
-	114, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
-	115, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
-	116, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
-	117, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
-	29,  // 49: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
-	31,  // 50: holdfast.fsm.v1.Command.import_volume:type_name -> holdfast.fsm.v1.ImportVolume
-	32,  // 51: holdfast.fsm.v1.Command.forget_import:type_name -> holdfast.fsm.v1.ForgetImport
-	48,  // 52: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
-	49,  // 53: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
-	122, // 54: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
-	124, // 55: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
-	125, // 56: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
-	126, // 57: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
-	127, // 58: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
+	66,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
+	67,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
+	71,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
+	111, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
+	113, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
+	114, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
+	115, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
+	116, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
+	117, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
+	118, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
+	30,  // 49: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
+	32,  // 50: holdfast.fsm.v1.Command.import_volume:type_name -> holdfast.fsm.v1.ImportVolume
+	33,  // 51: holdfast.fsm.v1.Command.forget_import:type_name -> holdfast.fsm.v1.ForgetImport
+	49,  // 52: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
+	50,  // 53: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
+	123, // 54: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
+	125, // 55: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
+	126, // 56: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
+	127, // 57: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
+	128, // 58: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
 	8,   // 59: holdfast.fsm.v1.Command.record_operator_call:type_name -> holdfast.fsm.v1.RecordOperatorCall
 	12,  // 60: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
 	11,  // 61: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
 	14,  // 62: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
 	17,  // 63: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	34,  // 64: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	35,  // 65: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
-	51,  // 66: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
-	52,  // 67: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
-	52,  // 68: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
-	38,  // 69: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
-	107, // 70: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	109, // 71: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
-	23,  // 72: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
-	25,  // 73: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
-	1,   // 74: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
-	24,  // 75: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
-	9,   // 76: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
-	34,  // 77: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	26,  // 78: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
-	27,  // 79: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
-	34,  // 80: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	34,  // 81: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	22,  // 82: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
-	9,   // 83: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 84: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
-	30,  // 85: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
-	28,  // 86: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
-	0,   // 87: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	11,  // 88: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	34,  // 89: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	35,  // 90: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	35,  // 91: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	36,  // 92: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	51,  // 93: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	52,  // 94: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 95: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	38,  // 96: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 97: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 98: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 99: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	9,   // 100: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	39,  // 101: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	39,  // 102: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	36,  // 103: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	36,  // 104: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	34,  // 105: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	36,  // 106: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	52,  // 107: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	38,  // 108: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	61,  // 109: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	34,  // 110: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 111: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 112: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	34,  // 113: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 114: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 115: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	34,  // 116: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	73,  // 117: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	9,   // 118: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	87,  // 119: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	88,  // 120: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	89,  // 121: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	90,  // 122: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	91,  // 123: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	92,  // 124: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	93,  // 125: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	94,  // 126: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	95,  // 127: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	96,  // 128: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	97,  // 129: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	79,  // 130: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	80,  // 131: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	81,  // 132: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	82,  // 133: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	83,  // 134: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	84,  // 135: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	85,  // 136: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	86,  // 137: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	39,  // 138: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	74,  // 139: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	78,  // 140: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	67,  // 141: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	75,  // 142: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	76,  // 143: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	77,  // 144: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	120, // 145: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
-	121, // 146: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
-	52,  // 147: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	105, // 148: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	9,   // 149: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	106, // 150: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 151: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	104, // 152: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	118, // 153: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	119, // 154: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	9,   // 155: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	109, // 156: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	107, // 157: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 158: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 159: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	108, // 160: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	9,   // 161: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 162: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 163: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	111, // 164: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	1,   // 165: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
-	36,  // 166: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
-	111, // 167: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	111, // 168: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	111, // 169: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	111, // 170: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	123, // 171: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
-	128, // 172: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	173, // [173:173] is the sub-list for method output_type
-	173, // [173:173] is the sub-list for method input_type
-	173, // [173:173] is the sub-list for extension type_name
-	172, // [172:173] is the sub-list for extension extendee
-	0,   // [0:172] is the sub-list for field type_name
+	35,  // 64: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	36,  // 65: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
+	52,  // 66: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
+	53,  // 67: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
+	53,  // 68: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
+	39,  // 69: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
+	108, // 70: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	110, // 71: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
+	24,  // 72: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
+	26,  // 73: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
+	23,  // 74: holdfast.fsm.v1.VolumeManifest.import:type_name -> holdfast.fsm.v1.ImportManifest
+	1,   // 75: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
+	25,  // 76: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
+	9,   // 77: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
+	35,  // 78: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	27,  // 79: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
+	28,  // 80: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
+	35,  // 81: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	35,  // 82: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 83: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
+	9,   // 84: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 85: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
+	31,  // 86: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
+	29,  // 87: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
+	0,   // 88: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	11,  // 89: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	35,  // 90: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	36,  // 91: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	36,  // 92: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	37,  // 93: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	52,  // 94: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	53,  // 95: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 96: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	39,  // 97: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 98: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 99: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 100: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	9,   // 101: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	40,  // 102: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	40,  // 103: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	37,  // 104: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	37,  // 105: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	35,  // 106: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	37,  // 107: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	53,  // 108: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	39,  // 109: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	62,  // 110: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	35,  // 111: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 112: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 113: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	35,  // 114: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 115: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 116: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	35,  // 117: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	74,  // 118: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	9,   // 119: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	88,  // 120: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	89,  // 121: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	90,  // 122: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	91,  // 123: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	92,  // 124: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	93,  // 125: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	94,  // 126: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	95,  // 127: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	96,  // 128: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	97,  // 129: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	98,  // 130: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	80,  // 131: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	81,  // 132: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	82,  // 133: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	83,  // 134: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	84,  // 135: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	85,  // 136: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	86,  // 137: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	87,  // 138: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	40,  // 139: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	75,  // 140: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	79,  // 141: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	68,  // 142: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	76,  // 143: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	77,  // 144: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	78,  // 145: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	121, // 146: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	122, // 147: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	53,  // 148: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	106, // 149: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	9,   // 150: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	107, // 151: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 152: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	105, // 153: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	119, // 154: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	120, // 155: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	9,   // 156: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	110, // 157: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	108, // 158: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 159: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 160: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	109, // 161: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	9,   // 162: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 163: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 164: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	112, // 165: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 166: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	37,  // 167: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	112, // 168: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	112, // 169: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	112, // 170: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	112, // 171: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 172: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
+	129, // 173: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	174, // [174:174] is the sub-list for method output_type
+	174, // [174:174] is the sub-list for method input_type
+	174, // [174:174] is the sub-list for extension type_name
+	173, // [173:174] is the sub-list for extension extendee
+	0,   // [0:173] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -11476,7 +11582,7 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_RevokeJoinToken)(nil),
 		(*Command_RecordOperatorCall)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[67].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[68].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -11512,7 +11618,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   122,
+			NumMessages:   123,
 			NumExtensions: 1,
 			NumServices:   0,
 		},
