@@ -31,6 +31,7 @@ type env struct {
 	quorum      error // not nil: there is no quorum, and reads fail with it
 	items       map[fsm.NodeID][]Item
 	held        map[fsm.NodeID][]*fsmpb.HeldVolume
+	snapshots   map[fsm.NodeID][]*fsmpb.HeldSnapshot
 	storedErr   error
 	remembered  map[fsm.NodeID][]*fsmpb.RevokeIdentity
 	candidates  []*fsmpb.ImportCandidate
@@ -218,7 +219,7 @@ func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 }
 
 func (w *env) Held(_ context.Context, node fsm.NodeID) (Held, error) {
-	return Held{Volumes: w.held[node], Revocations: w.remembered[node]}, w.unreachable[node]
+	return Held{Volumes: w.held[node], Snapshots: w.snapshots[node], Revocations: w.remembered[node]}, w.unreachable[node]
 }
 
 func (w *env) Candidates(_ context.Context, node fsm.NodeID) ([]*fsmpb.ImportCandidate, error) {

@@ -30,7 +30,9 @@ const (
 // step is one step of a plan.
 type step struct {
 	action, state string
-	volume        *fsm.Volume // nil: the step is about the node
+	volume        *fsm.Volume // nil: the step is about the node, or a snapshot
+	snapshot      string      // a snapshot's or a group snapshot's id
+	snapshotName  string
 	node          fsm.NodeID
 	detail        string
 	command       *fsmpb.Command // set when state is stepTodo

@@ -20,6 +20,9 @@ const adoptCluster = "adopt-cluster"
 type holdings struct {
 	volumes map[fsm.VolumeID]*fsmpb.HeldVolume
 	images  map[fsm.VolumeID]bool
+	// snapshots are what it has of each; snapshotImages are what is in its pools.
+	snapshots      map[fsm.SnapshotID]*fsmpb.HeldSnapshot
+	snapshotImages map[fsm.SnapshotID]bool
 	// revocations are those that it remembers of a lost log.
 	revocations []*fsmpb.RevokeIdentity
 	err         error
@@ -65,7 +68,10 @@ func (s *Server) askHoldings(ctx context.Context, req *adminpb.PlanRequest) (map
 }
 
 func (s *Server) askHoldingsOf(ctx context.Context, node fsm.NodeID) holdings {
-	h := holdings{volumes: map[fsm.VolumeID]*fsmpb.HeldVolume{}, images: map[fsm.VolumeID]bool{}}
+	h := holdings{
+		volumes: map[fsm.VolumeID]*fsmpb.HeldVolume{}, images: map[fsm.VolumeID]bool{},
+		snapshots: map[fsm.SnapshotID]*fsmpb.HeldSnapshot{}, snapshotImages: map[fsm.SnapshotID]bool{},
+	}
 	held, err := s.Hosts.Held(ctx, node)
 	if err != nil {
 		h.err = err
@@ -75,10 +81,18 @@ func (s *Server) askHoldingsOf(ctx context.Context, node fsm.NodeID) holdings {
 	for _, v := range held.Volumes {
 		h.volumes[fsm.VolumeID(v.GetManifest().GetVolumeId())] = v
 	}
+	for _, n := range held.Snapshots {
+		if id := fsm.SnapshotID(n.GetManifest().GetSnapshotId()); id.Valid() {
+			h.snapshots[id] = n
+		}
+	}
 	found, err := s.Hosts.Inventory(ctx, node)
 	for _, item := range found.Items {
 		if item.Kind == kindImage && item.ID.Valid() {
 			h.images[item.ID] = true
+		}
+		if item.Kind == kindSnapshot && item.Snapshot.Valid() {
+			h.snapshotImages[item.Snapshot] = true
 		}
 	}
 	h.err = err
@@ -106,8 +120,11 @@ func (p *planner) planAdoptCluster() error {
 	for _, id := range a.heldVolumes() {
 		a.adoptVolume(id)
 	}
+	a.adoptSnapshots()
 	a.forgetMissing()
+	a.forgetMissingSnapshots()
 	a.listOrphans()
+	a.listOrphanSnapshots()
 	a.adoptNodes()
 	return nil
 }

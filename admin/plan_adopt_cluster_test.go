@@ -20,8 +20,14 @@ import (
 func (w *env) keepManifests() {
 	w.t.Helper()
 	c := w.state.Cluster()
-	w.held = map[fsm.NodeID][]*fsmpb.HeldVolume{}
+	w.held, w.snapshots = map[fsm.NodeID][]*fsmpb.HeldVolume{}, map[fsm.NodeID][]*fsmpb.HeldSnapshot{}
 	for n := range w.state.Nodes() {
+		for d := range w.state.DesiredSnapshots(n.ID) {
+			held := &fsmpb.HeldSnapshot{Manifest: &fsmpb.SnapshotManifest{}, At: fsm.Epoch{Incarnation: c.Incarnation, Index: c.Index}.Proto(), SizeBytes: d.Size}
+			require.NoError(w.t, proto.Unmarshal([]byte(d.Manifest), held.Manifest))
+			w.snapshots[n.ID] = append(w.snapshots[n.ID], held)
+			w.items[n.ID] = append(w.items[n.ID], snapshotItem(d.Snapshot))
+		}
 		for d := range w.state.DesiredVolumes(n.ID) {
 			held := &fsmpb.HeldVolume{Manifest: &fsmpb.VolumeManifest{}, At: fsm.Epoch{Incarnation: c.Incarnation, Index: c.Index}.Proto(), SizeBytes: d.Size}
 			require.NoError(w.t, proto.Unmarshal([]byte(d.Manifest), held.Manifest))

@@ -110,6 +110,6 @@ func (a *adoption) adoptNodes() {
 // holdsBack tells whether a step adopts a host although a volume that was to be adopted before was refused by the log.
 func (p *planner) holdsBack(i int) bool {
 	return p.steps[i].action == "adopt-node" && p.steps[i].state == stepTodo && slices.ContainsFunc(p.steps[:i], func(t step) bool {
-		return t.action == "adopt" && t.state == stepBlocked && t.command != nil
+		return (t.action == "adopt" || t.action == adoptSnapshot) && t.state == stepBlocked && t.command != nil
 	})
 }

@@ -100,7 +100,7 @@ func (t *planTarget) boundTo() string {
 }
 
 func (t *step) view() *adminpb.PlanStep {
-	view := &adminpb.PlanStep{Action: t.action, State: t.state, Node: string(t.node), Detail: t.detail}
+	view := &adminpb.PlanStep{Action: t.action, State: t.state, Node: string(t.node), Detail: t.detail, Snapshot: t.snapshot, SnapshotName: t.snapshotName}
 	if t.volume != nil {
 		view.Volume, view.VolumeName = string(t.volume.ID), t.volume.Name
 	}

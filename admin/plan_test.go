@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -20,7 +21,7 @@ import (
 // planText formats each step as "state action name@node".
 func planText(p *adminpb.PlanResponse) []string {
 	return mapSlice(p.GetSteps(), func(s *adminpb.PlanStep) string {
-		return strings.TrimSpace(s.GetState() + " " + s.GetAction() + " " + s.GetVolumeName() + "@" + s.GetNode())
+		return strings.TrimSpace(s.GetState() + " " + s.GetAction() + " " + cmp.Or(s.GetVolumeName(), s.GetSnapshotName()) + "@" + s.GetNode())
 	})
 }
 

@@ -70,6 +70,8 @@ type Hosts interface {
 type Held struct {
 	// Volumes is what it has of each volume, and what the log said last of it.
 	Volumes []*fsmpb.HeldVolume
+	// Snapshots are the same of each snapshot.
+	Snapshots []*fsmpb.HeldSnapshot
 	// Revocations are those that a lost log had, and no later one was seen to know; without voters.
 	Revocations []*fsmpb.RevokeIdentity
 }

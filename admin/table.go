@@ -200,7 +200,7 @@ func formatSize(n int64) string {
 func planTable(w io.Writer, a *adminpb.PlanResponse) {
 	row(w, "STATE", "ACTION", "VOLUME", "NAME", "NODE", "DETAIL")
 	for _, s := range a.GetSteps() {
-		row(w, s.GetState(), s.GetAction(), s.GetVolume(), s.GetVolumeName(), s.GetNode(), s.GetDetail())
+		row(w, s.GetState(), s.GetAction(), cmp.Or(s.GetVolume(), s.GetSnapshot()), cmp.Or(s.GetVolumeName(), s.GetSnapshotName()), s.GetNode(), s.GetDetail())
 	}
 	if a.GetMore() > 0 {
 		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))

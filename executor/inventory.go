@@ -24,6 +24,8 @@ const (
 	KindHeaderBackup = "header_backup"
 	// KindHeld is what the host has of a volume for an operator who adopts it after the log was lost; see Held.
 	KindHeld = "held"
+	// KindHeldSnapshot is KindHeld of a snapshot.
+	KindHeldSnapshot = "held_snapshot"
 	// KindRevocation is a revocation that a lost log had and no later one was seen to know; see Held.
 	KindRevocation = "revocation"
 )
@@ -52,7 +54,8 @@ type InventoryItem struct {
 	// WrongDevice is, of a mapping, the device below it that is not the volume's; empty: it is, or
 	// that is not known.
 	WrongDevice string
-	// Held is an fsmpb.HeldVolume as it is sent, of kind KindHeld, or an fsmpb.RevokeIdentity of kind KindRevocation.
+	// Held is an fsmpb.HeldVolume as it is sent, of kind KindHeld, an fsmpb.HeldSnapshot of kind KindHeldSnapshot, or an
+	// fsmpb.RevokeIdentity of kind KindRevocation.
 	Held string
 	// Candidate is an fsmpb.ImportCandidate as it is sent, of kind KindCandidate.
 	Candidate string

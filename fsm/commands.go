@@ -75,6 +75,7 @@ var commands = table(
 	on(applyResyncReplication, byController),
 	on(applyCancelConversion, byController),
 	on(applyAdoptVolume, byAdmin),
+	on(applyAdoptSnapshot, byAdmin),
 	on(applyImportVolume, byAdmin),
 	on(applyForgetImport, byAdmin),
 	on(applySetMemberRole, byAdmin),

@@ -12,7 +12,7 @@ import (
 
 // storiesOfTheNewestLevel are logs of what chance seldom brings about: each command of the newest level is accepted in one.
 func storiesOfTheNewestLevel(t testing.TB) [][]entry {
-	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t)}
+	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t), adoptedSnapshotsStory(t)}
 }
 
 // adoptedStory is the log of a restored cluster whose hosts know a volume that is newer than the backup.
@@ -31,6 +31,35 @@ func adoptedStory(t testing.TB) []entry {
 	seen.Primary = true
 	w.reportCurrent(1, "n1", seen)
 	w.reportCurrent(1, "n2", inSyncObservation(7))
+	return append(before, w.log...)
+}
+
+// adoptedSnapshotsStory is the log of a restored cluster whose hosts keep snapshots that are newer than the backup: one, those of
+// a group, and a kept copy.
+func adoptedSnapshotsStory(t testing.TB) []entry {
+	lost := newLoser(t)
+	lost.ready(2, create(2))
+	lost.ready(3, create(3))
+	before := slices.Clone(lost.log)
+	node := lost.volume(2).Replicas[0].Node
+	w := lost.lostAfter(func() {
+		lost.ok(controller, createSnapshot(1, 2))
+		lost.report(string(node), takenReport(1, 7, 0))
+		lost.ok("node/n1", lost.keepReplica(4, "n1"))
+		lost.report("n1", keptFact(4, "n1"))
+		lost.ok(controller, createGroup(1, 2, 3))
+		for _, report := range []func(int) *fsmpb.Observation{func(n int) *fsmpb.Observation { return frozenReport(n, 1) }, func(n int) *fsmpb.Observation { return takenReport(n, 9, 1) }} {
+			for _, n := range []int{100, 101} {
+				lost.report(string(lost.snapshot(n).Node), report(n))
+			}
+		}
+	})
+	w.twice(admin, adoptSnapshots(lost.heldSnapshot(1)))
+	w.twice(admin, adoptSnapshots(lost.heldSnapshot(4)))
+	w.twice(admin, adoptSnapshots(lost.heldSnapshot(100), lost.heldSnapshot(101)))
+	for _, node := range []string{"n1", "n2"} {
+		w.ok(admin, &fsmpb.AdoptNode{NodeId: node, HostId: "host-" + node, Incarnation: 2})
+	}
 	return append(before, w.log...)
 }
 

@@ -89,7 +89,7 @@ func (s *State) forcedReplica(v *Volume, l *Replica) (forcedReplica, *Rejection)
 func (s *State) newestKeptCopy(v *Volume, host HostID) (newest *Snapshot) {
 	for _, n := range s.liveKeptCopiesOn(v.ID, host) {
 		current := n.KeptCopy.Superseded.IsZero() || n.KeptCopy.BeforeSync && v.RelationMember.Ahead
-		whole := !n.KeptCopy.Partial && current && n.Created.Index > s.RelationOf(v).Enabled // before that nothing was noted of it
+		whole := !n.KeptCopy.Partial && !n.KeptCopy.Adopted && current && n.Created.Index > s.RelationOf(v).Enabled // before that nothing was noted of it
 		if n.Phase == SnapshotReady && whole && (newest == nil || n.Created.Index > newest.Created.Index) {
 			newest = n
 		}

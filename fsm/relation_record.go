@@ -28,6 +28,7 @@ const (
 	fieldCutIndex       = 114
 	fieldCutWith        = 115
 	fieldUseEnded       = 116
+	fieldAdoptedCopy    = 117
 )
 
 func hashRelation(e *encoder, r *Relation) {

@@ -173,18 +173,21 @@ func hashKeptCopy(e *encoder, k *KeptCopy) {
 	if k.BeforeSync {
 		e.u64(fieldBeforeSync)
 	}
+	if k.Adopted {
+		e.u64(fieldAdoptedCopy)
+	}
 }
 
 func (k *KeptCopy) record() *fsmpb.KeptRecord {
 	if k == nil {
 		return nil
 	}
-	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded), BeforeSync: k.BeforeSync, Partial: k.Partial}
+	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded), BeforeSync: k.BeforeSync, Partial: k.Partial, Adopted: k.Adopted}
 }
 
 func keptCopyFrom(r *fsmpb.KeptRecord) *KeptCopy {
 	if r == nil {
 		return nil
 	}
-	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded()), BeforeSync: r.GetBeforeSync(), Partial: r.GetPartial()}
+	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: TimeOf(r.GetSuperseded()), BeforeSync: r.GetBeforeSync(), Partial: r.GetPartial(), Adopted: r.GetAdopted()}
 }

@@ -19,6 +19,9 @@ type DesiredSnapshot struct {
 	Retry     uint32
 	// Encrypted: its source was, so that there is a LUKS header before Size bytes.
 	Encrypted bool
+	// Manifest is a SnapshotManifest, which the host keeps as it is beside the image; empty below feature level 3, of a
+	// host in adoption mode, and of a snapshot that is not Ready (S1).
+	Manifest string
 }
 
 // SnapshotGoal is the one thing a host may do for a snapshot.
@@ -75,7 +78,7 @@ func (s *State) desiredSnapshot(host *Node, n *Snapshot) (DesiredSnapshot, bool)
 	d := DesiredSnapshot{
 		Snapshot: n.ID, Source: n.Source, Pool: n.Pool, Size: n.Size, Goal: s.snapshotGoal(host, n),
 		Group: n.Group, Sequence: n.Sequence, Frozen: n.Frozen,
-		Encrypted: n.Crypt != nil,
+		Encrypted: n.Crypt != nil, Manifest: s.snapshotManifest(host, n),
 	}
 	if g, ok := s.GroupSnapshot(n.Group); ok {
 		d.Attempt = g.Attempt

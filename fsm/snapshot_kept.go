@@ -24,6 +24,9 @@ type KeptCopy struct {
 	BeforeSync bool
 	// Partial: it is not known to be a whole content, and no replica goes back to it (S43).
 	Partial bool
+	// Adopted: it is of a log that was lost. What it is older than is not known: it is never removed without a request, and
+	// no replica goes back to it (S1).
+	Adopted bool
 }
 
 // maxKeptCopies is how many kept copies of one volume a host has at most.
@@ -327,6 +330,8 @@ func (s *State) supersedeKeptCopies(id VolumeID) {
 	for _, n := range s.liveKeptCopiesOf(id) {
 		updated := *n
 		switch {
+		case n.KeptCopy.Adopted:
+			continue
 		case n.Phase == SnapshotTaking, n.KeptCopy.BeforeSync && !s.isAhead(id) && s.checkNotSource(Busy, "", string(n.ID)) == nil:
 			updated.Phase = SnapshotDeleting
 		case n.KeptCopy.Superseded.IsZero():

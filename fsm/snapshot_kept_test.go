@@ -38,9 +38,9 @@ func (w *world) keptCopy(n int, node string) *Snapshot {
 }
 
 // newLoser is a world whose volume 1 was taken over from n1 by n2: n1 lost.
-func newLoser(t *testing.T) *world { return newLoserAt(t, MaxFeatureLevel) }
+func newLoser(t testing.TB) *world { return newLoserAt(t, MaxFeatureLevel) }
 
-func newLoserAt(t *testing.T, level uint32) *world {
+func newLoserAt(t testing.TB, level uint32) *world {
 	w := newReplicatedAt(t, level, protocolC)
 	w.primary(1, "n1", 7)
 	epoch := w.volume(1).Publication("n1").Epoch

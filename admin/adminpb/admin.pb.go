@@ -4679,6 +4679,8 @@ type PlanStep struct {
 	VolumeName    string `protobuf:"bytes,4,opt,name=volume_name,json=volumeName,proto3" json:"volume_name,omitempty"`
 	Node          string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	Snapshot      string `protobuf:"bytes,150,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                             // a snapshot's or a group snapshot's id, of a step about one
+	SnapshotName  string `protobuf:"bytes,151,opt,name=snapshot_name,json=snapshotName,proto3" json:"snapshot_name,omitempty"` // empty: it has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4751,6 +4753,20 @@ func (x *PlanStep) GetNode() string {
 func (x *PlanStep) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *PlanStep) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *PlanStep) GetSnapshotName() string {
+	if x != nil {
+		return x.SnapshotName
 	}
 	return ""
 }
@@ -9745,7 +9761,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\tdevice_id\x18o \x01(\tR\bdeviceId\x12\x1d\n" +
 	"\tpublished\x18\x82\x01 \x01(\x04R\tpublished\x12\x17\n" +
 	"\x06staged\x18\x83\x01 \x01(\x04R\x06staged\x12\x1c\n" +
-	"\tonly_here\x18\x84\x01 \x01(\x04R\bonlyHere\"\x9d\x01\n" +
+	"\tonly_here\x18\x84\x01 \x01(\x04R\bonlyHere\"\xe0\x01\n" +
 	"\bPlanStep\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -9753,7 +9769,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\vvolume_name\x18\x04 \x01(\tR\n" +
 	"volumeName\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\x12\x16\n" +
-	"\x06detail\x18\x06 \x01(\tR\x06detail\"\x10\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\x12\x1b\n" +
+	"\bsnapshot\x18\x96\x01 \x01(\tR\bsnapshot\x12$\n" +
+	"\rsnapshot_name\x18\x97\x01 \x01(\tR\fsnapshotName\"\x10\n" +
 	"\x0eMembersRequest\"t\n" +
 	"\x0fMembersResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +

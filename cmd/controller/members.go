@@ -140,25 +140,31 @@ func (h hostQueries) HeaderBackup(ctx context.Context, node fsm.NodeID, volume f
 	return admin.HeaderBackup{UUID: facts.HeaderBackup, Generation: facts.HeaderBackupGeneration}, err
 }
 
-// Held queries one host for what it has of each volume, and for what it remembers of a lost log's revocations.
+// Held queries one host for what it has of each volume and snapshot, and for what it remembers of a lost log's revocations.
 func (h hostQueries) Held(ctx context.Context, node fsm.NodeID) (all admin.Held, err error) {
 	items, err := h.members.Held(ctx, node)
 	for _, i := range items {
-		if i.Kind == executor.KindRevocation {
-			revoked := &fsmpb.RevokeIdentity{}
-			if err := proto.Unmarshal([]byte(i.Held), revoked); err != nil {
-				return admin.Held{}, fmt.Errorf("read which revocations node %s remembers: %w", node, err)
-			}
-			all.Revocations = append(all.Revocations, revoked)
-			continue
+		if err := addHeld(&all, i); err != nil {
+			return admin.Held{}, fmt.Errorf("read what node %s has of %s%s and remembers: %w", node, i.Volume, i.Snapshot, err)
 		}
-		held := &fsmpb.HeldVolume{}
-		if err := proto.Unmarshal([]byte(i.Held), held); err != nil {
-			return admin.Held{}, fmt.Errorf("read what node %s has of volume %s: %w", node, i.Volume, err)
-		}
-		all.Volumes = append(all.Volumes, held)
 	}
 	return all, err
+}
+
+func addHeld(all *admin.Held, i executor.InventoryItem) error {
+	switch i.Kind {
+	case executor.KindRevocation:
+		revoked := &fsmpb.RevokeIdentity{}
+		all.Revocations = append(all.Revocations, revoked)
+		return proto.Unmarshal([]byte(i.Held), revoked)
+	case executor.KindHeldSnapshot:
+		held := &fsmpb.HeldSnapshot{}
+		all.Snapshots = append(all.Snapshots, held)
+		return proto.Unmarshal([]byte(i.Held), held)
+	}
+	held := &fsmpb.HeldVolume{}
+	all.Volumes = append(all.Volumes, held)
+	return proto.Unmarshal([]byte(i.Held), held)
 }
 
 // Candidates queries one host for what could be imported there.

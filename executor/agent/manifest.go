@@ -54,13 +54,16 @@ func (w *volumeWorker) noteRemoved(v *volume, at fsm.Epoch) {
 	}
 }
 
-// Held lists what the host has of each volume: what the log said last, the device, and how it is staged.
+// Held lists what the host has of each volume: what the log said last, the device, and how it is staged; and of each snapshot.
 func (a *Agent) Held(ctx context.Context) (executor.Inventory, error) {
 	manifests, err := records.Manifests(a.Host.Dir())
 	if err != nil {
 		return executor.Inventory{}, err
 	}
-	var found executor.Inventory
+	found, err := a.lister.heldSnapshots(ctx)
+	if err != nil {
+		return executor.Inventory{}, err
+	}
 	for _, m := range manifests {
 		held, err := a.lister.held(ctx, &m)
 		if err != nil {

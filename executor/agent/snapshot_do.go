@@ -19,7 +19,11 @@ func (sw *snapshotWorker) performSnapshotStep(ctx context.Context, snap *snapsho
 	}
 	switch {
 	case kind == plan.StepRemoveSnapshot:
-		return backend.RemoveSnapshot(ctx, snap.id)
+		if err := backend.RemoveSnapshot(ctx, snap.id); err != nil {
+			return err
+		}
+		sw.noteSnapshotRemoved(snap)
+		return nil
 	case kind == plan.StepFreeze:
 		return sw.freezeMember(ctx, snap, s.Desired)
 	case snap.freezeHold != nil:

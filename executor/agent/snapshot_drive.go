@@ -12,6 +12,7 @@ import (
 
 // driveSnapshot does step after step until plan.NextSnapshotStep has none, then reports.
 func (sw *snapshotWorker) driveSnapshot(ctx context.Context, snap *snapshotState) error {
+	sw.keepSnapshotManifest(snap)
 	j := &snapshotJob{snapshotWorker: sw, snap: snap}
 	if err := sw.drive(ctx, j); err != nil {
 		return err

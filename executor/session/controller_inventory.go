@@ -24,13 +24,13 @@ func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) (executor.Inve
 	return m.inventory(ctx, &sessionpb.InventoryRequest{NodeId: string(node)})
 }
 
-// Held queries a host for what it has of each volume, and for the revocations that it remembers, for an operator who
-// adopts it after the log was lost: items of the kinds executor.KindHeld and executor.KindRevocation. A host of an older
-// build answers nothing.
+// Held queries a host for what it has of each volume and snapshot, and for the revocations that it remembers, for an operator
+// who adopts it after the log was lost: items of the kinds executor.KindHeld, executor.KindHeldSnapshot and
+// executor.KindRevocation. A host of an older build answers nothing.
 func (m *Members) Held(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
 	found, err := m.inventory(ctx, &sessionpb.InventoryRequest{NodeId: string(node), Held: true})
 	return slices.DeleteFunc(found.Items, func(i executor.InventoryItem) bool {
-		return i.Kind != executor.KindHeld && i.Kind != executor.KindRevocation
+		return i.Kind != executor.KindHeld && i.Kind != executor.KindHeldSnapshot && i.Kind != executor.KindRevocation
 	}), err
 }
 

@@ -461,6 +461,7 @@ type Command struct {
 	//	*Command_ResyncReplication
 	//	*Command_CancelConversion
 	//	*Command_AdoptVolume
+	//	*Command_AdoptSnapshot
 	//	*Command_ImportVolume
 	//	*Command_ForgetImport
 	//	*Command_SetMemberRole
@@ -1003,6 +1004,15 @@ func (x *Command) GetAdoptVolume() *AdoptVolume {
 	return nil
 }
 
+func (x *Command) GetAdoptSnapshot() *AdoptSnapshot {
+	if x != nil {
+		if x, ok := x.Body.(*Command_AdoptSnapshot); ok {
+			return x.AdoptSnapshot
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetImportVolume() *ImportVolume {
 	if x != nil {
 		if x, ok := x.Body.(*Command_ImportVolume); ok {
@@ -1293,6 +1303,10 @@ type Command_AdoptVolume struct {
 	AdoptVolume *AdoptVolume `protobuf:"bytes,110,opt,name=adopt_volume,json=adoptVolume,proto3,oneof"`
 }
 
+type Command_AdoptSnapshot struct {
+	AdoptSnapshot *AdoptSnapshot `protobuf:"bytes,116,opt,name=adopt_snapshot,json=adoptSnapshot,proto3,oneof"`
+}
+
 type Command_ImportVolume struct {
 	ImportVolume *ImportVolume `protobuf:"bytes,111,opt,name=import_volume,json=importVolume,proto3,oneof"`
 }
@@ -1430,6 +1444,8 @@ func (*Command_ResyncReplication) isCommand_Body() {}
 func (*Command_CancelConversion) isCommand_Body() {}
 
 func (*Command_AdoptVolume) isCommand_Body() {}
+
+func (*Command_AdoptSnapshot) isCommand_Body() {}
 
 func (*Command_ImportVolume) isCommand_Body() {}
 
@@ -3280,6 +3296,536 @@ func (x *AdoptedReplica) GetHeld() *HeldVolume {
 	return nil
 }
 
+// SnapshotManifest is what the log says of a snapshot that is taken, as the host that keeps it has it beside its image:
+// from that an operator adopts it when the log was lost and a backup that was restored does not know it.
+type SnapshotManifest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId     string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // empty: it is a group's member, or a kept copy
+	Fingerprint    []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	SourceVolumeId string                 `protobuf:"bytes,4,opt,name=source_volume_id,json=sourceVolumeId,proto3" json:"source_volume_id,omitempty"`
+	PoolId         string                 `protobuf:"bytes,5,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	SizeBytes      int64                  `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // of its source when it was taken
+	Format         *Format                `protobuf:"bytes,7,opt,name=format,proto3" json:"format,omitempty"`
+	Capabilities   []*Capability          `protobuf:"bytes,8,rep,name=capabilities,proto3" json:"capabilities,omitempty"` // with the text of their flags' fingerprints
+	Crypt          *Crypt                 `protobuf:"bytes,9,opt,name=crypt,proto3" json:"crypt,omitempty"`
+	TakenAt        int64                  `protobuf:"varint,10,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"` // Unix nanoseconds
+	Origin         string                 `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"`
+	Group          *GroupSnapshotManifest `protobuf:"bytes,12,opt,name=group,proto3" json:"group,omitempty"` // unset: it is in none
+	Kept           *KeptManifest          `protobuf:"bytes,13,opt,name=kept,proto3" json:"kept,omitempty"`   // unset: it is no kept copy of an outdated replica
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SnapshotManifest) Reset() {
+	*x = SnapshotManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotManifest) ProtoMessage() {}
+
+func (x *SnapshotManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotManifest.ProtoReflect.Descriptor instead.
+func (*SnapshotManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SnapshotManifest) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *SnapshotManifest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SnapshotManifest) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *SnapshotManifest) GetSourceVolumeId() string {
+	if x != nil {
+		return x.SourceVolumeId
+	}
+	return ""
+}
+
+func (x *SnapshotManifest) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *SnapshotManifest) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *SnapshotManifest) GetFormat() *Format {
+	if x != nil {
+		return x.Format
+	}
+	return nil
+}
+
+func (x *SnapshotManifest) GetCapabilities() []*Capability {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *SnapshotManifest) GetCrypt() *Crypt {
+	if x != nil {
+		return x.Crypt
+	}
+	return nil
+}
+
+func (x *SnapshotManifest) GetTakenAt() int64 {
+	if x != nil {
+		return x.TakenAt
+	}
+	return 0
+}
+
+func (x *SnapshotManifest) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *SnapshotManifest) GetGroup() *GroupSnapshotManifest {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *SnapshotManifest) GetKept() *KeptManifest {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+type GroupSnapshotManifest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	GroupSnapshotId string                 `protobuf:"bytes,1,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint     []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Origin          string                 `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
+	TakenAt         int64                  `protobuf:"varint,5,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"` // Unix nanoseconds
+	Members         []*SnapshotPlace       `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"`                 // all of them, in order of their sources
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *GroupSnapshotManifest) Reset() {
+	*x = GroupSnapshotManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupSnapshotManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupSnapshotManifest) ProtoMessage() {}
+
+func (x *GroupSnapshotManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupSnapshotManifest.ProtoReflect.Descriptor instead.
+func (*GroupSnapshotManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GroupSnapshotManifest) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
+func (x *GroupSnapshotManifest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupSnapshotManifest) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *GroupSnapshotManifest) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *GroupSnapshotManifest) GetTakenAt() int64 {
+	if x != nil {
+		return x.TakenAt
+	}
+	return 0
+}
+
+func (x *GroupSnapshotManifest) GetMembers() []*SnapshotPlace {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// SnapshotPlace is a member of a group snapshot and who keeps it.
+type SnapshotPlace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId    string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotPlace) Reset() {
+	*x = SnapshotPlace{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotPlace) ProtoMessage() {}
+
+func (x *SnapshotPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotPlace.ProtoReflect.Descriptor instead.
+func (*SnapshotPlace) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SnapshotPlace) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *SnapshotPlace) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *SnapshotPlace) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+type KeptManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Attach        uint64                 `protobuf:"varint,2,opt,name=attach,proto3" json:"attach,omitempty"`
+	Partial       bool                   `protobuf:"varint,3,opt,name=partial,proto3" json:"partial,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptManifest) Reset() {
+	*x = KeptManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptManifest) ProtoMessage() {}
+
+func (x *KeptManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptManifest.ProtoReflect.Descriptor instead.
+func (*KeptManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *KeptManifest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *KeptManifest) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *KeptManifest) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// HeldSnapshot is what a host has of a snapshot: what the log said last, and what is there.
+type HeldSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Manifest      *SnapshotManifest      `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	At            *Epoch                 `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`                                 // of the state that said so
+	Removed       bool                   `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`                      // the host removed it because that state said so
+	SizeBytes     int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"` // of the image; 0: there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldSnapshot) Reset() {
+	*x = HeldSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldSnapshot) ProtoMessage() {}
+
+func (x *HeldSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldSnapshot.ProtoReflect.Descriptor instead.
+func (*HeldSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *HeldSnapshot) GetManifest() *SnapshotManifest {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *HeldSnapshot) GetAt() *Epoch {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *HeldSnapshot) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *HeldSnapshot) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+// AdoptSnapshot takes in a snapshot that the restored log does not know, or all members of a group snapshot, as the hosts
+// that keep them say (S1). It removes and overwrites nothing.
+type AdoptSnapshot struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	GroupSnapshotId string                 `protobuf:"bytes,1,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"` // empty: one snapshot that is in no group
+	Snapshots       []*AdoptedSnapshot     `protobuf:"bytes,2,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *AdoptSnapshot) Reset() {
+	*x = AdoptSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptSnapshot) ProtoMessage() {}
+
+func (x *AdoptSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptSnapshot.ProtoReflect.Descriptor instead.
+func (*AdoptSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *AdoptSnapshot) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
+func (x *AdoptSnapshot) GetSnapshots() []*AdoptedSnapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+type AdoptedSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Held          *HeldSnapshot          `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdoptedSnapshot) Reset() {
+	*x = AdoptedSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdoptedSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdoptedSnapshot) ProtoMessage() {}
+
+func (x *AdoptedSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdoptedSnapshot.ProtoReflect.Descriptor instead.
+func (*AdoptedSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *AdoptedSnapshot) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *AdoptedSnapshot) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *AdoptedSnapshot) GetHeld() *HeldSnapshot {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 // ImportVolume makes a volume of a device that a pool's storage has and that is nobody's volume. Its host takes the
 // device in under the volume's name, and never writes to its content: the volume has what is on it from the
 // beginning. It is rejected when the name is another volume's. Repeated, it changes nothing.
@@ -3302,7 +3848,7 @@ type ImportVolume struct {
 
 func (x *ImportVolume) Reset() {
 	*x = ImportVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3860,7 @@ func (x *ImportVolume) String() string {
 func (*ImportVolume) ProtoMessage() {}
 
 func (x *ImportVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3873,7 @@ func (x *ImportVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportVolume.ProtoReflect.Descriptor instead.
 func (*ImportVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ImportVolume) GetVolumeId() string {
@@ -3419,7 +3965,7 @@ type ForgetImport struct {
 
 func (x *ForgetImport) Reset() {
 	*x = ForgetImport{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3977,7 @@ func (x *ForgetImport) String() string {
 func (*ForgetImport) ProtoMessage() {}
 
 func (x *ForgetImport) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3990,7 @@ func (x *ForgetImport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetImport.ProtoReflect.Descriptor instead.
 func (*ForgetImport) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ForgetImport) GetVolumeId() string {
@@ -3484,7 +4030,7 @@ type ImportCandidate struct {
 
 func (x *ImportCandidate) Reset() {
 	*x = ImportCandidate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +4042,7 @@ func (x *ImportCandidate) String() string {
 func (*ImportCandidate) ProtoMessage() {}
 
 func (x *ImportCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +4055,7 @@ func (x *ImportCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportCandidate.ProtoReflect.Descriptor instead.
 func (*ImportCandidate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ImportCandidate) GetPoolId() string {
@@ -3617,7 +4163,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +4175,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +4188,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -3683,7 +4229,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +4241,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +4254,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -3730,7 +4276,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +4288,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +4301,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -3806,7 +4352,7 @@ type CreateVolume struct {
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4364,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4377,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -3979,7 +4525,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4537,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +4550,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Claim) GetName() string {
@@ -4057,7 +4603,7 @@ type ReplicaSeen struct {
 
 func (x *ReplicaSeen) Reset() {
 	*x = ReplicaSeen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4615,7 @@ func (x *ReplicaSeen) String() string {
 func (*ReplicaSeen) ProtoMessage() {}
 
 func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4628,7 @@ func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
 func (*ReplicaSeen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReplicaSeen) GetBootId() string {
@@ -4207,7 +4753,7 @@ type AttachReplica struct {
 
 func (x *AttachReplica) Reset() {
 	*x = AttachReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4765,7 @@ func (x *AttachReplica) String() string {
 func (*AttachReplica) ProtoMessage() {}
 
 func (x *AttachReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4232,7 +4778,7 @@ func (x *AttachReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
 func (*AttachReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AttachReplica) GetVolumeId() string {
@@ -4293,7 +4839,7 @@ type SetPrimary struct {
 
 func (x *SetPrimary) Reset() {
 	*x = SetPrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4305,7 +4851,7 @@ func (x *SetPrimary) String() string {
 func (*SetPrimary) ProtoMessage() {}
 
 func (x *SetPrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4318,7 +4864,7 @@ func (x *SetPrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
 func (*SetPrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetPrimary) GetVolumeId() string {
@@ -4379,7 +4925,7 @@ type Outdate struct {
 
 func (x *Outdate) Reset() {
 	*x = Outdate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4937,7 @@ func (x *Outdate) String() string {
 func (*Outdate) ProtoMessage() {}
 
 func (x *Outdate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4950,7 @@ func (x *Outdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
 func (*Outdate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Outdate) GetVolumeId() string {
@@ -4469,7 +5015,7 @@ type KeepReplica struct {
 
 func (x *KeepReplica) Reset() {
 	*x = KeepReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +5027,7 @@ func (x *KeepReplica) String() string {
 func (*KeepReplica) ProtoMessage() {}
 
 func (x *KeepReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +5040,7 @@ func (x *KeepReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepReplica.ProtoReflect.Descriptor instead.
 func (*KeepReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KeepReplica) GetVolumeId() string {
@@ -4576,7 +5122,7 @@ type ForcePrimary struct {
 
 func (x *ForcePrimary) Reset() {
 	*x = ForcePrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +5134,7 @@ func (x *ForcePrimary) String() string {
 func (*ForcePrimary) ProtoMessage() {}
 
 func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +5147,7 @@ func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
 func (*ForcePrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ForcePrimary) GetVolumeId() string {
@@ -4645,7 +5191,7 @@ type AddReplica struct {
 
 func (x *AddReplica) Reset() {
 	*x = AddReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4657,7 +5203,7 @@ func (x *AddReplica) String() string {
 func (*AddReplica) ProtoMessage() {}
 
 func (x *AddReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4670,7 +5216,7 @@ func (x *AddReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
 func (*AddReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AddReplica) GetVolumeId() string {
@@ -4714,7 +5260,7 @@ type RemoveReplica struct {
 
 func (x *RemoveReplica) Reset() {
 	*x = RemoveReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +5272,7 @@ func (x *RemoveReplica) String() string {
 func (*RemoveReplica) ProtoMessage() {}
 
 func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +5285,7 @@ func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
 func (*RemoveReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RemoveReplica) GetVolumeId() string {
@@ -4782,7 +5328,7 @@ type ScheduleNode struct {
 
 func (x *ScheduleNode) Reset() {
 	*x = ScheduleNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5340,7 @@ func (x *ScheduleNode) String() string {
 func (*ScheduleNode) ProtoMessage() {}
 
 func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5353,7 @@ func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
 func (*ScheduleNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ScheduleNode) GetNodeId() string {
@@ -4842,7 +5388,7 @@ type SetMemberRole struct {
 
 func (x *SetMemberRole) Reset() {
 	*x = SetMemberRole{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +5400,7 @@ func (x *SetMemberRole) String() string {
 func (*SetMemberRole) ProtoMessage() {}
 
 func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +5413,7 @@ func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMemberRole.ProtoReflect.Descriptor instead.
 func (*SetMemberRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetMemberRole) GetMemberId() string {
@@ -4898,7 +5444,7 @@ type ClaimMaintenance struct {
 
 func (x *ClaimMaintenance) Reset() {
 	*x = ClaimMaintenance{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +5456,7 @@ func (x *ClaimMaintenance) String() string {
 func (*ClaimMaintenance) ProtoMessage() {}
 
 func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +5469,7 @@ func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimMaintenance.ProtoReflect.Descriptor instead.
 func (*ClaimMaintenance) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ClaimMaintenance) GetNodeId() string {
@@ -4965,7 +5511,7 @@ type ContinueSweep struct {
 
 func (x *ContinueSweep) Reset() {
 	*x = ContinueSweep{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4977,7 +5523,7 @@ func (x *ContinueSweep) String() string {
 func (*ContinueSweep) ProtoMessage() {}
 
 func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4990,7 +5536,7 @@ func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueSweep.ProtoReflect.Descriptor instead.
 func (*ContinueSweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ContinueSweep) GetIndex() uint64 {
@@ -5012,7 +5558,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5024,7 +5570,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5037,7 +5583,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -5067,7 +5613,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5079,7 +5625,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5092,7 +5638,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -5138,7 +5684,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5696,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5709,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -5216,7 +5762,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5228,7 +5774,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5787,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -5285,7 +5831,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5297,7 +5843,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5310,7 +5856,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -5352,7 +5898,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5364,7 +5910,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5377,7 +5923,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -5409,7 +5955,7 @@ type CreateGroupSnapshot struct {
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5421,7 +5967,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5434,7 +5980,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -5486,7 +6032,7 @@ type CreateVolumeGroup struct {
 
 func (x *CreateVolumeGroup) Reset() {
 	*x = CreateVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5498,7 +6044,7 @@ func (x *CreateVolumeGroup) String() string {
 func (*CreateVolumeGroup) ProtoMessage() {}
 
 func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5511,7 +6057,7 @@ func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolumeGroup.ProtoReflect.Descriptor instead.
 func (*CreateVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CreateVolumeGroup) GetVolumeGroupId() string {
@@ -5561,7 +6107,7 @@ type ModifyVolumeGroup struct {
 
 func (x *ModifyVolumeGroup) Reset() {
 	*x = ModifyVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5573,7 +6119,7 @@ func (x *ModifyVolumeGroup) String() string {
 func (*ModifyVolumeGroup) ProtoMessage() {}
 
 func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5586,7 +6132,7 @@ func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolumeGroup.ProtoReflect.Descriptor instead.
 func (*ModifyVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ModifyVolumeGroup) GetVolumeGroupId() string {
@@ -5621,7 +6167,7 @@ type DeleteVolumeGroup struct {
 
 func (x *DeleteVolumeGroup) Reset() {
 	*x = DeleteVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5633,7 +6179,7 @@ func (x *DeleteVolumeGroup) String() string {
 func (*DeleteVolumeGroup) ProtoMessage() {}
 
 func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5646,7 +6192,7 @@ func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolumeGroup.ProtoReflect.Descriptor instead.
 func (*DeleteVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteVolumeGroup) GetVolumeGroupId() string {
@@ -5673,7 +6219,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5685,7 +6231,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5698,7 +6244,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -5724,7 +6270,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5736,7 +6282,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5749,7 +6295,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -5768,7 +6314,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5780,7 +6326,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5793,7 +6339,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -5815,7 +6361,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5827,7 +6373,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5840,7 +6386,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -5882,7 +6428,7 @@ type BeginReclaim struct {
 
 func (x *BeginReclaim) Reset() {
 	*x = BeginReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5894,7 +6440,7 @@ func (x *BeginReclaim) String() string {
 func (*BeginReclaim) ProtoMessage() {}
 
 func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5907,7 +6453,7 @@ func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginReclaim.ProtoReflect.Descriptor instead.
 func (*BeginReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BeginReclaim) GetVolumeId() string {
@@ -5927,7 +6473,7 @@ type EndReclaim struct {
 
 func (x *EndReclaim) Reset() {
 	*x = EndReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5939,7 +6485,7 @@ func (x *EndReclaim) String() string {
 func (*EndReclaim) ProtoMessage() {}
 
 func (x *EndReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5952,7 +6498,7 @@ func (x *EndReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReclaim.ProtoReflect.Descriptor instead.
 func (*EndReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EndReclaim) GetVolumeId() string {
@@ -5976,7 +6522,7 @@ type Reclaimed struct {
 
 func (x *Reclaimed) Reset() {
 	*x = Reclaimed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5988,7 +6534,7 @@ func (x *Reclaimed) String() string {
 func (*Reclaimed) ProtoMessage() {}
 
 func (x *Reclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6001,7 +6547,7 @@ func (x *Reclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaimed.ProtoReflect.Descriptor instead.
 func (*Reclaimed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Reclaimed) GetKnown() bool {
@@ -6051,7 +6597,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6063,7 +6609,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6076,7 +6622,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -6121,7 +6667,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6133,7 +6679,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6146,7 +6692,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -6239,7 +6785,7 @@ type BeginKeyRotation struct {
 
 func (x *BeginKeyRotation) Reset() {
 	*x = BeginKeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6251,7 +6797,7 @@ func (x *BeginKeyRotation) String() string {
 func (*BeginKeyRotation) ProtoMessage() {}
 
 func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6264,7 +6810,7 @@ func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginKeyRotation.ProtoReflect.Descriptor instead.
 func (*BeginKeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BeginKeyRotation) GetVolumeId() string {
@@ -6349,7 +6895,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6361,7 +6907,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6374,7 +6920,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -6460,7 +7006,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6472,7 +7018,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6485,7 +7031,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Report) GetNodeId() string {
@@ -6565,7 +7111,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6577,7 +7123,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6590,7 +7136,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -7073,7 +7619,7 @@ type StagingInUse struct {
 
 func (x *StagingInUse) Reset() {
 	*x = StagingInUse{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7085,7 +7631,7 @@ func (x *StagingInUse) String() string {
 func (*StagingInUse) ProtoMessage() {}
 
 func (x *StagingInUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7098,7 +7644,7 @@ func (x *StagingInUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingInUse.ProtoReflect.Descriptor instead.
 func (*StagingInUse) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StagingInUse) GetDetail() string {
@@ -7117,7 +7663,7 @@ type HeaderMade struct {
 
 func (x *HeaderMade) Reset() {
 	*x = HeaderMade{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7129,7 +7675,7 @@ func (x *HeaderMade) String() string {
 func (*HeaderMade) ProtoMessage() {}
 
 func (x *HeaderMade) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7142,7 +7688,7 @@ func (x *HeaderMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderMade.ProtoReflect.Descriptor instead.
 func (*HeaderMade) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *HeaderMade) GetLuksUuid() string {
@@ -7161,7 +7707,7 @@ type KeyAdded struct {
 
 func (x *KeyAdded) Reset() {
 	*x = KeyAdded{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7173,7 +7719,7 @@ func (x *KeyAdded) String() string {
 func (*KeyAdded) ProtoMessage() {}
 
 func (x *KeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7186,7 +7732,7 @@ func (x *KeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
 func (*KeyAdded) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *KeyAdded) GetSlot() uint32 {
@@ -7205,7 +7751,7 @@ type KeyDropped struct {
 
 func (x *KeyDropped) Reset() {
 	*x = KeyDropped{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7217,7 +7763,7 @@ func (x *KeyDropped) String() string {
 func (*KeyDropped) ProtoMessage() {}
 
 func (x *KeyDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7230,7 +7776,7 @@ func (x *KeyDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDropped.ProtoReflect.Descriptor instead.
 func (*KeyDropped) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *KeyDropped) GetSlot() uint32 {
@@ -7252,7 +7798,7 @@ type SnapshotKept struct {
 
 func (x *SnapshotKept) Reset() {
 	*x = SnapshotKept{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7264,7 +7810,7 @@ func (x *SnapshotKept) String() string {
 func (*SnapshotKept) ProtoMessage() {}
 
 func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7277,7 +7823,7 @@ func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotKept.ProtoReflect.Descriptor instead.
 func (*SnapshotKept) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SnapshotKept) GetAttach() uint64 {
@@ -7310,7 +7856,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7322,7 +7868,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7335,7 +7881,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -7354,7 +7900,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7366,7 +7912,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7379,7 +7925,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -7401,7 +7947,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7413,7 +7959,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7426,7 +7972,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -7462,7 +8008,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7474,7 +8020,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7487,7 +8033,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -7506,7 +8052,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7518,7 +8064,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7531,7 +8077,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -7551,7 +8097,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7563,7 +8109,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7576,7 +8122,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -7602,7 +8148,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7614,7 +8160,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7627,7 +8173,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -7647,7 +8193,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7659,7 +8205,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7672,7 +8218,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -7698,7 +8244,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7710,7 +8256,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7723,7 +8269,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -7742,7 +8288,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7754,7 +8300,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7767,7 +8313,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
 }
 
 type DeviceMissing struct {
@@ -7779,7 +8325,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7791,7 +8337,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7804,7 +8350,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -7823,7 +8369,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7835,7 +8381,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7848,7 +8394,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -7868,7 +8414,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +8426,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +8439,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -7920,7 +8466,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7932,7 +8478,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7945,7 +8491,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -7964,7 +8510,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7976,7 +8522,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7989,7 +8535,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
 }
 
 type TargetBound struct {
@@ -8001,7 +8547,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8013,7 +8559,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8026,7 +8572,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -8045,7 +8591,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8057,7 +8603,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8070,7 +8616,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -8098,7 +8644,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8110,7 +8656,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8123,7 +8669,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -8185,7 +8731,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8197,7 +8743,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8210,7 +8756,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -8236,7 +8782,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8248,7 +8794,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8261,7 +8807,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -8280,7 +8826,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8292,7 +8838,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8305,7 +8851,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -8324,7 +8870,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8336,7 +8882,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8349,7 +8895,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -8370,7 +8916,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8382,7 +8928,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8395,7 +8941,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -8423,7 +8969,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8435,7 +8981,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8448,7 +8994,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -8493,7 +9039,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +9051,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +9064,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -8647,7 +9193,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8659,7 +9205,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8672,7 +9218,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *KeyRotated) GetVolumeId() string {
@@ -8721,7 +9267,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8733,7 +9279,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8746,7 +9292,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -8777,7 +9323,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8789,7 +9335,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8802,7 +9348,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -8858,7 +9404,7 @@ type Crypt struct {
 
 func (x *Crypt) Reset() {
 	*x = Crypt{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8870,7 +9416,7 @@ func (x *Crypt) String() string {
 func (*Crypt) ProtoMessage() {}
 
 func (x *Crypt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8883,7 +9429,7 @@ func (x *Crypt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crypt.ProtoReflect.Descriptor instead.
 func (*Crypt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Crypt) GetPhase() FormatPhase {
@@ -8947,7 +9493,7 @@ type KeyRotation struct {
 
 func (x *KeyRotation) Reset() {
 	*x = KeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8959,7 +9505,7 @@ func (x *KeyRotation) String() string {
 func (*KeyRotation) ProtoMessage() {}
 
 func (x *KeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8972,7 +9518,7 @@ func (x *KeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
 func (*KeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *KeyRotation) GetSlot() uint32 {
@@ -9011,7 +9557,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9023,7 +9569,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9036,7 +9582,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -9089,7 +9635,7 @@ type RestoreHeader struct {
 
 func (x *RestoreHeader) Reset() {
 	*x = RestoreHeader{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9101,7 +9647,7 @@ func (x *RestoreHeader) String() string {
 func (*RestoreHeader) ProtoMessage() {}
 
 func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9114,7 +9660,7 @@ func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreHeader.ProtoReflect.Descriptor instead.
 func (*RestoreHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RestoreHeader) GetVolumeId() string {
@@ -9163,7 +9709,7 @@ type ReplicationSource struct {
 
 func (x *ReplicationSource) Reset() {
 	*x = ReplicationSource{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9175,7 +9721,7 @@ func (x *ReplicationSource) String() string {
 func (*ReplicationSource) ProtoMessage() {}
 
 func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9188,7 +9734,7 @@ func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationSource.ProtoReflect.Descriptor instead.
 func (*ReplicationSource) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ReplicationSource) GetVolumeId() string {
@@ -9224,7 +9770,7 @@ type EnableReplication struct {
 
 func (x *EnableReplication) Reset() {
 	*x = EnableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9236,7 +9782,7 @@ func (x *EnableReplication) String() string {
 func (*EnableReplication) ProtoMessage() {}
 
 func (x *EnableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9249,7 +9795,7 @@ func (x *EnableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReplication.ProtoReflect.Descriptor instead.
 func (*EnableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *EnableReplication) GetSource() *ReplicationSource {
@@ -9327,7 +9873,7 @@ type DisableReplication struct {
 
 func (x *DisableReplication) Reset() {
 	*x = DisableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9339,7 +9885,7 @@ func (x *DisableReplication) String() string {
 func (*DisableReplication) ProtoMessage() {}
 
 func (x *DisableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9352,7 +9898,7 @@ func (x *DisableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReplication.ProtoReflect.Descriptor instead.
 func (*DisableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *DisableReplication) GetSource() *ReplicationSource {
@@ -9391,7 +9937,7 @@ type PromoteReplication struct {
 
 func (x *PromoteReplication) Reset() {
 	*x = PromoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9403,7 +9949,7 @@ func (x *PromoteReplication) String() string {
 func (*PromoteReplication) ProtoMessage() {}
 
 func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9416,7 +9962,7 @@ func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteReplication.ProtoReflect.Descriptor instead.
 func (*PromoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PromoteReplication) GetSource() *ReplicationSource {
@@ -9474,7 +10020,7 @@ type DemoteReplication struct {
 
 func (x *DemoteReplication) Reset() {
 	*x = DemoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9486,7 +10032,7 @@ func (x *DemoteReplication) String() string {
 func (*DemoteReplication) ProtoMessage() {}
 
 func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9499,7 +10045,7 @@ func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteReplication.ProtoReflect.Descriptor instead.
 func (*DemoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DemoteReplication) GetSource() *ReplicationSource {
@@ -9538,7 +10084,7 @@ type ResyncReplication struct {
 
 func (x *ResyncReplication) Reset() {
 	*x = ResyncReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9550,7 +10096,7 @@ func (x *ResyncReplication) String() string {
 func (*ResyncReplication) ProtoMessage() {}
 
 func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9563,7 +10109,7 @@ func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncReplication.ProtoReflect.Descriptor instead.
 func (*ResyncReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ResyncReplication) GetSource() *ReplicationSource {
@@ -9612,7 +10158,7 @@ type CancelConversion struct {
 
 func (x *CancelConversion) Reset() {
 	*x = CancelConversion{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9624,7 +10170,7 @@ func (x *CancelConversion) String() string {
 func (*CancelConversion) ProtoMessage() {}
 
 func (x *CancelConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9637,7 +10183,7 @@ func (x *CancelConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelConversion.ProtoReflect.Descriptor instead.
 func (*CancelConversion) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CancelConversion) GetVolumeId() string {
@@ -9667,7 +10213,7 @@ type GivenUp struct {
 
 func (x *GivenUp) Reset() {
 	*x = GivenUp{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9679,7 +10225,7 @@ func (x *GivenUp) String() string {
 func (*GivenUp) ProtoMessage() {}
 
 func (x *GivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9692,7 +10238,7 @@ func (x *GivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
 func (*GivenUp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *GivenUp) GetVolumeId() string {
@@ -9736,7 +10282,7 @@ type RoleMoved struct {
 
 func (x *RoleMoved) Reset() {
 	*x = RoleMoved{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9748,7 +10294,7 @@ func (x *RoleMoved) String() string {
 func (*RoleMoved) ProtoMessage() {}
 
 func (x *RoleMoved) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9761,7 +10307,7 @@ func (x *RoleMoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleMoved.ProtoReflect.Descriptor instead.
 func (*RoleMoved) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *RoleMoved) GetVolumeId() string {
@@ -9800,7 +10346,7 @@ type ConversionUndone struct {
 
 func (x *ConversionUndone) Reset() {
 	*x = ConversionUndone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9812,7 +10358,7 @@ func (x *ConversionUndone) String() string {
 func (*ConversionUndone) ProtoMessage() {}
 
 func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9825,7 +10371,7 @@ func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionUndone.ProtoReflect.Descriptor instead.
 func (*ConversionUndone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{122}
 }
 
 type ReplicaReverted struct {
@@ -9837,7 +10383,7 @@ type ReplicaReverted struct {
 
 func (x *ReplicaReverted) Reset() {
 	*x = ReplicaReverted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9849,7 +10395,7 @@ func (x *ReplicaReverted) String() string {
 func (*ReplicaReverted) ProtoMessage() {}
 
 func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9862,7 +10408,7 @@ func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaReverted.ProtoReflect.Descriptor instead.
 func (*ReplicaReverted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ReplicaReverted) GetSnapshotId() string {
@@ -9891,7 +10437,7 @@ type RevokeIdentity struct {
 
 func (x *RevokeIdentity) Reset() {
 	*x = RevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9903,7 +10449,7 @@ func (x *RevokeIdentity) String() string {
 func (*RevokeIdentity) ProtoMessage() {}
 
 func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9916,7 +10462,7 @@ func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeIdentity.ProtoReflect.Descriptor instead.
 func (*RevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *RevokeIdentity) GetRole() string {
@@ -9973,7 +10519,7 @@ type VoterCertificate struct {
 
 func (x *VoterCertificate) Reset() {
 	*x = VoterCertificate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9985,7 +10531,7 @@ func (x *VoterCertificate) String() string {
 func (*VoterCertificate) ProtoMessage() {}
 
 func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9998,7 +10544,7 @@ func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VoterCertificate.ProtoReflect.Descriptor instead.
 func (*VoterCertificate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *VoterCertificate) GetName() string {
@@ -10034,7 +10580,7 @@ type UnrevokeIdentity struct {
 
 func (x *UnrevokeIdentity) Reset() {
 	*x = UnrevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10046,7 +10592,7 @@ func (x *UnrevokeIdentity) String() string {
 func (*UnrevokeIdentity) ProtoMessage() {}
 
 func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10059,7 +10605,7 @@ func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeIdentity.ProtoReflect.Descriptor instead.
 func (*UnrevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{119}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *UnrevokeIdentity) GetRole() string {
@@ -10100,7 +10646,7 @@ type CreateJoinToken struct {
 
 func (x *CreateJoinToken) Reset() {
 	*x = CreateJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10112,7 +10658,7 @@ func (x *CreateJoinToken) String() string {
 func (*CreateJoinToken) ProtoMessage() {}
 
 func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10125,7 +10671,7 @@ func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinToken.ProtoReflect.Descriptor instead.
 func (*CreateJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{120}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *CreateJoinToken) GetTokenId() string {
@@ -10192,7 +10738,7 @@ type UseJoinToken struct {
 
 func (x *UseJoinToken) Reset() {
 	*x = UseJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10204,7 +10750,7 @@ func (x *UseJoinToken) String() string {
 func (*UseJoinToken) ProtoMessage() {}
 
 func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10217,7 +10763,7 @@ func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseJoinToken.ProtoReflect.Descriptor instead.
 func (*UseJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{121}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *UseJoinToken) GetTokenId() string {
@@ -10265,7 +10811,7 @@ type RevokeJoinToken struct {
 
 func (x *RevokeJoinToken) Reset() {
 	*x = RevokeJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10277,7 +10823,7 @@ func (x *RevokeJoinToken) String() string {
 func (*RevokeJoinToken) ProtoMessage() {}
 
 func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10290,7 +10836,7 @@ func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinToken.ProtoReflect.Descriptor instead.
 func (*RevokeJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{122}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RevokeJoinToken) GetTokenId() string {
@@ -10321,7 +10867,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xf2%\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xc1&\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -10387,7 +10933,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x12demote_replication\x18g \x01(\v2\".holdfast.fsm.v1.DemoteReplicationB\x04\x88\xb5\x18\x02H\x00R\x11demoteReplication\x12Y\n" +
 	"\x12resync_replication\x18h \x01(\v2\".holdfast.fsm.v1.ResyncReplicationB\x04\x88\xb5\x18\x02H\x00R\x11resyncReplication\x12V\n" +
 	"\x11cancel_conversion\x18i \x01(\v2!.holdfast.fsm.v1.CancelConversionB\x04\x88\xb5\x18\x02H\x00R\x10cancelConversion\x12G\n" +
-	"\fadopt_volume\x18n \x01(\v2\x1c.holdfast.fsm.v1.AdoptVolumeB\x04\x88\xb5\x18\x03H\x00R\vadoptVolume\x12J\n" +
+	"\fadopt_volume\x18n \x01(\v2\x1c.holdfast.fsm.v1.AdoptVolumeB\x04\x88\xb5\x18\x03H\x00R\vadoptVolume\x12M\n" +
+	"\x0eadopt_snapshot\x18t \x01(\v2\x1e.holdfast.fsm.v1.AdoptSnapshotB\x04\x88\xb5\x18\x03H\x00R\radoptSnapshot\x12J\n" +
 	"\rimport_volume\x18o \x01(\v2\x1d.holdfast.fsm.v1.ImportVolumeB\x04\x88\xb5\x18\x03H\x00R\fimportVolume\x12J\n" +
 	"\rforget_import\x18p \x01(\v2\x1d.holdfast.fsm.v1.ForgetImportB\x04\x88\xb5\x18\x03H\x00R\fforgetImport\x12O\n" +
 	"\x0fset_member_role\x18\x82\x01 \x01(\v2\x1e.holdfast.fsm.v1.SetMemberRoleB\x04\x88\xb5\x18\x03H\x00R\rsetMemberRole\x12W\n" +
@@ -10557,7 +11104,53 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x0eAdoptedReplica\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12/\n" +
-	"\x04held\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.HeldVolumeR\x04held\"\xaf\x02\n" +
+	"\x04held\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.HeldVolumeR\x04held\"\x8f\x04\n" +
+	"\x10SnapshotManifest\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x12(\n" +
+	"\x10source_volume_id\x18\x04 \x01(\tR\x0esourceVolumeId\x12\x17\n" +
+	"\apool_id\x18\x05 \x01(\tR\x06poolId\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x06 \x01(\x03R\tsizeBytes\x12/\n" +
+	"\x06format\x18\a \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\x12?\n" +
+	"\fcapabilities\x18\b \x03(\v2\x1b.holdfast.fsm.v1.CapabilityR\fcapabilities\x12,\n" +
+	"\x05crypt\x18\t \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\x12\x19\n" +
+	"\btaken_at\x18\n" +
+	" \x01(\x03R\atakenAt\x12\x16\n" +
+	"\x06origin\x18\v \x01(\tR\x06origin\x12<\n" +
+	"\x05group\x18\f \x01(\v2&.holdfast.fsm.v1.GroupSnapshotManifestR\x05group\x121\n" +
+	"\x04kept\x18\r \x01(\v2\x1d.holdfast.fsm.v1.KeptManifestR\x04kept\"\xe6\x01\n" +
+	"\x15GroupSnapshotManifest\x12*\n" +
+	"\x11group_snapshot_id\x18\x01 \x01(\tR\x0fgroupSnapshotId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x12\x16\n" +
+	"\x06origin\x18\x04 \x01(\tR\x06origin\x12\x19\n" +
+	"\btaken_at\x18\x05 \x01(\x03R\atakenAt\x128\n" +
+	"\amembers\x18\x06 \x03(\v2\x1e.holdfast.fsm.v1.SnapshotPlaceR\amembers\"b\n" +
+	"\rSnapshotPlace\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\"X\n" +
+	"\fKeptManifest\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06attach\x18\x02 \x01(\x04R\x06attach\x12\x18\n" +
+	"\apartial\x18\x03 \x01(\bR\apartial\"\xae\x01\n" +
+	"\fHeldSnapshot\x12=\n" +
+	"\bmanifest\x18\x01 \x01(\v2!.holdfast.fsm.v1.SnapshotManifestR\bmanifest\x12&\n" +
+	"\x02at\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x18\n" +
+	"\aremoved\x18\x03 \x01(\bR\aremoved\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\"{\n" +
+	"\rAdoptSnapshot\x12*\n" +
+	"\x11group_snapshot_id\x18\x01 \x01(\tR\x0fgroupSnapshotId\x12>\n" +
+	"\tsnapshots\x18\x02 \x03(\v2 .holdfast.fsm.v1.AdoptedSnapshotR\tsnapshots\"v\n" +
+	"\x0fAdoptedSnapshot\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x121\n" +
+	"\x04held\x18\x03 \x01(\v2\x1d.holdfast.fsm.v1.HeldSnapshotR\x04held\"\xaf\x02\n" +
 	"\fImportVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -11201,7 +11794,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -11235,104 +11828,111 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*HeldVolume)(nil),                // 29: holdfast.fsm.v1.HeldVolume
 	(*AdoptVolume)(nil),               // 30: holdfast.fsm.v1.AdoptVolume
 	(*AdoptedReplica)(nil),            // 31: holdfast.fsm.v1.AdoptedReplica
-	(*ImportVolume)(nil),              // 32: holdfast.fsm.v1.ImportVolume
-	(*ForgetImport)(nil),              // 33: holdfast.fsm.v1.ForgetImport
-	(*ImportCandidate)(nil),           // 34: holdfast.fsm.v1.ImportCandidate
-	(*Capability)(nil),                // 35: holdfast.fsm.v1.Capability
-	(*Topology)(nil),                  // 36: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),                  // 37: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),              // 38: holdfast.fsm.v1.CreateVolume
-	(*Claim)(nil),                     // 39: holdfast.fsm.v1.Claim
-	(*ReplicaSeen)(nil),               // 40: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),             // 41: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),                // 42: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),                   // 43: holdfast.fsm.v1.Outdate
-	(*KeepReplica)(nil),               // 44: holdfast.fsm.v1.KeepReplica
-	(*ForcePrimary)(nil),              // 45: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),                // 46: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),             // 47: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),              // 48: holdfast.fsm.v1.ScheduleNode
-	(*SetMemberRole)(nil),             // 49: holdfast.fsm.v1.SetMemberRole
-	(*ClaimMaintenance)(nil),          // 50: holdfast.fsm.v1.ClaimMaintenance
-	(*ContinueSweep)(nil),             // 51: holdfast.fsm.v1.ContinueSweep
-	(*Source)(nil),                    // 52: holdfast.fsm.v1.Source
-	(*Limits)(nil),                    // 53: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),              // 54: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),              // 55: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),            // 56: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),            // 57: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil),       // 58: holdfast.fsm.v1.CreateGroupSnapshot
-	(*CreateVolumeGroup)(nil),         // 59: holdfast.fsm.v1.CreateVolumeGroup
-	(*ModifyVolumeGroup)(nil),         // 60: holdfast.fsm.v1.ModifyVolumeGroup
-	(*DeleteVolumeGroup)(nil),         // 61: holdfast.fsm.v1.DeleteVolumeGroup
-	(*GroupMember)(nil),               // 62: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil),       // 63: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),              // 64: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),             // 65: holdfast.fsm.v1.PublishVolume
-	(*BeginReclaim)(nil),              // 66: holdfast.fsm.v1.BeginReclaim
-	(*EndReclaim)(nil),                // 67: holdfast.fsm.v1.EndReclaim
-	(*Reclaimed)(nil),                 // 68: holdfast.fsm.v1.Reclaimed
-	(*UnpublishVolume)(nil),           // 69: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),               // 70: holdfast.fsm.v1.StageVolume
-	(*BeginKeyRotation)(nil),          // 71: holdfast.fsm.v1.BeginKeyRotation
-	(*PublishTarget)(nil),             // 72: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),                    // 73: holdfast.fsm.v1.Report
-	(*Observation)(nil),               // 74: holdfast.fsm.v1.Observation
-	(*StagingInUse)(nil),              // 75: holdfast.fsm.v1.StagingInUse
-	(*HeaderMade)(nil),                // 76: holdfast.fsm.v1.HeaderMade
-	(*KeyAdded)(nil),                  // 77: holdfast.fsm.v1.KeyAdded
-	(*KeyDropped)(nil),                // 78: holdfast.fsm.v1.KeyDropped
-	(*SnapshotKept)(nil),              // 79: holdfast.fsm.v1.SnapshotKept
-	(*DeviceGrown)(nil),               // 80: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),             // 81: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),               // 82: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),              // 83: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),           // 84: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),                    // 85: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),                    // 86: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),                  // 87: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),             // 88: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),                // 89: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),             // 90: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),             // 91: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),                 // 92: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),                    // 93: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),                  // 94: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),               // 95: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),                // 96: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),                // 97: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),                 // 98: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),           // 99: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),            // 100: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),           // 101: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),                // 102: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),        // 103: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),                   // 104: holdfast.fsm.v1.Outcome
-	(*KeyRotated)(nil),                // 105: holdfast.fsm.v1.KeyRotated
-	(*Rejection)(nil),                 // 106: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                     // 107: holdfast.fsm.v1.Grant
-	(*Crypt)(nil),                     // 108: holdfast.fsm.v1.Crypt
-	(*KeyRotation)(nil),               // 109: holdfast.fsm.v1.KeyRotation
-	(*Format)(nil),                    // 110: holdfast.fsm.v1.Format
-	(*RestoreHeader)(nil),             // 111: holdfast.fsm.v1.RestoreHeader
-	(*ReplicationSource)(nil),         // 112: holdfast.fsm.v1.ReplicationSource
-	(*EnableReplication)(nil),         // 113: holdfast.fsm.v1.EnableReplication
-	(*DisableReplication)(nil),        // 114: holdfast.fsm.v1.DisableReplication
-	(*PromoteReplication)(nil),        // 115: holdfast.fsm.v1.PromoteReplication
-	(*DemoteReplication)(nil),         // 116: holdfast.fsm.v1.DemoteReplication
-	(*ResyncReplication)(nil),         // 117: holdfast.fsm.v1.ResyncReplication
-	(*CancelConversion)(nil),          // 118: holdfast.fsm.v1.CancelConversion
-	(*GivenUp)(nil),                   // 119: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),                 // 120: holdfast.fsm.v1.RoleMoved
-	(*ConversionUndone)(nil),          // 121: holdfast.fsm.v1.ConversionUndone
-	(*ReplicaReverted)(nil),           // 122: holdfast.fsm.v1.ReplicaReverted
-	(*RevokeIdentity)(nil),            // 123: holdfast.fsm.v1.RevokeIdentity
-	(*VoterCertificate)(nil),          // 124: holdfast.fsm.v1.VoterCertificate
-	(*UnrevokeIdentity)(nil),          // 125: holdfast.fsm.v1.UnrevokeIdentity
-	(*CreateJoinToken)(nil),           // 126: holdfast.fsm.v1.CreateJoinToken
-	(*UseJoinToken)(nil),              // 127: holdfast.fsm.v1.UseJoinToken
-	(*RevokeJoinToken)(nil),           // 128: holdfast.fsm.v1.RevokeJoinToken
-	(*descriptorpb.FieldOptions)(nil), // 129: google.protobuf.FieldOptions
+	(*SnapshotManifest)(nil),          // 32: holdfast.fsm.v1.SnapshotManifest
+	(*GroupSnapshotManifest)(nil),     // 33: holdfast.fsm.v1.GroupSnapshotManifest
+	(*SnapshotPlace)(nil),             // 34: holdfast.fsm.v1.SnapshotPlace
+	(*KeptManifest)(nil),              // 35: holdfast.fsm.v1.KeptManifest
+	(*HeldSnapshot)(nil),              // 36: holdfast.fsm.v1.HeldSnapshot
+	(*AdoptSnapshot)(nil),             // 37: holdfast.fsm.v1.AdoptSnapshot
+	(*AdoptedSnapshot)(nil),           // 38: holdfast.fsm.v1.AdoptedSnapshot
+	(*ImportVolume)(nil),              // 39: holdfast.fsm.v1.ImportVolume
+	(*ForgetImport)(nil),              // 40: holdfast.fsm.v1.ForgetImport
+	(*ImportCandidate)(nil),           // 41: holdfast.fsm.v1.ImportCandidate
+	(*Capability)(nil),                // 42: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 43: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 44: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 45: holdfast.fsm.v1.CreateVolume
+	(*Claim)(nil),                     // 46: holdfast.fsm.v1.Claim
+	(*ReplicaSeen)(nil),               // 47: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 48: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 49: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 50: holdfast.fsm.v1.Outdate
+	(*KeepReplica)(nil),               // 51: holdfast.fsm.v1.KeepReplica
+	(*ForcePrimary)(nil),              // 52: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 53: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 54: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 55: holdfast.fsm.v1.ScheduleNode
+	(*SetMemberRole)(nil),             // 56: holdfast.fsm.v1.SetMemberRole
+	(*ClaimMaintenance)(nil),          // 57: holdfast.fsm.v1.ClaimMaintenance
+	(*ContinueSweep)(nil),             // 58: holdfast.fsm.v1.ContinueSweep
+	(*Source)(nil),                    // 59: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 60: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 61: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 62: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 63: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 64: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 65: holdfast.fsm.v1.CreateGroupSnapshot
+	(*CreateVolumeGroup)(nil),         // 66: holdfast.fsm.v1.CreateVolumeGroup
+	(*ModifyVolumeGroup)(nil),         // 67: holdfast.fsm.v1.ModifyVolumeGroup
+	(*DeleteVolumeGroup)(nil),         // 68: holdfast.fsm.v1.DeleteVolumeGroup
+	(*GroupMember)(nil),               // 69: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 70: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 71: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 72: holdfast.fsm.v1.PublishVolume
+	(*BeginReclaim)(nil),              // 73: holdfast.fsm.v1.BeginReclaim
+	(*EndReclaim)(nil),                // 74: holdfast.fsm.v1.EndReclaim
+	(*Reclaimed)(nil),                 // 75: holdfast.fsm.v1.Reclaimed
+	(*UnpublishVolume)(nil),           // 76: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 77: holdfast.fsm.v1.StageVolume
+	(*BeginKeyRotation)(nil),          // 78: holdfast.fsm.v1.BeginKeyRotation
+	(*PublishTarget)(nil),             // 79: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 80: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 81: holdfast.fsm.v1.Observation
+	(*StagingInUse)(nil),              // 82: holdfast.fsm.v1.StagingInUse
+	(*HeaderMade)(nil),                // 83: holdfast.fsm.v1.HeaderMade
+	(*KeyAdded)(nil),                  // 84: holdfast.fsm.v1.KeyAdded
+	(*KeyDropped)(nil),                // 85: holdfast.fsm.v1.KeyDropped
+	(*SnapshotKept)(nil),              // 86: holdfast.fsm.v1.SnapshotKept
+	(*DeviceGrown)(nil),               // 87: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 88: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 89: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 90: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 91: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 92: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 93: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 94: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 95: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 96: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 97: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 98: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 99: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 100: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 101: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 102: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 103: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 104: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 105: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 106: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 107: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 108: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 109: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 110: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 111: holdfast.fsm.v1.Outcome
+	(*KeyRotated)(nil),                // 112: holdfast.fsm.v1.KeyRotated
+	(*Rejection)(nil),                 // 113: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 114: holdfast.fsm.v1.Grant
+	(*Crypt)(nil),                     // 115: holdfast.fsm.v1.Crypt
+	(*KeyRotation)(nil),               // 116: holdfast.fsm.v1.KeyRotation
+	(*Format)(nil),                    // 117: holdfast.fsm.v1.Format
+	(*RestoreHeader)(nil),             // 118: holdfast.fsm.v1.RestoreHeader
+	(*ReplicationSource)(nil),         // 119: holdfast.fsm.v1.ReplicationSource
+	(*EnableReplication)(nil),         // 120: holdfast.fsm.v1.EnableReplication
+	(*DisableReplication)(nil),        // 121: holdfast.fsm.v1.DisableReplication
+	(*PromoteReplication)(nil),        // 122: holdfast.fsm.v1.PromoteReplication
+	(*DemoteReplication)(nil),         // 123: holdfast.fsm.v1.DemoteReplication
+	(*ResyncReplication)(nil),         // 124: holdfast.fsm.v1.ResyncReplication
+	(*CancelConversion)(nil),          // 125: holdfast.fsm.v1.CancelConversion
+	(*GivenUp)(nil),                   // 126: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),                 // 127: holdfast.fsm.v1.RoleMoved
+	(*ConversionUndone)(nil),          // 128: holdfast.fsm.v1.ConversionUndone
+	(*ReplicaReverted)(nil),           // 129: holdfast.fsm.v1.ReplicaReverted
+	(*RevokeIdentity)(nil),            // 130: holdfast.fsm.v1.RevokeIdentity
+	(*VoterCertificate)(nil),          // 131: holdfast.fsm.v1.VoterCertificate
+	(*UnrevokeIdentity)(nil),          // 132: holdfast.fsm.v1.UnrevokeIdentity
+	(*CreateJoinToken)(nil),           // 133: holdfast.fsm.v1.CreateJoinToken
+	(*UseJoinToken)(nil),              // 134: holdfast.fsm.v1.UseJoinToken
+	(*RevokeJoinToken)(nil),           // 135: holdfast.fsm.v1.RevokeJoinToken
+	(*descriptorpb.FieldOptions)(nil), // 136: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	7,   // 0: holdfast.fsm.v1.Command.call:type_name -> holdfast.fsm.v1.OperatorCall
@@ -11341,179 +11941,190 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	19,  // 3: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
 	20,  // 4: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
 	21,  // 5: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	38,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	64,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	54,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	55,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	56,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	57,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	58,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	63,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	65,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	69,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	70,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	72,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	73,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	99,  // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	100, // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	101, // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	102, // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	103, // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	41,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
-	42,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
-	43,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
-	45,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
-	46,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
-	47,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
-	48,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
-	44,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
-	51,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
+	45,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	71,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	61,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	62,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	63,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	64,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	65,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	70,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	72,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	76,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	77,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	79,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	80,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	106, // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	107, // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	108, // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	109, // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	110, // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	48,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	49,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	50,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	52,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	53,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	54,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	55,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	51,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
+	58,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
 	15,  // 33: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
-	59,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
-	60,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
-	61,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
+	66,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
+	67,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
+	68,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
 	16,  // 37: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
 	18,  // 38: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
-	66,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
-	67,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
-	71,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
-	111, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
-	113, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
-	114, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
-	115, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
-	116, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
-	117, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
-	118, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
+	73,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
+	74,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
+	78,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
+	118, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
+	120, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
+	121, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
+	122, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
+	123, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
+	124, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
+	125, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
 	30,  // 49: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
-	32,  // 50: holdfast.fsm.v1.Command.import_volume:type_name -> holdfast.fsm.v1.ImportVolume
-	33,  // 51: holdfast.fsm.v1.Command.forget_import:type_name -> holdfast.fsm.v1.ForgetImport
-	49,  // 52: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
-	50,  // 53: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
-	123, // 54: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
-	125, // 55: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
-	126, // 56: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
-	127, // 57: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
-	128, // 58: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
-	8,   // 59: holdfast.fsm.v1.Command.record_operator_call:type_name -> holdfast.fsm.v1.RecordOperatorCall
-	12,  // 60: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	11,  // 61: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	14,  // 62: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
-	17,  // 63: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	35,  // 64: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	36,  // 65: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
-	52,  // 66: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
-	53,  // 67: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
-	53,  // 68: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
-	39,  // 69: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
-	108, // 70: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	110, // 71: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
-	24,  // 72: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
-	26,  // 73: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
-	23,  // 74: holdfast.fsm.v1.VolumeManifest.import:type_name -> holdfast.fsm.v1.ImportManifest
-	1,   // 75: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
-	25,  // 76: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
-	9,   // 77: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
-	35,  // 78: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	27,  // 79: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
-	28,  // 80: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
-	35,  // 81: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	35,  // 82: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	22,  // 83: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
-	9,   // 84: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 85: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
-	31,  // 86: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
-	29,  // 87: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
-	0,   // 88: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	11,  // 89: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	35,  // 90: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	36,  // 91: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	36,  // 92: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	37,  // 93: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	52,  // 94: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	53,  // 95: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 96: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	39,  // 97: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 98: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 99: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 100: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	9,   // 101: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	40,  // 102: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	40,  // 103: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	37,  // 104: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	37,  // 105: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	35,  // 106: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	37,  // 107: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	53,  // 108: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	39,  // 109: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	62,  // 110: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	35,  // 111: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 112: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 113: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	35,  // 114: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 115: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 116: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	35,  // 117: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	74,  // 118: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	9,   // 119: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	88,  // 120: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	89,  // 121: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	90,  // 122: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	91,  // 123: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	92,  // 124: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	93,  // 125: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	94,  // 126: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	95,  // 127: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	96,  // 128: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	97,  // 129: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	98,  // 130: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	80,  // 131: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	81,  // 132: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	82,  // 133: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	83,  // 134: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	84,  // 135: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	85,  // 136: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	86,  // 137: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	87,  // 138: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	40,  // 139: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	75,  // 140: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	79,  // 141: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	68,  // 142: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	76,  // 143: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	77,  // 144: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	78,  // 145: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	121, // 146: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
-	122, // 147: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
-	53,  // 148: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	106, // 149: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	9,   // 150: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	107, // 151: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 152: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	105, // 153: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	119, // 154: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	120, // 155: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	9,   // 156: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	110, // 157: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	108, // 158: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 159: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 160: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	109, // 161: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	9,   // 162: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 163: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 164: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	112, // 165: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	1,   // 166: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
-	37,  // 167: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
-	112, // 168: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	112, // 169: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	112, // 170: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	112, // 171: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	124, // 172: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
-	129, // 173: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	174, // [174:174] is the sub-list for method output_type
-	174, // [174:174] is the sub-list for method input_type
-	174, // [174:174] is the sub-list for extension type_name
-	173, // [173:174] is the sub-list for extension extendee
-	0,   // [0:173] is the sub-list for field type_name
+	37,  // 50: holdfast.fsm.v1.Command.adopt_snapshot:type_name -> holdfast.fsm.v1.AdoptSnapshot
+	39,  // 51: holdfast.fsm.v1.Command.import_volume:type_name -> holdfast.fsm.v1.ImportVolume
+	40,  // 52: holdfast.fsm.v1.Command.forget_import:type_name -> holdfast.fsm.v1.ForgetImport
+	56,  // 53: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
+	57,  // 54: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
+	130, // 55: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
+	132, // 56: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
+	133, // 57: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
+	134, // 58: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
+	135, // 59: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
+	8,   // 60: holdfast.fsm.v1.Command.record_operator_call:type_name -> holdfast.fsm.v1.RecordOperatorCall
+	12,  // 61: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	11,  // 62: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	14,  // 63: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	17,  // 64: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
+	42,  // 65: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	43,  // 66: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
+	59,  // 67: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
+	60,  // 68: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
+	60,  // 69: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
+	46,  // 70: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
+	115, // 71: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	117, // 72: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
+	24,  // 73: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
+	26,  // 74: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
+	23,  // 75: holdfast.fsm.v1.VolumeManifest.import:type_name -> holdfast.fsm.v1.ImportManifest
+	1,   // 76: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
+	25,  // 77: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
+	9,   // 78: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
+	42,  // 79: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	27,  // 80: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
+	28,  // 81: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
+	42,  // 82: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	42,  // 83: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 84: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
+	9,   // 85: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 86: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
+	31,  // 87: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
+	29,  // 88: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
+	117, // 89: holdfast.fsm.v1.SnapshotManifest.format:type_name -> holdfast.fsm.v1.Format
+	42,  // 90: holdfast.fsm.v1.SnapshotManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	115, // 91: holdfast.fsm.v1.SnapshotManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	33,  // 92: holdfast.fsm.v1.SnapshotManifest.group:type_name -> holdfast.fsm.v1.GroupSnapshotManifest
+	35,  // 93: holdfast.fsm.v1.SnapshotManifest.kept:type_name -> holdfast.fsm.v1.KeptManifest
+	34,  // 94: holdfast.fsm.v1.GroupSnapshotManifest.members:type_name -> holdfast.fsm.v1.SnapshotPlace
+	32,  // 95: holdfast.fsm.v1.HeldSnapshot.manifest:type_name -> holdfast.fsm.v1.SnapshotManifest
+	9,   // 96: holdfast.fsm.v1.HeldSnapshot.at:type_name -> holdfast.fsm.v1.Epoch
+	38,  // 97: holdfast.fsm.v1.AdoptSnapshot.snapshots:type_name -> holdfast.fsm.v1.AdoptedSnapshot
+	36,  // 98: holdfast.fsm.v1.AdoptedSnapshot.held:type_name -> holdfast.fsm.v1.HeldSnapshot
+	0,   // 99: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	11,  // 100: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	42,  // 101: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	43,  // 102: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	43,  // 103: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	44,  // 104: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	59,  // 105: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	60,  // 106: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 107: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	46,  // 108: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 109: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 110: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 111: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	9,   // 112: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 113: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	47,  // 114: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	44,  // 115: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	44,  // 116: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	42,  // 117: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	44,  // 118: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	60,  // 119: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	46,  // 120: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	69,  // 121: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	42,  // 122: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 123: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 124: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	42,  // 125: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 126: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 127: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	42,  // 128: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	81,  // 129: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	9,   // 130: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	95,  // 131: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	96,  // 132: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	97,  // 133: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	98,  // 134: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	99,  // 135: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	100, // 136: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	101, // 137: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	102, // 138: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	103, // 139: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	104, // 140: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	105, // 141: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	87,  // 142: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	88,  // 143: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	89,  // 144: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	90,  // 145: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	91,  // 146: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	92,  // 147: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	93,  // 148: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	94,  // 149: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	47,  // 150: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	82,  // 151: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	86,  // 152: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	75,  // 153: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	83,  // 154: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	84,  // 155: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	85,  // 156: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	128, // 157: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	129, // 158: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	60,  // 159: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	113, // 160: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	9,   // 161: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	114, // 162: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 163: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	112, // 164: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	126, // 165: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	127, // 166: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	9,   // 167: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	117, // 168: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	115, // 169: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 170: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 171: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	116, // 172: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	9,   // 173: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 174: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 175: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	119, // 176: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 177: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	44,  // 178: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	119, // 179: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	119, // 180: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	119, // 181: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	119, // 182: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	131, // 183: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
+	136, // 184: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	185, // [185:185] is the sub-list for method output_type
+	185, // [185:185] is the sub-list for method input_type
+	185, // [185:185] is the sub-list for extension type_name
+	184, // [184:185] is the sub-list for extension extendee
+	0,   // [0:184] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -11571,6 +12182,7 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_ResyncReplication)(nil),
 		(*Command_CancelConversion)(nil),
 		(*Command_AdoptVolume)(nil),
+		(*Command_AdoptSnapshot)(nil),
 		(*Command_ImportVolume)(nil),
 		(*Command_ForgetImport)(nil),
 		(*Command_SetMemberRole)(nil),
@@ -11582,7 +12194,7 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_RevokeJoinToken)(nil),
 		(*Command_RecordOperatorCall)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[68].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[75].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -11618,7 +12230,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   123,
+			NumMessages:   130,
 			NumExtensions: 1,
 			NumServices:   0,
 		},

@@ -2607,6 +2607,7 @@ type KeptRecord struct {
 	Superseded    int64                  `protobuf:"zigzag64,4,opt,name=superseded,proto3" json:"superseded,omitempty"` // Unix nanoseconds
 	BeforeSync    bool                   `protobuf:"varint,5,opt,name=before_sync,json=beforeSync,proto3" json:"before_sync,omitempty"`
 	Partial       bool                   `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
+	Adopted       bool                   `protobuf:"varint,117,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2679,6 +2680,13 @@ func (x *KeptRecord) GetBeforeSync() bool {
 func (x *KeptRecord) GetPartial() bool {
 	if x != nil {
 		return x.Partial
+	}
+	return false
+}
+
+func (x *KeptRecord) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
 	}
 	return false
 }
@@ -4792,7 +4800,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0emodified_after\x18\x15 \x01(\x04R\rmodifiedAfter\x12/\n" +
 	"\x04kept\x18\x16 \x01(\v2\x1b.holdfast.fsm.v1.KeptRecordR\x04kept\x12\x16\n" +
 	"\x06origin\x18< \x01(\tR\x06origin\x12,\n" +
-	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\"\xb7\x01\n" +
+	"\x05crypt\x18Z \x01(\v2\x16.holdfast.fsm.v1.CryptR\x05crypt\"\xd1\x01\n" +
 	"\n" +
 	"KeptRecord\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
@@ -4805,7 +4813,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"superseded\x12\x1f\n" +
 	"\vbefore_sync\x18\x05 \x01(\bR\n" +
 	"beforeSync\x12\x18\n" +
-	"\apartial\x18\x06 \x01(\bR\apartial\"\x81\x03\n" +
+	"\apartial\x18\x06 \x01(\bR\apartial\x12\x18\n" +
+	"\aadopted\x18u \x01(\bR\aadopted\"\x81\x03\n" +
 	"\vGroupRecord\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +

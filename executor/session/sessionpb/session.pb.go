@@ -1906,6 +1906,7 @@ type DesiredSnapshot struct {
 	Operation     uint64                 `protobuf:"varint,10,opt,name=operation,proto3" json:"operation,omitempty"`
 	Retry         uint32                 `protobuf:"varint,11,opt,name=retry,proto3" json:"retry,omitempty"`
 	Encrypted     bool                   `protobuf:"varint,90,opt,name=encrypted,proto3" json:"encrypted,omitempty"`
+	Manifest      []byte                 `protobuf:"bytes,150,opt,name=manifest,proto3" json:"manifest,omitempty"` // an fsmpb.SnapshotManifest, as the host keeps it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2022,6 +2023,13 @@ func (x *DesiredSnapshot) GetEncrypted() bool {
 		return x.Encrypted
 	}
 	return false
+}
+
+func (x *DesiredSnapshot) GetManifest() []byte {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
 }
 
 type InventoryQuestion struct {
@@ -2171,13 +2179,13 @@ func (x *InventoryAnswer) GetCandidates() bool {
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup", "held", "candidate"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource", "mapping", "header_backup", "held", "held_snapshot", "candidate"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's or the snapshot's id, as far as the name tells
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	HeaderRead    bool                   `protobuf:"varint,90,opt,name=header_read,json=headerRead,proto3" json:"header_read,omitempty"` // header_uuid is known; empty: there is no LUKS header
 	HeaderUuid    string                 `protobuf:"bytes,91,opt,name=header_uuid,json=headerUuid,proto3" json:"header_uuid,omitempty"`
 	WrongDevice   string                 `protobuf:"bytes,92,opt,name=wrong_device,json=wrongDevice,proto3" json:"wrong_device,omitempty"` // below a mapping, and not the volume's
-	Held          []byte                 `protobuf:"bytes,110,opt,name=held,proto3" json:"held,omitempty"`                                 // an fsmpb.HeldVolume, of kind "held"
+	Held          []byte                 `protobuf:"bytes,110,opt,name=held,proto3" json:"held,omitempty"`                                 // an fsmpb.HeldVolume, of kind "held"; an fsmpb.HeldSnapshot, of kind "held_snapshot"
 	Candidate     []byte                 `protobuf:"bytes,111,opt,name=candidate,proto3" json:"candidate,omitempty"`                       // an fsmpb.ImportCandidate, of kind "candidate"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3981,7 +3989,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12 \n" +
 	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\xb7\x02\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xd4\x02\n" +
 	"\x0fDesiredSnapshot\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
@@ -3995,7 +4003,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\toperation\x18\n" +
 	" \x01(\x04R\toperation\x12\x14\n" +
 	"\x05retry\x18\v \x01(\rR\x05retry\x12\x1c\n" +
-	"\tencrypted\x18Z \x01(\bR\tencrypted\"c\n" +
+	"\tencrypted\x18Z \x01(\bR\tencrypted\x12\x1b\n" +
+	"\bmanifest\x18\x96\x01 \x01(\fR\bmanifest\"c\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x12\n" +
 	"\x04held\x18n \x01(\bR\x04held\x12\x1e\n" +
