@@ -78,6 +78,7 @@ var commands = table(
 	on(applyAdoptSnapshot, byAdmin),
 	on(applyImportVolume, byAdmin),
 	on(applyForgetImport, byAdmin),
+	on(applyImportDrbd, byAdmin),
 	on(applySetMemberRole, byAdmin),
 	on(applyClaimMaintenance, byNodeOrAdmin).orOperator(),
 	on(applyRevokeIdentity, byAdmin),

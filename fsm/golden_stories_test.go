@@ -12,7 +12,7 @@ import (
 
 // storiesOfTheNewestLevel are logs of what chance seldom brings about: each command of the newest level is accepted in one.
 func storiesOfTheNewestLevel(t testing.TB) [][]entry {
-	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t), adoptedSnapshotsStory(t)}
+	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t), adoptedSnapshotsStory(t), importedPairStory(t)}
 }
 
 // adoptedStory is the log of a restored cluster whose hosts know a volume that is newer than the backup.
@@ -99,6 +99,18 @@ func importedStory(t testing.TB) []entry {
 	w := newLVMWorld(t)
 	w.importReady(1)
 	w.twice(admin, &fsmpb.ForgetImport{VolumeId: volumeID(1), DeviceId: w.importVolume(1).GetDeviceId()})
+	return w.log
+}
+
+// importedPairStory is the log of the replicas of DRBD resources of others that become a replicated volume, and a plain one.
+func importedPairStory(t testing.TB) []entry {
+	w := newLVMPair(t)
+	w.importedPairReady(1)
+	alone := w.importDRBD(2, "n1")
+	alone.Name, alone.Replicas[0].DeviceId, alone.Replicas[0].Format = "alone", "another", DRBDFormat8
+	w.twice(admin, alone)
+	w.takenIn(2, "n1")
+	w.twice(admin, &fsmpb.ForgetImport{VolumeId: volumeID(2), DeviceId: "another"})
 	return w.log
 }
 

@@ -35,6 +35,8 @@ type DesiredVolume struct {
 	// ImportDevice is the storage's own identity of the device that the host takes in while GoalCreate, and gives back
 	// while GoalRemove; empty: the device is made, or removed. It is never made nor removed where this is set.
 	ImportDevice string
+	// ImportDRBD is set while a replica of a DRBD resource of others is taken in.
+	ImportDRBD *DesiredDRBDImport
 	// Encrypted: there is a LUKS header on the device, and the volume is the mapping above it.
 	Encrypted bool
 	// EncryptionDiscards: what is discarded above the encryption may be discarded below it.
@@ -104,7 +106,7 @@ func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 		d.Source = v.Source
 		d.SourceSize, _ = s.SourceSize(v.Source)
 	}
-	d.ImportDevice = v.importDevice(n.Host)
+	d.ImportDevice, d.ImportDRBD = v.importDevice(n.Host), v.importDRBD(n.Host)
 	d.Replication = s.desiredReplica(n, v)
 	if r != nil {
 		d.Pool, d.Sequence, d.ReplicaState = r.Pool, r.Sequence, r.State

@@ -15,6 +15,8 @@ type Import struct {
 	Name   string // what it was called there
 	// GiveBack: the host gives the device its former name back, where others remove theirs.
 	GiveBack bool
+	// DRBD is set where it is a replica of a DRBD resource of others; its pair's other device is there, too.
+	DRBD *DRBDImport
 }
 
 // The number before an import in a volume's hash, and the longest name or identity of a device in bytes.
@@ -33,24 +35,37 @@ func (i *Import) hash(e *encoder) {
 	e.str(i.Device)
 	e.str(i.Name)
 	e.bool(i.GiveBack)
+	i.DRBD.hash(e)
 }
 
 func (i *Import) record() *fsmpb.ImportRecord {
 	if i == nil {
 		return nil
 	}
-	return &fsmpb.ImportRecord{HostId: string(i.Host), DeviceId: i.Device, DeviceName: i.Name, GiveBack: i.GiveBack}
+	return &fsmpb.ImportRecord{HostId: string(i.Host), DeviceId: i.Device, DeviceName: i.Name, GiveBack: i.GiveBack, Drbd: i.DRBD.record()}
 }
 
 func importFrom(r *fsmpb.ImportRecord) *Import {
 	if r == nil {
 		return nil
 	}
-	return &Import{Host: HostID(r.GetHostId()), Device: r.GetDeviceId(), Name: r.GetDeviceName(), GiveBack: r.GetGiveBack()}
+	return &Import{Host: HostID(r.GetHostId()), Device: r.GetDeviceId(), Name: r.GetDeviceName(), GiveBack: r.GetGiveBack(), DRBD: drbdImportFrom(r.GetDrbd())}
 }
 
 // isOf tells whether the host has the imported device.
-func (i *Import) isOf(host HostID) bool { return i != nil && i.Host == host }
+func (i *Import) isOf(host HostID) bool { return i.deviceOn(host) != "" }
+
+// deviceOn is the identity of the host's imported device; empty: it has none.
+func (i *Import) deviceOn(host HostID) string {
+	switch {
+	case i == nil:
+	case i.Host == host:
+		return i.Device
+	case i.DRBD.on(host) != nil:
+		return i.DRBD.on(host).Device
+	}
+	return ""
+}
 
 // hasContent tells whether the state forbids for ever that a filesystem is made.
 func (v *Volume) hasContent() bool {
@@ -76,7 +91,7 @@ func (v *Volume) importDevice(host HostID) string {
 	_, creating := v.Phase.(Creating)
 	_, deleting := v.Phase.(Deleting)
 	if creating || deleting && v.Import.GiveBack {
-		return v.Import.Device
+		return v.Import.deviceOn(host)
 	}
 	return ""
 }
@@ -89,7 +104,7 @@ func applyImportVolume(s *State, m Meta, c *fsmpb.ImportVolume) (*fsmpb.Outcome,
 		return nil, Reject(rej.Reason, "import a volume: %s", rej.Message)
 	}
 	if v := s.importOf(n, c.GetDeviceId()); v != nil {
-		return s.joinImport(v, c)
+		return s.joinImport(v, c.GetName())
 	}
 	v, rej := s.importedVolume(m, n, c)
 	if rej != nil {
@@ -106,7 +121,7 @@ func applyImportVolume(s *State, m Meta, c *fsmpb.ImportVolume) (*fsmpb.Outcome,
 // importOf is the volume that was made of the device, nil when there is none.
 func (s *State) importOf(n *Node, device string) *Volume {
 	for v := range s.VolumesOn(n.ID) {
-		if v.Import.isOf(n.Host) && v.Import.Device == device {
+		if device != "" && v.Import.deviceOn(n.Host) == device {
 			return v
 		}
 	}
@@ -114,13 +129,13 @@ func (s *State) importOf(n *Node, device string) *Volume {
 }
 
 // joinImport answers with the volume that the device is already, if it is what was asked for.
-func (s *State) joinImport(v *Volume, c *fsmpb.ImportVolume) (*fsmpb.Outcome, *Rejection) {
+func (s *State) joinImport(v *Volume, name string) (*fsmpb.Outcome, *Rejection) {
 	_, deleting := v.Phase.(Deleting)
 	switch {
 	case deleting:
-		return nil, Reject(Busy, "import volume %q: device %s is being removed or given back as volume %s", clip(c.GetName()), v.Import.Name, v.ID)
-	case v.Name != c.GetName():
-		return nil, Reject(Incompatible, "import volume %q: device %s is volume %s with the name %q", clip(c.GetName()), v.Import.Name, v.ID, v.Name)
+		return nil, Reject(Busy, "import volume %q: device %s is being removed or given back as volume %s", clip(name), v.Import.Name, v.ID)
+	case v.Name != name:
+		return nil, Reject(Incompatible, "import volume %q: device %s is volume %s with the name %q", clip(name), v.Import.Name, v.ID, v.Name)
 	}
 	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.idOrZero())}, nil
 }
@@ -224,7 +239,7 @@ func (s *State) checkForget(m Meta, v *Volume, c *fsmpb.ForgetImport) ([]*Snapsh
 	case v.Import.Device != c.GetDeviceId():
 		return nil, Reject(StaleEpoch, "give back volume %s: its device is %s, not %s", v.ID, v.Import.Device, clip(c.GetDeviceId()))
 	case v.Replication != nil || s.RelationOf(v) != nil || len(v.Replicas) != 1:
-		return nil, Reject(Precondition, "give back volume %s: it is replicated", v.ID)
+		return nil, Reject(Precondition, "give back volume %s: it is replicated, and its devices carry Holdfast's metadata behind the content: copy the content out of the published volume, or keep it", v.ID)
 	case s.GroupOf(v.ID) != "":
 		return nil, Reject(Precondition, "give back volume %s: it is in volume group %s: take it out first", v.ID, s.GroupOf(v.ID))
 	}

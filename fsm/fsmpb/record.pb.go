@@ -1662,6 +1662,7 @@ type ImportRecord struct {
 	DeviceId      string                 `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	DeviceName    string                 `protobuf:"bytes,3,opt,name=device_name,json=deviceName,proto3" json:"device_name,omitempty"`
 	GiveBack      bool                   `protobuf:"varint,4,opt,name=give_back,json=giveBack,proto3" json:"give_back,omitempty"`
+	Drbd          *DrbdImportRecord      `protobuf:"bytes,113,opt,name=drbd,proto3" json:"drbd,omitempty"` // of a DRBD resource
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1724,6 +1725,82 @@ func (x *ImportRecord) GetGiveBack() bool {
 	return false
 }
 
+func (x *ImportRecord) GetDrbd() *DrbdImportRecord {
+	if x != nil {
+		return x.Drbd
+	}
+	return nil
+}
+
+// DrbdImportRecord is the generation of a DRBD resource that a volume was made of.
+type DrbdImportRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	CurrentUuid   uint64                 `protobuf:"varint,2,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"`
+	ContentBytes  int64                  `protobuf:"varint,3,opt,name=content_bytes,json=contentBytes,proto3" json:"content_bytes,omitempty"`
+	Replicas      []*DrbdReplica         `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"` // their hosts, devices and sizes alone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrbdImportRecord) Reset() {
+	*x = DrbdImportRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrbdImportRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrbdImportRecord) ProtoMessage() {}
+
+func (x *DrbdImportRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrbdImportRecord.ProtoReflect.Descriptor instead.
+func (*DrbdImportRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DrbdImportRecord) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *DrbdImportRecord) GetCurrentUuid() uint64 {
+	if x != nil {
+		return x.CurrentUuid
+	}
+	return 0
+}
+
+func (x *DrbdImportRecord) GetContentBytes() int64 {
+	if x != nil {
+		return x.ContentBytes
+	}
+	return 0
+}
+
+func (x *DrbdImportRecord) GetReplicas() []*DrbdReplica {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
 // HeaderRestoreRecord is the decision of a RestoreHeader that was not carried out yet.
 type HeaderRestoreRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1737,7 +1814,7 @@ type HeaderRestoreRecord struct {
 
 func (x *HeaderRestoreRecord) Reset() {
 	*x = HeaderRestoreRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1826,7 @@ func (x *HeaderRestoreRecord) String() string {
 func (*HeaderRestoreRecord) ProtoMessage() {}
 
 func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1839,7 @@ func (x *HeaderRestoreRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderRestoreRecord.ProtoReflect.Descriptor instead.
 func (*HeaderRestoreRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HeaderRestoreRecord) GetNodeId() string {
@@ -1815,7 +1892,7 @@ type ReplicationRecord struct {
 
 func (x *ReplicationRecord) Reset() {
 	*x = ReplicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1904,7 @@ func (x *ReplicationRecord) String() string {
 func (*ReplicationRecord) ProtoMessage() {}
 
 func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1917,7 @@ func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
 func (*ReplicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReplicationRecord) GetProtocol() Protocol {
@@ -1955,7 +2032,7 @@ type PrimaryRecord struct {
 
 func (x *PrimaryRecord) Reset() {
 	*x = PrimaryRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2044,7 @@ func (x *PrimaryRecord) String() string {
 func (*PrimaryRecord) ProtoMessage() {}
 
 func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2057,7 @@ func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
 func (*PrimaryRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PrimaryRecord) GetNodeId() string {
@@ -2049,7 +2126,7 @@ type LegRecord struct {
 
 func (x *LegRecord) Reset() {
 	*x = LegRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2138,7 @@ func (x *LegRecord) String() string {
 func (*LegRecord) ProtoMessage() {}
 
 func (x *LegRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2151,7 @@ func (x *LegRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
 func (*LegRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LegRecord) GetHostId() string {
@@ -2199,7 +2276,7 @@ type KnownUUIDRecord struct {
 
 func (x *KnownUUIDRecord) Reset() {
 	*x = KnownUUIDRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2288,7 @@ func (x *KnownUUIDRecord) String() string {
 func (*KnownUUIDRecord) ProtoMessage() {}
 
 func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2301,7 @@ func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
 func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KnownUUIDRecord) GetUuid() uint64 {
@@ -2254,7 +2331,7 @@ type ForcedRecord struct {
 
 func (x *ForcedRecord) Reset() {
 	*x = ForcedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2343,7 @@ func (x *ForcedRecord) String() string {
 func (*ForcedRecord) ProtoMessage() {}
 
 func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2356,7 @@ func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
 func (*ForcedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ForcedRecord) GetHostId() string {
@@ -2328,7 +2405,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2417,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2430,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -2402,7 +2479,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2491,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2504,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -2614,7 +2691,7 @@ type KeptRecord struct {
 
 func (x *KeptRecord) Reset() {
 	*x = KeptRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2703,7 @@ func (x *KeptRecord) String() string {
 func (*KeptRecord) ProtoMessage() {}
 
 func (x *KeptRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2716,7 @@ func (x *KeptRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
 func (*KeptRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeptRecord) GetReason() string {
@@ -2711,7 +2788,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2800,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2813,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -2841,7 +2918,7 @@ type VolumeGroupRecord struct {
 
 func (x *VolumeGroupRecord) Reset() {
 	*x = VolumeGroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +2930,7 @@ func (x *VolumeGroupRecord) String() string {
 func (*VolumeGroupRecord) ProtoMessage() {}
 
 func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +2943,7 @@ func (x *VolumeGroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeGroupRecord.ProtoReflect.Descriptor instead.
 func (*VolumeGroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VolumeGroupRecord) GetGroupId() []byte {
@@ -2944,7 +3021,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3033,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3046,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -3016,7 +3093,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3105,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +3118,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -3114,7 +3191,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3203,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3216,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -3202,7 +3279,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3291,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3304,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -3310,7 +3387,7 @@ type ReclaimedRecord struct {
 
 func (x *ReclaimedRecord) Reset() {
 	*x = ReclaimedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3399,7 @@ func (x *ReclaimedRecord) String() string {
 func (*ReclaimedRecord) ProtoMessage() {}
 
 func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3412,7 @@ func (x *ReclaimedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimedRecord.ProtoReflect.Descriptor instead.
 func (*ReclaimedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReclaimedRecord) GetEpoch() *Epoch {
@@ -3364,7 +3441,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3453,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3466,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -3433,7 +3510,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3522,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3535,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -3507,7 +3584,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3519,7 +3596,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3532,7 +3609,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -3576,7 +3653,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3665,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3678,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -3715,7 +3792,7 @@ type AnswerRecord struct {
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3804,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3817,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -3898,7 +3975,7 @@ type RelationRecord struct {
 
 func (x *RelationRecord) Reset() {
 	*x = RelationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +3987,7 @@ func (x *RelationRecord) String() string {
 func (*RelationRecord) ProtoMessage() {}
 
 func (x *RelationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +4000,7 @@ func (x *RelationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationRecord.ProtoReflect.Descriptor instead.
 func (*RelationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RelationRecord) GetSites() []string {
@@ -4028,7 +4105,7 @@ type MoveRecord struct {
 
 func (x *MoveRecord) Reset() {
 	*x = MoveRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4117,7 @@ func (x *MoveRecord) String() string {
 func (*MoveRecord) ProtoMessage() {}
 
 func (x *MoveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4130,7 @@ func (x *MoveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRecord.ProtoReflect.Descriptor instead.
 func (*MoveRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MoveRecord) GetTo() string {
@@ -4088,7 +4165,7 @@ type OustedRecord struct {
 
 func (x *OustedRecord) Reset() {
 	*x = OustedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4177,7 @@ func (x *OustedRecord) String() string {
 func (*OustedRecord) ProtoMessage() {}
 
 func (x *OustedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4190,7 @@ func (x *OustedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OustedRecord.ProtoReflect.Descriptor instead.
 func (*OustedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OustedRecord) GetSite() string {
@@ -4166,7 +4243,7 @@ type RelationMemberRecord struct {
 
 func (x *RelationMemberRecord) Reset() {
 	*x = RelationMemberRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4255,7 @@ func (x *RelationMemberRecord) String() string {
 func (*RelationMemberRecord) ProtoMessage() {}
 
 func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4268,7 @@ func (x *RelationMemberRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelationMemberRecord.ProtoReflect.Descriptor instead.
 func (*RelationMemberRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RelationMemberRecord) GetAdded() bool {
@@ -4347,7 +4424,7 @@ type ConversionRecord struct {
 
 func (x *ConversionRecord) Reset() {
 	*x = ConversionRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4359,7 +4436,7 @@ func (x *ConversionRecord) String() string {
 func (*ConversionRecord) ProtoMessage() {}
 
 func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4372,7 +4449,7 @@ func (x *ConversionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionRecord.ProtoReflect.Descriptor instead.
 func (*ConversionRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ConversionRecord) GetBegan() uint64 {
@@ -4422,7 +4499,7 @@ type RevertRecord struct {
 
 func (x *RevertRecord) Reset() {
 	*x = RevertRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4511,7 @@ func (x *RevertRecord) String() string {
 func (*RevertRecord) ProtoMessage() {}
 
 func (x *RevertRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4524,7 @@ func (x *RevertRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertRecord.ProtoReflect.Descriptor instead.
 func (*RevertRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RevertRecord) GetHostId() string {
@@ -4489,7 +4566,7 @@ type GroupNameRecord struct {
 
 func (x *GroupNameRecord) Reset() {
 	*x = GroupNameRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +4578,7 @@ func (x *GroupNameRecord) String() string {
 func (*GroupNameRecord) ProtoMessage() {}
 
 func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +4591,7 @@ func (x *GroupNameRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupNameRecord.ProtoReflect.Descriptor instead.
 func (*GroupNameRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GroupNameRecord) GetSite() string {
@@ -4702,13 +4779,19 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0frelation_member\x18e \x01(\v2%.holdfast.fsm.v1.RelationMemberRecordR\x0erelationMember\x12D\n" +
 	"\vunconverted\x18f \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vunconverted\x12\x18\n" +
 	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\x125\n" +
-	"\x06import\x18o \x01(\v2\x1d.holdfast.fsm.v1.ImportRecordR\x06import\"\x82\x01\n" +
+	"\x06import\x18o \x01(\v2\x1d.holdfast.fsm.v1.ImportRecordR\x06import\"\xb9\x01\n" +
 	"\fImportRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x1f\n" +
 	"\vdevice_name\x18\x03 \x01(\tR\n" +
 	"deviceName\x12\x1b\n" +
-	"\tgive_back\x18\x04 \x01(\bR\bgiveBack\"z\n" +
+	"\tgive_back\x18\x04 \x01(\bR\bgiveBack\x125\n" +
+	"\x04drbd\x18q \x01(\v2!.holdfast.fsm.v1.DrbdImportRecordR\x04drbd\"\xac\x01\n" +
+	"\x10DrbdImportRecord\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12!\n" +
+	"\fcurrent_uuid\x18\x02 \x01(\x04R\vcurrentUuid\x12#\n" +
+	"\rcontent_bytes\x18\x03 \x01(\x03R\fcontentBytes\x128\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.DrbdReplicaR\breplicas\"z\n" +
 	"\x13HeaderRestoreRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1b\n" +
@@ -5020,7 +5103,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),               // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),               // 1: holdfast.fsm.v1.Record
@@ -5037,57 +5120,59 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*JoinTokenRecord)(nil),      // 12: holdfast.fsm.v1.JoinTokenRecord
 	(*VolumeRecord)(nil),         // 13: holdfast.fsm.v1.VolumeRecord
 	(*ImportRecord)(nil),         // 14: holdfast.fsm.v1.ImportRecord
-	(*HeaderRestoreRecord)(nil),  // 15: holdfast.fsm.v1.HeaderRestoreRecord
-	(*ReplicationRecord)(nil),    // 16: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),        // 17: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),            // 18: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),      // 19: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),         // 20: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),         // 21: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),       // 22: holdfast.fsm.v1.SnapshotRecord
-	(*KeptRecord)(nil),           // 23: holdfast.fsm.v1.KeptRecord
-	(*GroupRecord)(nil),          // 24: holdfast.fsm.v1.GroupRecord
-	(*VolumeGroupRecord)(nil),    // 25: holdfast.fsm.v1.VolumeGroupRecord
-	(*CapabilityRecord)(nil),     // 26: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),        // 27: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),         // 28: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil),    // 29: holdfast.fsm.v1.PublicationRecord
-	(*ReclaimedRecord)(nil),      // 30: holdfast.fsm.v1.ReclaimedRecord
-	(*StagingRecord)(nil),        // 31: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),         // 32: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),       // 33: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),      // 34: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),         // 35: holdfast.fsm.v1.AnswerRecord
-	(*RelationRecord)(nil),       // 36: holdfast.fsm.v1.RelationRecord
-	(*MoveRecord)(nil),           // 37: holdfast.fsm.v1.MoveRecord
-	(*OustedRecord)(nil),         // 38: holdfast.fsm.v1.OustedRecord
-	(*RelationMemberRecord)(nil), // 39: holdfast.fsm.v1.RelationMemberRecord
-	(*ConversionRecord)(nil),     // 40: holdfast.fsm.v1.ConversionRecord
-	(*RevertRecord)(nil),         // 41: holdfast.fsm.v1.RevertRecord
-	(*GroupNameRecord)(nil),      // 42: holdfast.fsm.v1.GroupNameRecord
-	(*Checkpoint)(nil),           // 43: holdfast.fsm.v1.Checkpoint
-	(*Epoch)(nil),                // 44: holdfast.fsm.v1.Epoch
-	(*Pool)(nil),                 // 45: holdfast.fsm.v1.Pool
-	(*Label)(nil),                // 46: holdfast.fsm.v1.Label
-	(*Replication)(nil),          // 47: holdfast.fsm.v1.Replication
-	(*FencedHost)(nil),           // 48: holdfast.fsm.v1.FencedHost
-	(*Condition)(nil),            // 49: holdfast.fsm.v1.Condition
-	(*Limits)(nil),               // 50: holdfast.fsm.v1.Limits
-	(*Claim)(nil),                // 51: holdfast.fsm.v1.Claim
-	(*Crypt)(nil),                // 52: holdfast.fsm.v1.Crypt
-	(Protocol)(0),                // 53: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),          // 54: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),               // 55: holdfast.fsm.v1.Format
-	(*Capability)(nil),           // 56: holdfast.fsm.v1.Capability
-	(AccessMode)(0),              // 57: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),             // 58: holdfast.fsm.v1.FormatPhase
-	(*Reclaimed)(nil),            // 59: holdfast.fsm.v1.Reclaimed
-	(*Rejection)(nil),            // 60: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                // 61: holdfast.fsm.v1.Grant
-	(Verdict)(0),                 // 62: holdfast.fsm.v1.Verdict
-	(*KeyRotated)(nil),           // 63: holdfast.fsm.v1.KeyRotated
-	(*GivenUp)(nil),              // 64: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),            // 65: holdfast.fsm.v1.RoleMoved
+	(*DrbdImportRecord)(nil),     // 15: holdfast.fsm.v1.DrbdImportRecord
+	(*HeaderRestoreRecord)(nil),  // 16: holdfast.fsm.v1.HeaderRestoreRecord
+	(*ReplicationRecord)(nil),    // 17: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),        // 18: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),            // 19: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),      // 20: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),         // 21: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),         // 22: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),       // 23: holdfast.fsm.v1.SnapshotRecord
+	(*KeptRecord)(nil),           // 24: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),          // 25: holdfast.fsm.v1.GroupRecord
+	(*VolumeGroupRecord)(nil),    // 26: holdfast.fsm.v1.VolumeGroupRecord
+	(*CapabilityRecord)(nil),     // 27: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),        // 28: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),         // 29: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil),    // 30: holdfast.fsm.v1.PublicationRecord
+	(*ReclaimedRecord)(nil),      // 31: holdfast.fsm.v1.ReclaimedRecord
+	(*StagingRecord)(nil),        // 32: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),         // 33: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),       // 34: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),      // 35: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),         // 36: holdfast.fsm.v1.AnswerRecord
+	(*RelationRecord)(nil),       // 37: holdfast.fsm.v1.RelationRecord
+	(*MoveRecord)(nil),           // 38: holdfast.fsm.v1.MoveRecord
+	(*OustedRecord)(nil),         // 39: holdfast.fsm.v1.OustedRecord
+	(*RelationMemberRecord)(nil), // 40: holdfast.fsm.v1.RelationMemberRecord
+	(*ConversionRecord)(nil),     // 41: holdfast.fsm.v1.ConversionRecord
+	(*RevertRecord)(nil),         // 42: holdfast.fsm.v1.RevertRecord
+	(*GroupNameRecord)(nil),      // 43: holdfast.fsm.v1.GroupNameRecord
+	(*Checkpoint)(nil),           // 44: holdfast.fsm.v1.Checkpoint
+	(*Epoch)(nil),                // 45: holdfast.fsm.v1.Epoch
+	(*Pool)(nil),                 // 46: holdfast.fsm.v1.Pool
+	(*Label)(nil),                // 47: holdfast.fsm.v1.Label
+	(*Replication)(nil),          // 48: holdfast.fsm.v1.Replication
+	(*FencedHost)(nil),           // 49: holdfast.fsm.v1.FencedHost
+	(*Condition)(nil),            // 50: holdfast.fsm.v1.Condition
+	(*Limits)(nil),               // 51: holdfast.fsm.v1.Limits
+	(*Claim)(nil),                // 52: holdfast.fsm.v1.Claim
+	(*Crypt)(nil),                // 53: holdfast.fsm.v1.Crypt
+	(*DrbdReplica)(nil),          // 54: holdfast.fsm.v1.DrbdReplica
+	(Protocol)(0),                // 55: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),          // 56: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),               // 57: holdfast.fsm.v1.Format
+	(*Capability)(nil),           // 58: holdfast.fsm.v1.Capability
+	(AccessMode)(0),              // 59: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),             // 60: holdfast.fsm.v1.FormatPhase
+	(*Reclaimed)(nil),            // 61: holdfast.fsm.v1.Reclaimed
+	(*Rejection)(nil),            // 62: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                // 63: holdfast.fsm.v1.Grant
+	(Verdict)(0),                 // 64: holdfast.fsm.v1.Verdict
+	(*KeyRotated)(nil),           // 65: holdfast.fsm.v1.KeyRotated
+	(*GivenUp)(nil),              // 66: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),            // 67: holdfast.fsm.v1.RoleMoved
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
@@ -5095,94 +5180,96 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	9,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
 	13, // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	35, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	22, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	24, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
-	25, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
+	36, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	23, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	25, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	26, // 8: holdfast.fsm.v1.Record.volume_group:type_name -> holdfast.fsm.v1.VolumeGroupRecord
 	10, // 9: holdfast.fsm.v1.Record.fence:type_name -> holdfast.fsm.v1.FenceRecord
 	11, // 10: holdfast.fsm.v1.Record.revocation:type_name -> holdfast.fsm.v1.RevocationRecord
 	12, // 11: holdfast.fsm.v1.Record.join_token:type_name -> holdfast.fsm.v1.JoinTokenRecord
 	4,  // 12: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	43, // 13: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	44, // 13: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
 	8,  // 14: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
 	7,  // 15: holdfast.fsm.v1.ClusterRecord.sweeps:type_name -> holdfast.fsm.v1.SweepRecord
 	6,  // 16: holdfast.fsm.v1.ClusterRecord.members:type_name -> holdfast.fsm.v1.MemberRecord
-	44, // 17: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	45, // 18: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	46, // 19: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	44, // 20: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	47, // 21: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	48, // 22: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
-	26, // 23: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	27, // 24: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	28, // 25: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	29, // 26: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	44, // 27: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	33, // 28: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	34, // 29: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	49, // 30: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	21, // 31: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	50, // 32: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	16, // 33: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	50, // 34: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	51, // 35: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
-	34, // 36: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
-	30, // 37: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
-	52, // 38: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	15, // 39: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
-	36, // 40: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	39, // 41: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
-	16, // 42: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
+	45, // 17: holdfast.fsm.v1.SweepRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	46, // 18: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	47, // 19: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	45, // 20: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	48, // 21: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	49, // 22: holdfast.fsm.v1.FenceRecord.bound:type_name -> holdfast.fsm.v1.FencedHost
+	27, // 23: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	28, // 24: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	29, // 25: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	30, // 26: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	45, // 27: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	34, // 28: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	35, // 29: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	50, // 30: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	22, // 31: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	51, // 32: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	17, // 33: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	51, // 34: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	52, // 35: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	35, // 36: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
+	31, // 37: holdfast.fsm.v1.VolumeRecord.reclaimed:type_name -> holdfast.fsm.v1.ReclaimedRecord
+	53, // 38: holdfast.fsm.v1.VolumeRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	16, // 39: holdfast.fsm.v1.VolumeRecord.header_restore:type_name -> holdfast.fsm.v1.HeaderRestoreRecord
+	37, // 40: holdfast.fsm.v1.VolumeRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	40, // 41: holdfast.fsm.v1.VolumeRecord.relation_member:type_name -> holdfast.fsm.v1.RelationMemberRecord
+	17, // 42: holdfast.fsm.v1.VolumeRecord.unconverted:type_name -> holdfast.fsm.v1.ReplicationRecord
 	14, // 43: holdfast.fsm.v1.VolumeRecord.import:type_name -> holdfast.fsm.v1.ImportRecord
-	53, // 44: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	17, // 45: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	18, // 46: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	20, // 47: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	18, // 48: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	40, // 49: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
-	41, // 50: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
-	44, // 51: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	54, // 52: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	19, // 53: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	19, // 54: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	55, // 55: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	56, // 56: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	34, // 57: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	44, // 58: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	23, // 59: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
-	52, // 60: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
-	34, // 61: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	44, // 62: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	44, // 63: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	36, // 64: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
-	42, // 65: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
-	57, // 66: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	50, // 67: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	58, // 68: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	44, // 69: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	26, // 70: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	44, // 71: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	31, // 72: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	32, // 73: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	44, // 74: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	59, // 75: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
-	26, // 76: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	26, // 77: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	44, // 78: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	60, // 79: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	44, // 80: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	61, // 81: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	62, // 82: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	63, // 83: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	64, // 84: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	65, // 85: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	37, // 86: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
-	38, // 87: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	15, // 44: holdfast.fsm.v1.ImportRecord.drbd:type_name -> holdfast.fsm.v1.DrbdImportRecord
+	54, // 45: holdfast.fsm.v1.DrbdImportRecord.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
+	55, // 46: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	18, // 47: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	19, // 48: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	21, // 49: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	19, // 50: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	41, // 51: holdfast.fsm.v1.ReplicationRecord.conversion:type_name -> holdfast.fsm.v1.ConversionRecord
+	42, // 52: holdfast.fsm.v1.ReplicationRecord.revert:type_name -> holdfast.fsm.v1.RevertRecord
+	45, // 53: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	56, // 54: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	20, // 55: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	20, // 56: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	57, // 57: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	58, // 58: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	35, // 59: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	45, // 60: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	24, // 61: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	53, // 62: holdfast.fsm.v1.SnapshotRecord.crypt:type_name -> holdfast.fsm.v1.Crypt
+	35, // 63: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	45, // 64: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	45, // 65: holdfast.fsm.v1.VolumeGroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	37, // 66: holdfast.fsm.v1.VolumeGroupRecord.relation:type_name -> holdfast.fsm.v1.RelationRecord
+	43, // 67: holdfast.fsm.v1.VolumeGroupRecord.names:type_name -> holdfast.fsm.v1.GroupNameRecord
+	59, // 68: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	51, // 69: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	60, // 70: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	45, // 71: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	27, // 72: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	45, // 73: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	32, // 74: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	33, // 75: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	45, // 76: holdfast.fsm.v1.ReclaimedRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	61, // 77: holdfast.fsm.v1.ReclaimedRecord.result:type_name -> holdfast.fsm.v1.Reclaimed
+	27, // 78: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	27, // 79: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	45, // 80: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	62, // 81: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	45, // 82: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	63, // 83: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	64, // 84: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	65, // 85: holdfast.fsm.v1.AnswerRecord.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	66, // 86: holdfast.fsm.v1.AnswerRecord.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	67, // 87: holdfast.fsm.v1.AnswerRecord.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	38, // 88: holdfast.fsm.v1.RelationRecord.move:type_name -> holdfast.fsm.v1.MoveRecord
+	39, // 89: holdfast.fsm.v1.RelationRecord.ousted:type_name -> holdfast.fsm.v1.OustedRecord
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -5211,7 +5298,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1049,6 +1049,7 @@ type DesiredVolume struct {
 	KeyGeneration      uint64                 `protobuf:"varint,92,opt,name=key_generation,json=keyGeneration,proto3" json:"key_generation,omitempty"`
 	Manifest           []byte                 `protobuf:"bytes,110,opt,name=manifest,proto3" json:"manifest,omitempty"` // an fsmpb.VolumeManifest, as the host keeps it
 	ImportDevice       string                 `protobuf:"bytes,111,opt,name=import_device,json=importDevice,proto3" json:"import_device,omitempty"`
+	ImportDrbd         *DesiredDrbdImport     `protobuf:"bytes,113,opt,name=import_drbd,json=importDrbd,proto3" json:"import_drbd,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1251,6 +1252,106 @@ func (x *DesiredVolume) GetImportDevice() string {
 	return ""
 }
 
+func (x *DesiredVolume) GetImportDrbd() *DesiredDrbdImport {
+	if x != nil {
+		return x.ImportDrbd
+	}
+	return nil
+}
+
+// DesiredDrbdImport is fsm.DesiredDRBDImport, field by field.
+type DesiredDrbdImport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	Uuid          uint64                 `protobuf:"varint,2,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	ContentBytes  int64                  `protobuf:"varint,3,opt,name=content_bytes,json=contentBytes,proto3" json:"content_bytes,omitempty"`
+	DeviceBytes   int64                  `protobuf:"varint,4,opt,name=device_bytes,json=deviceBytes,proto3" json:"device_bytes,omitempty"`
+	Peer          int32                  `protobuf:"varint,5,opt,name=peer,proto3" json:"peer,omitempty"`
+	Paired        bool                   `protobuf:"varint,6,opt,name=paired,proto3" json:"paired,omitempty"`
+	Replace       bool                   `protobuf:"varint,7,opt,name=replace,proto3" json:"replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DesiredDrbdImport) Reset() {
+	*x = DesiredDrbdImport{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DesiredDrbdImport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DesiredDrbdImport) ProtoMessage() {}
+
+func (x *DesiredDrbdImport) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DesiredDrbdImport.ProtoReflect.Descriptor instead.
+func (*DesiredDrbdImport) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DesiredDrbdImport) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *DesiredDrbdImport) GetUuid() uint64 {
+	if x != nil {
+		return x.Uuid
+	}
+	return 0
+}
+
+func (x *DesiredDrbdImport) GetContentBytes() int64 {
+	if x != nil {
+		return x.ContentBytes
+	}
+	return 0
+}
+
+func (x *DesiredDrbdImport) GetDeviceBytes() int64 {
+	if x != nil {
+		return x.DeviceBytes
+	}
+	return 0
+}
+
+func (x *DesiredDrbdImport) GetPeer() int32 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *DesiredDrbdImport) GetPaired() bool {
+	if x != nil {
+		return x.Paired
+	}
+	return false
+}
+
+func (x *DesiredDrbdImport) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
+}
+
 // DesiredReplica is fsm.DesiredReplica, field by field.
 type DesiredReplica struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1291,7 +1392,7 @@ type DesiredReplica struct {
 
 func (x *DesiredReplica) Reset() {
 	*x = DesiredReplica{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1404,7 @@ func (x *DesiredReplica) String() string {
 func (*DesiredReplica) ProtoMessage() {}
 
 func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1417,7 @@ func (x *DesiredReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredReplica.ProtoReflect.Descriptor instead.
 func (*DesiredReplica) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DesiredReplica) GetProtocol() fsmpb.Protocol {
@@ -1546,7 +1647,7 @@ type ReplicaPeer struct {
 
 func (x *ReplicaPeer) Reset() {
 	*x = ReplicaPeer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1659,7 @@ func (x *ReplicaPeer) String() string {
 func (*ReplicaPeer) ProtoMessage() {}
 
 func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1672,7 @@ func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaPeer.ProtoReflect.Descriptor instead.
 func (*ReplicaPeer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReplicaPeer) GetNode() string {
@@ -1649,7 +1750,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1762,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1775,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Publication) GetEpoch() *fsmpb.Epoch {
@@ -1759,7 +1860,7 @@ type Staging struct {
 
 func (x *Staging) Reset() {
 	*x = Staging{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1872,7 @@ func (x *Staging) String() string {
 func (*Staging) ProtoMessage() {}
 
 func (x *Staging) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1885,7 @@ func (x *Staging) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staging.ProtoReflect.Descriptor instead.
 func (*Staging) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Staging) GetPath() string {
@@ -1828,7 +1929,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1941,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1954,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Target) GetPath() string {
@@ -1913,7 +2014,7 @@ type DesiredSnapshot struct {
 
 func (x *DesiredSnapshot) Reset() {
 	*x = DesiredSnapshot{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2026,7 @@ func (x *DesiredSnapshot) String() string {
 func (*DesiredSnapshot) ProtoMessage() {}
 
 func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2039,7 @@ func (x *DesiredSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredSnapshot.ProtoReflect.Descriptor instead.
 func (*DesiredSnapshot) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DesiredSnapshot) GetSnapshot() string {
@@ -2043,7 +2144,7 @@ type InventoryQuestion struct {
 
 func (x *InventoryQuestion) Reset() {
 	*x = InventoryQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2156,7 @@ func (x *InventoryQuestion) String() string {
 func (*InventoryQuestion) ProtoMessage() {}
 
 func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2169,7 @@ func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryQuestion.ProtoReflect.Descriptor instead.
 func (*InventoryQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InventoryQuestion) GetQuestion() uint64 {
@@ -2106,7 +2207,7 @@ type InventoryAnswer struct {
 
 func (x *InventoryAnswer) Reset() {
 	*x = InventoryAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2219,7 @@ func (x *InventoryAnswer) String() string {
 func (*InventoryAnswer) ProtoMessage() {}
 
 func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2232,7 @@ func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryAnswer.ProtoReflect.Descriptor instead.
 func (*InventoryAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InventoryAnswer) GetQuestion() uint64 {
@@ -2193,7 +2294,7 @@ type InventoryItem struct {
 
 func (x *InventoryItem) Reset() {
 	*x = InventoryItem{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2306,7 @@ func (x *InventoryItem) String() string {
 func (*InventoryItem) ProtoMessage() {}
 
 func (x *InventoryItem) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2319,7 @@ func (x *InventoryItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryItem.ProtoReflect.Descriptor instead.
 func (*InventoryItem) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InventoryItem) GetKind() string {
@@ -2288,7 +2389,7 @@ type RebootSafeRequest struct {
 
 func (x *RebootSafeRequest) Reset() {
 	*x = RebootSafeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2401,7 @@ func (x *RebootSafeRequest) String() string {
 func (*RebootSafeRequest) ProtoMessage() {}
 
 func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2414,7 @@ func (x *RebootSafeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootSafeRequest.ProtoReflect.Descriptor instead.
 func (*RebootSafeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RebootSafeRequest) GetClaim() bool {
@@ -2350,7 +2451,7 @@ type RebootSafeResponse struct {
 
 func (x *RebootSafeResponse) Reset() {
 	*x = RebootSafeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2463,7 @@ func (x *RebootSafeResponse) String() string {
 func (*RebootSafeResponse) ProtoMessage() {}
 
 func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2476,7 @@ func (x *RebootSafeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootSafeResponse.ProtoReflect.Descriptor instead.
 func (*RebootSafeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RebootSafeResponse) GetIndex() uint64 {
@@ -2422,7 +2523,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2535,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2548,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProposeRequest) GetCommand() *fsmpb.Command {
@@ -2466,7 +2567,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2579,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2592,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
@@ -2510,7 +2611,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2623,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2636,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FactsRequest) GetSessionsOnly() bool {
@@ -2555,7 +2656,7 @@ type FactsResponse struct {
 
 func (x *FactsResponse) Reset() {
 	*x = FactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2668,7 @@ func (x *FactsResponse) String() string {
 func (*FactsResponse) ProtoMessage() {}
 
 func (x *FactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2681,7 @@ func (x *FactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsResponse.ProtoReflect.Descriptor instead.
 func (*FactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FactsResponse) GetSessions() []*SessionFacts {
@@ -2611,7 +2712,7 @@ type SessionFacts struct {
 
 func (x *SessionFacts) Reset() {
 	*x = SessionFacts{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2724,7 @@ func (x *SessionFacts) String() string {
 func (*SessionFacts) ProtoMessage() {}
 
 func (x *SessionFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2737,7 @@ func (x *SessionFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFacts.ProtoReflect.Descriptor instead.
 func (*SessionFacts) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionFacts) GetNodeId() string {
@@ -2685,7 +2786,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2798,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2811,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InventoryRequest) GetNodeId() string {
@@ -2746,7 +2847,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2859,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[29]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2872,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{29}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InventoryResponse) GetHeld() bool {
@@ -2817,7 +2918,7 @@ type MapQuestion struct {
 
 func (x *MapQuestion) Reset() {
 	*x = MapQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2930,7 @@ func (x *MapQuestion) String() string {
 func (*MapQuestion) ProtoMessage() {}
 
 func (x *MapQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[30]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2943,7 @@ func (x *MapQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapQuestion.ProtoReflect.Descriptor instead.
 func (*MapQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{30}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MapQuestion) GetQuestion() uint64 {
@@ -2890,7 +2991,7 @@ type MapExtent struct {
 
 func (x *MapExtent) Reset() {
 	*x = MapExtent{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3003,7 @@ func (x *MapExtent) String() string {
 func (*MapExtent) ProtoMessage() {}
 
 func (x *MapExtent) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[31]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3016,7 @@ func (x *MapExtent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapExtent.ProtoReflect.Descriptor instead.
 func (*MapExtent) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{31}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MapExtent) GetOffset() int64 {
@@ -2948,7 +3049,7 @@ type MapAnswer struct {
 
 func (x *MapAnswer) Reset() {
 	*x = MapAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3061,7 @@ func (x *MapAnswer) String() string {
 func (*MapAnswer) ProtoMessage() {}
 
 func (x *MapAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[32]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3074,7 @@ func (x *MapAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapAnswer.ProtoReflect.Descriptor instead.
 func (*MapAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{32}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MapAnswer) GetQuestion() uint64 {
@@ -3028,7 +3129,7 @@ type MapRequest struct {
 
 func (x *MapRequest) Reset() {
 	*x = MapRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3141,7 @@ func (x *MapRequest) String() string {
 func (*MapRequest) ProtoMessage() {}
 
 func (x *MapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[33]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3154,7 @@ func (x *MapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
 func (*MapRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{33}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MapRequest) GetNodeId() string {
@@ -3080,7 +3181,7 @@ type MapResponse struct {
 
 func (x *MapResponse) Reset() {
 	*x = MapResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3193,7 @@ func (x *MapResponse) String() string {
 func (*MapResponse) ProtoMessage() {}
 
 func (x *MapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[34]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3206,7 @@ func (x *MapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapResponse.ProtoReflect.Descriptor instead.
 func (*MapResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{34}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MapResponse) GetHeld() bool {
@@ -3133,7 +3234,7 @@ type VolumeQuestion struct {
 
 func (x *VolumeQuestion) Reset() {
 	*x = VolumeQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3246,7 @@ func (x *VolumeQuestion) String() string {
 func (*VolumeQuestion) ProtoMessage() {}
 
 func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[35]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3259,7 @@ func (x *VolumeQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeQuestion.ProtoReflect.Descriptor instead.
 func (*VolumeQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{35}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *VolumeQuestion) GetQuestion() uint64 {
@@ -3191,7 +3292,7 @@ type VolumeAnswer struct {
 
 func (x *VolumeAnswer) Reset() {
 	*x = VolumeAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3304,7 @@ func (x *VolumeAnswer) String() string {
 func (*VolumeAnswer) ProtoMessage() {}
 
 func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[36]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3317,7 @@ func (x *VolumeAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeAnswer.ProtoReflect.Descriptor instead.
 func (*VolumeAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{36}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *VolumeAnswer) GetQuestion() uint64 {
@@ -3278,7 +3379,7 @@ type VolumeRequest struct {
 
 func (x *VolumeRequest) Reset() {
 	*x = VolumeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3391,7 @@ func (x *VolumeRequest) String() string {
 func (*VolumeRequest) ProtoMessage() {}
 
 func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[37]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3404,7 @@ func (x *VolumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{37}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *VolumeRequest) GetNodeId() string {
@@ -3330,7 +3431,7 @@ type VolumeResponse struct {
 
 func (x *VolumeResponse) Reset() {
 	*x = VolumeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3443,7 @@ func (x *VolumeResponse) String() string {
 func (*VolumeResponse) ProtoMessage() {}
 
 func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[38]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3456,7 @@ func (x *VolumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeResponse.ProtoReflect.Descriptor instead.
 func (*VolumeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{38}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *VolumeResponse) GetHeld() bool {
@@ -3383,7 +3484,7 @@ type ReplicaQuestion struct {
 
 func (x *ReplicaQuestion) Reset() {
 	*x = ReplicaQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3496,7 @@ func (x *ReplicaQuestion) String() string {
 func (*ReplicaQuestion) ProtoMessage() {}
 
 func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[39]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3509,7 @@ func (x *ReplicaQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaQuestion.ProtoReflect.Descriptor instead.
 func (*ReplicaQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{39}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReplicaQuestion) GetQuestion() uint64 {
@@ -3438,7 +3539,7 @@ type ReplicaAnswer struct {
 
 func (x *ReplicaAnswer) Reset() {
 	*x = ReplicaAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3551,7 @@ func (x *ReplicaAnswer) String() string {
 func (*ReplicaAnswer) ProtoMessage() {}
 
 func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[40]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3564,7 @@ func (x *ReplicaAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaAnswer.ProtoReflect.Descriptor instead.
 func (*ReplicaAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{40}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReplicaAnswer) GetQuestion() uint64 {
@@ -3504,7 +3605,7 @@ type ReplicaRequest struct {
 
 func (x *ReplicaRequest) Reset() {
 	*x = ReplicaRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3617,7 @@ func (x *ReplicaRequest) String() string {
 func (*ReplicaRequest) ProtoMessage() {}
 
 func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[41]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3630,7 @@ func (x *ReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRequest.ProtoReflect.Descriptor instead.
 func (*ReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{41}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReplicaRequest) GetNodeId() string {
@@ -3556,7 +3657,7 @@ type ReplicaResponse struct {
 
 func (x *ReplicaResponse) Reset() {
 	*x = ReplicaResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3669,7 @@ func (x *ReplicaResponse) String() string {
 func (*ReplicaResponse) ProtoMessage() {}
 
 func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[42]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3682,7 @@ func (x *ReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaResponse.ProtoReflect.Descriptor instead.
 func (*ReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{42}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReplicaResponse) GetHeld() bool {
@@ -3608,7 +3709,7 @@ type HostFactsQuestion struct {
 
 func (x *HostFactsQuestion) Reset() {
 	*x = HostFactsQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +3721,7 @@ func (x *HostFactsQuestion) String() string {
 func (*HostFactsQuestion) ProtoMessage() {}
 
 func (x *HostFactsQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[43]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +3734,7 @@ func (x *HostFactsQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsQuestion.ProtoReflect.Descriptor instead.
 func (*HostFactsQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{43}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HostFactsQuestion) GetQuestion() uint64 {
@@ -3656,7 +3757,7 @@ type HostFactsAnswer struct {
 
 func (x *HostFactsAnswer) Reset() {
 	*x = HostFactsAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3769,7 @@ func (x *HostFactsAnswer) String() string {
 func (*HostFactsAnswer) ProtoMessage() {}
 
 func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[44]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3782,7 @@ func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsAnswer.ProtoReflect.Descriptor instead.
 func (*HostFactsAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{44}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HostFactsAnswer) GetQuestion() uint64 {
@@ -3714,7 +3815,7 @@ type HostFactsRequest struct {
 
 func (x *HostFactsRequest) Reset() {
 	*x = HostFactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3827,7 @@ func (x *HostFactsRequest) String() string {
 func (*HostFactsRequest) ProtoMessage() {}
 
 func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3840,7 @@ func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsRequest.ProtoReflect.Descriptor instead.
 func (*HostFactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{45}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostFactsRequest) GetNodeId() string {
@@ -3759,7 +3860,7 @@ type HostFactsResponse struct {
 
 func (x *HostFactsResponse) Reset() {
 	*x = HostFactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3872,7 @@ func (x *HostFactsResponse) String() string {
 func (*HostFactsResponse) ProtoMessage() {}
 
 func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3885,7 @@ func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsResponse.ProtoReflect.Descriptor instead.
 func (*HostFactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{46}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HostFactsResponse) GetHeld() bool {
@@ -3880,7 +3981,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
-	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xad\a\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\xf6\a\n" +
 	"\rDesiredVolume\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x12\n" +
@@ -3907,7 +4008,17 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x13encryption_discards\x18` \x01(\bR\x12encryptionDiscards\x12%\n" +
 	"\x0ekey_generation\x18\\ \x01(\x04R\rkeyGeneration\x12\x1a\n" +
 	"\bmanifest\x18n \x01(\fR\bmanifest\x12#\n" +
-	"\rimport_device\x18o \x01(\tR\fimportDevice\"\xfb\a\n" +
+	"\rimport_device\x18o \x01(\tR\fimportDevice\x12G\n" +
+	"\vimport_drbd\x18q \x01(\v2&.holdfast.session.v1.DesiredDrbdImportR\n" +
+	"importDrbd\"\xcd\x01\n" +
+	"\x11DesiredDrbdImport\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12\x12\n" +
+	"\x04uuid\x18\x02 \x01(\x04R\x04uuid\x12#\n" +
+	"\rcontent_bytes\x18\x03 \x01(\x03R\fcontentBytes\x12!\n" +
+	"\fdevice_bytes\x18\x04 \x01(\x03R\vdeviceBytes\x12\x12\n" +
+	"\x04peer\x18\x05 \x01(\x05R\x04peer\x12\x16\n" +
+	"\x06paired\x18\x06 \x01(\bR\x06paired\x12\x18\n" +
+	"\areplace\x18\a \x01(\bR\areplace\"\xfb\a\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -4165,7 +4276,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),             // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),                // 1: holdfast.session.v1.Hello
@@ -4179,135 +4290,137 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*RevokedController)(nil),    // 9: holdfast.session.v1.RevokedController
 	(*DesiredState)(nil),         // 10: holdfast.session.v1.DesiredState
 	(*DesiredVolume)(nil),        // 11: holdfast.session.v1.DesiredVolume
-	(*DesiredReplica)(nil),       // 12: holdfast.session.v1.DesiredReplica
-	(*ReplicaPeer)(nil),          // 13: holdfast.session.v1.ReplicaPeer
-	(*Publication)(nil),          // 14: holdfast.session.v1.Publication
-	(*Staging)(nil),              // 15: holdfast.session.v1.Staging
-	(*Target)(nil),               // 16: holdfast.session.v1.Target
-	(*DesiredSnapshot)(nil),      // 17: holdfast.session.v1.DesiredSnapshot
-	(*InventoryQuestion)(nil),    // 18: holdfast.session.v1.InventoryQuestion
-	(*InventoryAnswer)(nil),      // 19: holdfast.session.v1.InventoryAnswer
-	(*InventoryItem)(nil),        // 20: holdfast.session.v1.InventoryItem
-	(*RebootSafeRequest)(nil),    // 21: holdfast.session.v1.RebootSafeRequest
-	(*RebootSafeResponse)(nil),   // 22: holdfast.session.v1.RebootSafeResponse
-	(*ProposeRequest)(nil),       // 23: holdfast.session.v1.ProposeRequest
-	(*ProposeResponse)(nil),      // 24: holdfast.session.v1.ProposeResponse
-	(*FactsRequest)(nil),         // 25: holdfast.session.v1.FactsRequest
-	(*FactsResponse)(nil),        // 26: holdfast.session.v1.FactsResponse
-	(*SessionFacts)(nil),         // 27: holdfast.session.v1.SessionFacts
-	(*InventoryRequest)(nil),     // 28: holdfast.session.v1.InventoryRequest
-	(*InventoryResponse)(nil),    // 29: holdfast.session.v1.InventoryResponse
-	(*MapQuestion)(nil),          // 30: holdfast.session.v1.MapQuestion
-	(*MapExtent)(nil),            // 31: holdfast.session.v1.MapExtent
-	(*MapAnswer)(nil),            // 32: holdfast.session.v1.MapAnswer
-	(*MapRequest)(nil),           // 33: holdfast.session.v1.MapRequest
-	(*MapResponse)(nil),          // 34: holdfast.session.v1.MapResponse
-	(*VolumeQuestion)(nil),       // 35: holdfast.session.v1.VolumeQuestion
-	(*VolumeAnswer)(nil),         // 36: holdfast.session.v1.VolumeAnswer
-	(*VolumeRequest)(nil),        // 37: holdfast.session.v1.VolumeRequest
-	(*VolumeResponse)(nil),       // 38: holdfast.session.v1.VolumeResponse
-	(*ReplicaQuestion)(nil),      // 39: holdfast.session.v1.ReplicaQuestion
-	(*ReplicaAnswer)(nil),        // 40: holdfast.session.v1.ReplicaAnswer
-	(*ReplicaRequest)(nil),       // 41: holdfast.session.v1.ReplicaRequest
-	(*ReplicaResponse)(nil),      // 42: holdfast.session.v1.ReplicaResponse
-	(*HostFactsQuestion)(nil),    // 43: holdfast.session.v1.HostFactsQuestion
-	(*HostFactsAnswer)(nil),      // 44: holdfast.session.v1.HostFactsAnswer
-	(*HostFactsRequest)(nil),     // 45: holdfast.session.v1.HostFactsRequest
-	(*HostFactsResponse)(nil),    // 46: holdfast.session.v1.HostFactsResponse
-	(*fsmpb.RegisterNode)(nil),   // 47: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),          // 48: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),         // 49: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),         // 50: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),         // 51: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),          // 52: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),    // 53: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),     // 54: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),        // 55: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),        // 56: holdfast.fsm.v1.Outcome
+	(*DesiredDrbdImport)(nil),    // 12: holdfast.session.v1.DesiredDrbdImport
+	(*DesiredReplica)(nil),       // 13: holdfast.session.v1.DesiredReplica
+	(*ReplicaPeer)(nil),          // 14: holdfast.session.v1.ReplicaPeer
+	(*Publication)(nil),          // 15: holdfast.session.v1.Publication
+	(*Staging)(nil),              // 16: holdfast.session.v1.Staging
+	(*Target)(nil),               // 17: holdfast.session.v1.Target
+	(*DesiredSnapshot)(nil),      // 18: holdfast.session.v1.DesiredSnapshot
+	(*InventoryQuestion)(nil),    // 19: holdfast.session.v1.InventoryQuestion
+	(*InventoryAnswer)(nil),      // 20: holdfast.session.v1.InventoryAnswer
+	(*InventoryItem)(nil),        // 21: holdfast.session.v1.InventoryItem
+	(*RebootSafeRequest)(nil),    // 22: holdfast.session.v1.RebootSafeRequest
+	(*RebootSafeResponse)(nil),   // 23: holdfast.session.v1.RebootSafeResponse
+	(*ProposeRequest)(nil),       // 24: holdfast.session.v1.ProposeRequest
+	(*ProposeResponse)(nil),      // 25: holdfast.session.v1.ProposeResponse
+	(*FactsRequest)(nil),         // 26: holdfast.session.v1.FactsRequest
+	(*FactsResponse)(nil),        // 27: holdfast.session.v1.FactsResponse
+	(*SessionFacts)(nil),         // 28: holdfast.session.v1.SessionFacts
+	(*InventoryRequest)(nil),     // 29: holdfast.session.v1.InventoryRequest
+	(*InventoryResponse)(nil),    // 30: holdfast.session.v1.InventoryResponse
+	(*MapQuestion)(nil),          // 31: holdfast.session.v1.MapQuestion
+	(*MapExtent)(nil),            // 32: holdfast.session.v1.MapExtent
+	(*MapAnswer)(nil),            // 33: holdfast.session.v1.MapAnswer
+	(*MapRequest)(nil),           // 34: holdfast.session.v1.MapRequest
+	(*MapResponse)(nil),          // 35: holdfast.session.v1.MapResponse
+	(*VolumeQuestion)(nil),       // 36: holdfast.session.v1.VolumeQuestion
+	(*VolumeAnswer)(nil),         // 37: holdfast.session.v1.VolumeAnswer
+	(*VolumeRequest)(nil),        // 38: holdfast.session.v1.VolumeRequest
+	(*VolumeResponse)(nil),       // 39: holdfast.session.v1.VolumeResponse
+	(*ReplicaQuestion)(nil),      // 40: holdfast.session.v1.ReplicaQuestion
+	(*ReplicaAnswer)(nil),        // 41: holdfast.session.v1.ReplicaAnswer
+	(*ReplicaRequest)(nil),       // 42: holdfast.session.v1.ReplicaRequest
+	(*ReplicaResponse)(nil),      // 43: holdfast.session.v1.ReplicaResponse
+	(*HostFactsQuestion)(nil),    // 44: holdfast.session.v1.HostFactsQuestion
+	(*HostFactsAnswer)(nil),      // 45: holdfast.session.v1.HostFactsAnswer
+	(*HostFactsRequest)(nil),     // 46: holdfast.session.v1.HostFactsRequest
+	(*HostFactsResponse)(nil),    // 47: holdfast.session.v1.HostFactsResponse
+	(*fsmpb.RegisterNode)(nil),   // 48: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),          // 49: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),         // 50: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),         // 51: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),         // 52: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),          // 53: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),    // 54: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),     // 55: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),        // 56: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),        // 57: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
-	19, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
-	32, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
-	36, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
-	40, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
-	44, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
-	47, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	48, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	20, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
+	33, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
+	37, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
+	41, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
+	45, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
+	48, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	49, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
 	3,  // 9: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
 	5,  // 10: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
 	10, // 11: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
-	18, // 12: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	30, // 13: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	35, // 14: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
-	39, // 15: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
-	43, // 16: holdfast.session.v1.ToNode.host_facts:type_name -> holdfast.session.v1.HostFactsQuestion
+	19, // 12: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	31, // 13: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	36, // 14: holdfast.session.v1.ToNode.volume:type_name -> holdfast.session.v1.VolumeQuestion
+	40, // 15: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
+	44, // 16: holdfast.session.v1.ToNode.host_facts:type_name -> holdfast.session.v1.HostFactsQuestion
 	6,  // 17: holdfast.session.v1.Welcome.revoked:type_name -> holdfast.session.v1.RevokedControllers
-	48, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
+	49, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
 	9,  // 19: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
 	9,  // 20: holdfast.session.v1.RevokedControllers.others:type_name -> holdfast.session.v1.RevokedController
 	8,  // 21: holdfast.session.v1.RevokedControllers.from:type_name -> holdfast.session.v1.CertificateName
 	7,  // 22: holdfast.session.v1.RevokedControllers.remembered:type_name -> holdfast.session.v1.RememberedRevocation
 	9,  // 23: holdfast.session.v1.RememberedRevocation.revoked:type_name -> holdfast.session.v1.RevokedController
-	48, // 24: holdfast.session.v1.RememberedRevocation.at:type_name -> holdfast.fsm.v1.Epoch
+	49, // 24: holdfast.session.v1.RememberedRevocation.at:type_name -> holdfast.fsm.v1.Epoch
 	8,  // 25: holdfast.session.v1.RememberedRevocation.from:type_name -> holdfast.session.v1.CertificateName
-	48, // 26: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	49, // 26: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
 	11, // 27: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
-	17, // 28: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	49, // 29: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
-	14, // 30: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	48, // 31: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	50, // 32: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	51, // 33: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	12, // 34: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
-	52, // 35: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
-	13, // 36: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	53, // 37: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	48, // 38: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	54, // 39: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	15, // 40: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	16, // 41: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	54, // 42: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	54, // 43: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	20, // 44: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	55, // 45: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	56, // 46: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	27, // 47: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 48: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	20, // 49: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	31, // 50: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	30, // 51: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	32, // 52: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	35, // 53: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
-	36, // 54: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	53, // 55: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	39, // 56: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
-	40, // 57: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
-	44, // 58: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
-	0,  // 59: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	23, // 60: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	21, // 61: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
-	25, // 62: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	28, // 63: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	33, // 64: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	37, // 65: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	41, // 66: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
-	45, // 67: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
-	4,  // 68: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	24, // 69: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	22, // 70: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
-	26, // 71: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	29, // 72: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	34, // 73: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	38, // 74: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	42, // 75: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
-	46, // 76: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
-	68, // [68:77] is the sub-list for method output_type
-	59, // [59:68] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	18, // 28: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
+	50, // 29: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	15, // 30: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
+	49, // 31: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	51, // 32: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	52, // 33: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	13, // 34: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
+	12, // 35: holdfast.session.v1.DesiredVolume.import_drbd:type_name -> holdfast.session.v1.DesiredDrbdImport
+	53, // 36: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	14, // 37: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	54, // 38: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	49, // 39: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	55, // 40: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	16, // 41: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	17, // 42: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	55, // 43: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	55, // 44: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	21, // 45: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	56, // 46: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	57, // 47: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	28, // 48: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 49: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	21, // 50: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	32, // 51: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	31, // 52: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	33, // 53: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	36, // 54: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
+	37, // 55: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
+	54, // 56: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	40, // 57: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
+	41, // 58: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
+	45, // 59: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
+	0,  // 60: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	24, // 61: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	22, // 62: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
+	26, // 63: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	29, // 64: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	34, // 65: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	38, // 66: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	42, // 67: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	46, // 68: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
+	4,  // 69: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	25, // 70: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	23, // 71: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
+	27, // 72: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	30, // 73: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	35, // 74: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	39, // 75: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	43, // 76: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	47, // 77: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
+	69, // [69:78] is the sub-list for method output_type
+	60, // [60:69] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -4339,7 +4452,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
