@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // KindCandidate is a device of a pool's storage that is not Holdfast's; see InventoryItem.Candidate.
@@ -14,6 +15,9 @@ const KindCandidate = "candidate"
 type ImportBackend interface {
 	// Candidates lists the devices beside Holdfast's own, with the signatures that are on them. It changes nothing.
 	Candidates(ctx context.Context) ([]ImportCandidate, error)
+	// Locate finds a device by the storage's own identity of it, under whichever name it has: Path is empty while it is
+	// not active. It is Precondition when it is not there, and InUse while anything has it open. It changes nothing.
+	Locate(ctx context.Context, device string) (Device, error)
 	// Import makes a device the volume's image, as it is: size is its size in bytes, and device the storage's own
 	// identity of it. It is InUse while anything has the device open, and Precondition when the device is not there,
 	// was replaced, or has another size. An image that is this device is success. Interrupted, it leaves the device
@@ -39,4 +43,17 @@ type ImportCandidate struct {
 	Probed     bool
 	Signatures []string
 	Detail     string // why it was not probed
+}
+
+// MetadataImporter is what a Replicator offers that can take in replicas of resources that are not Holdfast's.
+type MetadataImporter interface {
+	// ForeignMetadata reads the metadata on a device that nobody has open, and their dump, from which the tools of DRBD
+	// make them again. It is nil where there are none, and an error where they cannot be read or there is more to be done
+	// to them first, as after a crash. It writes nothing.
+	ForeignMetadata(ctx context.Context, path string) (m *fsmpb.DrbdMetadata, dump []byte, err error)
+	// ReplicatedBytes is the size in bytes of the replicated device above a device of so many bytes, and why it can be no
+	// replica's; empty: it can.
+	ReplicatedBytes(backing int64) (size int64, refusal string)
+	// ClearBehind overwrites a device from an offset in bytes to its end with zeroes, and syncs it. Nobody else has it open.
+	ClearBehind(ctx context.Context, path string, from int64) error
 }

@@ -47,6 +47,10 @@ func (p *importPool) Candidates(context.Context) ([]executor.ImportCandidate, er
 	return []executor.ImportCandidate{{Device: importDevice, Name: "data_00000", Size: importSize, Detail: "it is not active"}}, nil
 }
 
+func (p *importPool) Locate(context.Context, string) (executor.Device, error) {
+	return executor.Device{Exists: true, Size: importSize, Path: "/dev/mapper/data_00000"}, nil
+}
+
 func (p *importPool) Import(ctx context.Context, id fsm.VolumeID, size int64, device string) error {
 	if device != importDevice {
 		return fsm.Reject(fsm.Precondition, "there is no %s", device)

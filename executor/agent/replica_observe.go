@@ -96,6 +96,7 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 		h.PlainBytes, h.Reverting, h.ContentReverted, h.RevertedTo = r.PlainBytes, r.Reverting, r.ContentReverted, r.RevertedTo
 		h.VerifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
 	}
+	h.AwaitsImport = d.ImportDRBD != nil && (v.record.ImportDRBD == nil || !v.record.ImportDRBD.Replaced)
 	now := time.Now()
 	rw.mu.Lock()
 	h.PeerBehind = rw.peerBehind(v.record.Replica, h)

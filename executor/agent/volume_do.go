@@ -33,6 +33,8 @@ func (j *job) perform(ctx context.Context, s plan.Step) error {
 		return nil
 	case plan.StepImport, plan.StepGiveBack:
 		return j.performImport(ctx, s.Kind, backend)
+	case plan.StepVerifyImport, plan.StepReplaceMetadata:
+		return j.performImportDRBD(ctx, s.Kind, backend)
 	case plan.StepCreateFrom:
 		return j.createFromSource(ctx)
 	case plan.StepExpand:

@@ -65,13 +65,20 @@ func (r *volumeReporter) reportInUse(v *volume, d *fsm.DesiredVolume, err error)
 func endsOperation(d *fsm.DesiredVolume, err error, refused bool) bool {
 	switch d.Goal {
 	case fsm.GoalCreate:
-		return noSpace(err) || isPermanent(err) || refused && (!d.Source.IsZero() || d.ImportDevice != "")
+		return noSpace(err) || isPermanent(err) || refused && (!d.Source.IsZero() || importEnds(d))
 	case fsm.GoalKeep:
 		unconverts := d.Replication != nil && d.Replication.Unconvert // it is an obligation
 		return refused && d.Teardown == nil && !unconverts
 	case fsm.GoalRemove:
 	}
 	return false
+}
+
+// importEnds reports whether a refusal ends an import: not once the metadata of a pair are being replaced, of which the other
+// host may have done its part.
+func importEnds(d *fsm.DesiredVolume) bool {
+	i := d.ImportDRBD
+	return d.ImportDevice != "" && (i == nil || !i.Paired || !i.Replace)
 }
 
 // noSpace reports whether the pool is full, or refuses what would fill it.

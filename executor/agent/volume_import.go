@@ -17,20 +17,48 @@ var ImportFaultPoints = []string{
 	string(plan.StepImport) + ".before", string(plan.StepImport) + ".after", string(plan.StepGiveBack) + ".before", string(plan.StepGiveBack) + ".after",
 }
 
+// DRBDImportFaultPoints are those of replicas of DRBD resources of others only.
+var DRBDImportFaultPoints = []string{
+	string(plan.StepVerifyImport) + ".before", string(plan.StepVerifyImport) + ".after", string(plan.StepReplaceMetadata) + ".before", string(plan.StepReplaceMetadata) + ".after",
+	"replace-metadata.saved", "replace-metadata.recorded", "replace-metadata.cleared",
+}
+
 // performImport takes a device in, or gives it back. What was given back is noted as removed: the host has no volume of it.
 func (j *job) performImport(ctx context.Context, kind plan.StepKind, backend executor.Backend) error {
-	pool, ok := backend.(executor.ImportBackend)
-	if !ok {
-		return fsm.Reject(fsm.Precondition, "pool %s has no devices of others", backend.ID())
+	pool, err := importPool(backend)
+	if err != nil {
+		return err
 	}
 	if kind == plan.StepImport {
-		return pool.Import(ctx, j.v.id, j.want.Size, j.want.Import)
+		return j.importDevice(ctx, pool)
 	}
 	if err := pool.GiveBack(ctx, j.v.id, j.want.Import); err != nil {
 		return err
 	}
 	j.noteRemoved(j.v, j.at)
 	return nil
+}
+
+// importPool is the pool, also of a replicated volume, as one that can take in devices of others.
+func importPool(backend executor.Backend) (executor.ImportBackend, error) {
+	if r, replicated := backend.(*replicaBackend); replicated {
+		backend = r.Backend
+	}
+	pool, ok := backend.(executor.ImportBackend)
+	if !ok {
+		return nil, fsm.Reject(fsm.Precondition, "pool %s has no devices of others", backend.ID())
+	}
+	return pool, nil
+}
+
+func (j *job) importDevice(ctx context.Context, pool executor.ImportBackend) error {
+	if j.want.ImportDRBD == nil {
+		return pool.Import(ctx, j.v.id, j.want.Size, j.want.Import)
+	}
+	if err := j.checkReplicaOfOthers(ctx, pool); err != nil {
+		return err
+	}
+	return pool.Import(ctx, j.v.id, j.want.ImportDRBD.DeviceBytes, j.want.Import)
 }
 
 // Candidates lists what could be imported, with what is on it and who uses it. It changes nothing.
@@ -81,5 +109,6 @@ func (l *lister) describeCandidate(ctx context.Context, pool fsm.PoolID, c *exec
 	} else {
 		p.FsType, p.FsUuid = content.Found.Type, content.Found.UUID
 	}
+	l.describeMetadata(ctx, p, c.Path)
 	return p, nil
 }

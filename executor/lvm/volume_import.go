@@ -41,6 +41,25 @@ func (s *poolState) findDevice(uuid string) *logicalVolume {
 	return nil
 }
 
+// Locate finds the logical volume with LVM's UUID. One that is open is InUse.
+func (p *Pool) Locate(ctx context.Context, device string) (executor.Device, error) {
+	state, err := p.verifyIdentity(p.states.refresh(ctx))
+	if err != nil {
+		return executor.Device{}, err
+	}
+	lv := state.findDevice(device)
+	if lv == nil {
+		return executor.Device{}, fsm.Reject(fsm.Precondition, "pool %s has no logical volume with the UUID %s: it was removed or replaced", p.name(), device)
+	}
+	found := executor.Device{Exists: true, Size: lv.size}
+	d, err := p.kernel.device(dmName(p.VG, lv.name))
+	if err != nil || d == nil {
+		return found, err
+	}
+	found.Path, found.Number = d.path(), d.number()
+	return found, p.checkNotOpen(lv)
+}
+
 // Import gives the logical volume the volume's name and tags, in this order: a tag that keeps the former name, the name,
 // the tags of a finished volume, in one command. Each is bound to LVM's UUID, and looked at afterwards.
 func (p *Pool) Import(ctx context.Context, id fsm.VolumeID, size int64, device string) error {

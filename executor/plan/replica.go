@@ -26,6 +26,8 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 		return nextApart(want, h)
 	case h.Backing.Absent || !h.Backing.Exists || want.Goal == fsm.GoalKeep && !want.InitialSyncDone && !want.Converting:
 		return Step{} // NextVolumeStep creates it; it is missing (S14), or creating it failed
+	case h.AwaitsImport:
+		return Step{} // NextVolumeStep replaces the metadata of others
 	case want.RevertTo != "":
 		return nextRevert(want, h)
 	}

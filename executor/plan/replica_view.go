@@ -129,8 +129,10 @@ type ObservedReplica struct {
 	Reverting, RevertedTo fsm.SnapshotID
 	ContentReverted       bool
 	Mounted               bool // it is mounted somewhere
-	LowerHostID           bool // of two secondaries, this one does what only one of them must do
-	VerifyDue             bool
+	// AwaitsImport: the device has the metadata of a resource of others, or is not taken in yet.
+	AwaitsImport bool
+	LowerHostID  bool // of two secondaries, this one does what only one of them must do
+	VerifyDue    bool
 }
 
 // Device is the volume as NextVolumeStep sees it: active while it is primary.

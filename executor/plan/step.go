@@ -30,6 +30,8 @@ const (
 	StepRemove           StepKind = "remove"
 	StepTrim             StepKind = "trim"
 	StepImport           StepKind = "import"
+	StepVerifyImport     StepKind = "verify-import"
+	StepReplaceMetadata  StepKind = "replace-metadata"
 	StepGiveBack         StepKind = "give-back"
 
 	// Steps of encrypted volumes.

@@ -82,6 +82,21 @@ func nextCreate(want *VolumeSpec, have *ObservedVolume) Step {
 		return Step{Kind: StepCreate}
 	case have.Size != want.Size:
 		return refuse(fsm.Incompatible, "the image of volume %s has %d bytes, not %d", want.Volume, have.Size, want.Size)
+	case want.ImportDRBD != nil:
+		return nextImportDRBD(want.ImportDRBD, have)
+	}
+	return Step{}
+}
+
+// nextImportDRBD looks once more at the metadata of a device that nobody finds by its former name any more, and replaces
+// them once every host of the resource has done as much.
+func nextImportDRBD(want *fsm.DesiredDRBDImport, have *ObservedVolume) Step {
+	switch {
+	case have.metadataReplaced:
+	case !have.importVerified:
+		return Step{Kind: StepVerifyImport}
+	case want.Replace:
+		return Step{Kind: StepReplaceMetadata}
 	}
 	return Step{}
 }

@@ -38,7 +38,7 @@ func BackgroundSpec(s *VolumeView) VolumeSpec {
 	}
 	want.Goal, want.Size = s.Desired.Goal, s.Desired.Size
 	want.Source, want.SourceSize = s.Desired.Source, s.Desired.SourceSize
-	want.Import = s.Desired.ImportDevice
+	want.Import, want.ImportDRBD = s.Desired.ImportDevice, s.Desired.ImportDRBD
 	want.Replicated = s.Desired.Replication != nil
 	want.Expanding = s.Desired.Goal == fsm.GoalKeep && s.Desired.Operation != 0 && !Converts(s.Desired)
 	if s.isUpAsDesired() {

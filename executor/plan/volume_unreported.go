@@ -117,6 +117,9 @@ func (s *VolumeView) limitsUnreported() bool {
 func (s *VolumeView) unreportedDeviceFact() string {
 	d, have := s.Desired, &s.Have
 	complete := have.Exists && have.Size == d.Size && !have.mayBeTorn && (have.Replica == nil || s.Record.Replica != nil && s.Record.Replica.MetadataMade)
+	if i := s.Record.ImportDRBD; d.ImportDRBD != nil {
+		complete = have.Exists && have.Size == d.Size && i != nil && (i.Replaced || i.Verified && d.ImportDRBD.Paired)
+	}
 	switch {
 	case have.Absent:
 	case d.Goal == fsm.GoalCreate && complete && s.Actionable:

@@ -53,6 +53,8 @@ type VolumeSpec struct {
 	Source      fsm.Source
 	// Import is the identity of the device that is taken in by Goal, or given back; empty: it is made, or removed.
 	Import string
+	// ImportDRBD is set while that is a replica of a DRBD resource of others.
+	ImportDRBD *fsm.DesiredDRBDImport
 	// SourceSize is how many bytes of content a source that is a snapshot has; 0: not known.
 	SourceSize int64
 	// Expanding: the current operation may be an expansion, so a device smaller than Size is to grow.
@@ -95,6 +97,8 @@ type ObservedVolume struct {
 	Limits        *fsm.Limits // in force; nil: not known
 	mayBeLimited  bool        // the record says that limits may be in force
 	mayBeTorn     bool        // the record says that the image may be torn
+	// importVerified, metadataReplaced: the record says so of a replica of a DRBD resource of others.
+	importVerified, metadataReplaced bool
 }
 
 // isUp reports whether anything of the volume is mounted, bound or active.
@@ -138,6 +142,9 @@ func (o *ObservedVolume) SizeBelow() int64 {
 // CompareRecord fills in which parts of want the record on disk has.
 func (o *ObservedVolume) CompareRecord(r *records.VolumeRecord, want *VolumeSpec) {
 	o.recordedSize, o.FilesystemFor, o.mayBeLimited, o.mayBeTorn = r.Size, r.FilesystemFor, r.MayBeLimited, r.MayBeTorn
+	if i := r.ImportDRBD; i != nil {
+		o.importVerified, o.metadataReplaced = i.Verified, i.Replaced
+	}
 	if want == nil || want.Grant == nil {
 		return
 	}

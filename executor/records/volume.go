@@ -48,8 +48,21 @@ type VolumeRecord struct {
 	MayBeTorn bool `json:"copying,omitempty"`
 	// Replica is set for a replicated volume, before its backing device is activated.
 	Replica *ReplicaRecord `json:"replica,omitempty"`
+	// ImportDRBD is set while, and after, the metadata of a DRBD resource of others on the image are replaced. It stays as
+	// long as the record, and does not keep that: the log may be restored to the middle of the import, and what was
+	// written since is not overwritten then (S1).
+	ImportDRBD *ImportDRBDRecord `json:"import_drbd,omitempty"`
 	// ReportedCondition is the abnormal condition that was reported last, empty when none.
 	ReportedCondition string `json:"ailing,omitempty"`
+}
+
+// ImportDRBDRecord is how far the import of a replica of a DRBD resource of others is on this host.
+type ImportDRBDRecord struct {
+	// Verified: its metadata were what they have to be when nobody could open it by its former name any more.
+	Verified bool `json:"verified,omitempty"`
+	// Saved: a dump of the metadata is in a file, so they may be overwritten. Replaced: they were.
+	Saved    bool `json:"saved,omitempty"`
+	Replaced bool `json:"replaced,omitempty"`
 }
 
 // StagingRecord is where and how the host stages the volume.

@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const importedMetadataDir = "drbd-metadata"
+
+// importedMetadata is the file that has a dump of the metadata that a device had before it was imported as the volume.
+// It is never removed by Holdfast.
+func (t *table) importedMetadata(id fsm.VolumeID) string {
+	return filepath.Join(t.Host.Dir(), importedMetadataDir, string(id)+".md")
+}
+
+// metadataImporter is the host's DRBD as one that reads what others made.
+func (t *table) metadataImporter() (executor.MetadataImporter, error) {
+	if i, ok := t.Replicator.(executor.MetadataImporter); ok {
+		return i, nil
+	}
+	return nil, fsm.Reject(fsm.Precondition, "this host cannot read DRBD's metadata: install drbd-utils, and give it a replication address")
+}
+
+// checkReplicaOfOthers refuses a device that is not what the plan showed, before anything of it is changed.
+func (j *job) checkReplicaOfOthers(ctx context.Context, pool executor.ImportBackend) error {
+	importer, err := j.metadataImporter()
+	if err != nil {
+		return err
+	}
+	device, err := pool.Locate(ctx, j.want.Import)
+	switch {
+	case err != nil:
+		return err
+	case device.Path == "" && !j.have.Unfinished:
+		return fsm.Reject(fsm.Busy, "the device %s is not active, so its metadata cannot be read: activate it with `lvchange -ay -K`", j.want.Import)
+	case device.Path == "":
+		return nil // it was checked before its import began, and is when it ended
+	}
+	_, err = j.readExpectedMetadata(ctx, importer, device.Path)
+	return err
+}
+
+// readExpectedMetadata returns the dump of the metadata, when they are those that the log names.
+func (j *job) readExpectedMetadata(ctx context.Context, importer executor.MetadataImporter, path string) ([]byte, error) {
+	m, dump, err := importer.ForeignMetadata(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if why := j.want.ImportDRBD.Fits(m); why != "" {
+		return nil, fsm.Reject(fsm.Precondition, "the device %s of volume %s is not imported: %s", j.want.Import, j.v.id, why)
+	}
+	return dump, nil
+}
+
+// performImportDRBD does a step on the device, which has the volume's name, while it is active for that alone.
+func (j *job) performImportDRBD(ctx context.Context, kind plan.StepKind, backend executor.Backend) (err error) {
+	importer, err := j.metadataImporter()
+	if err != nil {
+		return err
+	}
+	if r, replicated := backend.(*replicaBackend); replicated {
+		if err := r.checkDown(ctx); err != nil {
+			return err
+		}
+		backend = r.Backend
+	}
+	device, err := backend.Activate(ctx, j.v.id, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, backend.Deactivate(context.WithoutCancel(ctx), j.v.id)) }()
+	if kind == plan.StepVerifyImport {
+		if _, err := j.readExpectedMetadata(ctx, importer, device.Path); err != nil {
+			return err
+		}
+		return j.recordImportDRBD(records.ImportDRBDRecord{Verified: true})
+	}
+	return j.replaceMetadata(ctx, importer, device.Path)
+}
+
+// replaceMetadata overwrites all that is behind the content with zeroes, after a dump of the metadata is in a file and
+// that is recorded: from there on they may be half overwritten, and are not read again. The content is not touched. The
+// replica's own metadata are made afterwards, as those of one that is created.
+func (j *job) replaceMetadata(ctx context.Context, importer executor.MetadataImporter, path string) error {
+	if r := j.v.record.ImportDRBD; r == nil || !r.Saved {
+		dump, err := j.readExpectedMetadata(ctx, importer, path)
+		if err != nil {
+			return err
+		}
+		if err := saveDump(j.importedMetadata(j.v.id), dump); err != nil {
+			return fmt.Errorf("keep the metadata of volume %s: %w", j.v.id, err)
+		}
+		j.hitFaultPoint("replace-metadata.saved")
+		if err := j.recordImportDRBD(records.ImportDRBDRecord{Verified: true, Saved: true}); err != nil {
+			return err
+		}
+		j.hitFaultPoint("replace-metadata.recorded")
+	}
+	if err := importer.ClearBehind(ctx, path, j.want.ImportDRBD.ContentBytes); err != nil {
+		return err
+	}
+	j.hitFaultPoint("replace-metadata.cleared")
+	return j.recordImportDRBD(records.ImportDRBDRecord{Verified: true, Saved: true, Replaced: true})
+}
+
+// recordImportDRBD records how far the import is, synced.
+func (j *job) recordImportDRBD(r records.ImportDRBDRecord) error {
+	j.mu.Lock()
+	if j.v.desired != nil {
+		j.v.record.Pool = j.v.desired.Pool
+	}
+	j.mu.Unlock()
+	j.v.record.ImportDRBD = &r
+	return j.records.saveRecord(j.v, true)
+}
+
+// saveDump writes a file atomically and synced, with the directory that it is in.
+func saveDump(path string, text []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(text)
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// describeMetadata adds the metadata of a DRBD resource of others. They are not read while anything has the device open.
+func (l *lister) describeMetadata(ctx context.Context, p *fsmpb.ImportCandidate, path string) {
+	importer, err := l.metadataImporter()
+	if err != nil {
+		p.DrbdDetail = err.Error()
+		return
+	}
+	if p.GetOpenCount() > 0 || len(p.GetMounts()) > 0 {
+		p.DrbdDetail = "it is open: `drbdadm down` the DRBD resource first"
+		return
+	}
+	p.ReplicatedBytes, p.DrbdRefusal = importer.ReplicatedBytes(p.GetSizeBytes())
+	if p.Drbd, _, err = importer.ForeignMetadata(ctx, path); err != nil {
+		p.DrbdDetail = err.Error()
+	}
+}
