@@ -41,7 +41,7 @@ func (p *Pool) Candidates(ctx context.Context) ([]executor.ImportCandidate, erro
 		if hasWord(rows[i].Layout, "pool") || hasWord(rows[i].Tags, tagOurs) {
 			continue
 		}
-		c, err := p.candidate(ctx, state, &rows[i])
+		c, err := p.candidate(ctx, state, rows, &rows[i])
 		if err != nil {
 			return nil, err
 		}
@@ -72,9 +72,9 @@ func (p *thinPool) readCandidates(ctx context.Context) ([]candidateRow, error) {
 	return rows, nil
 }
 
-func (p *Pool) candidate(ctx context.Context, state *poolState, r *candidateRow) (executor.ImportCandidate, error) {
+func (p *Pool) candidate(ctx context.Context, state *poolState, rows []candidateRow, r *candidateRow) (executor.ImportCandidate, error) {
 	n := numberParser{}
-	c := executor.ImportCandidate{Device: r.UUID, Name: r.Name, Size: n.parse(r.Size), Refusal: p.refuseCandidate(state, r)}
+	c := executor.ImportCandidate{Device: r.UUID, Name: r.Name, Size: n.parse(r.Size), Refusal: p.refuseCandidate(state, rows, r)}
 	if n.err != nil {
 		return c, fmt.Errorf("parse the report of lvs about %s: %w", r.Name, n.err)
 	}
@@ -95,13 +95,13 @@ func (p *Pool) candidate(ctx context.Context, state *poolState, r *candidateRow)
 }
 
 // refuseCandidate is why LVM cannot have it as a volume of the pool; empty: it can.
-func (p *Pool) refuseCandidate(state *poolState, r *candidateRow) string {
-	_, origin := state.volumes[r.Origin]
+func (p *Pool) refuseCandidate(state *poolState, rows []candidateRow, r *candidateRow) string {
+	external := externalOrigin(state, rows, r)
 	switch {
 	case r.Pool != p.ThinPool || !hasWord(r.Layout, "thin"):
-		return fmt.Sprintf("it is no thin volume of pool %s, which takes snapshots of all that is in it: copy it into a thin volume of the pool first", p.name())
-	case r.Origin != "" && !origin:
-		return fmt.Sprintf("it shares blocks with %s, which is not in the pool", r.Origin)
+		return fmt.Sprintf("it is no thin volume of pool %s, which takes snapshots of all that is in it: copy it while nothing uses it into one that `lvcreate -V %sb --thinpool %s -n NEW %s` makes, or have its own replication make a replica there", p.name(), r.Size, p.name(), p.VG)
+	case external != "":
+		return fmt.Sprintf("what it has not written itself is in %s, which is not in the pool: copy it into a thin volume of its own", external)
 	case r.Permissions != "writeable":
 		return fmt.Sprintf("it is read-only: `lvchange -prw %s/%s` ends that", p.VG, r.Name)
 	case !namePattern.MatchString(r.Name):
@@ -110,6 +110,23 @@ func (p *Pool) refuseCandidate(state *poolState, r *candidateRow) string {
 		return fmt.Sprintf("pool %s does not zero new blocks: run `lvchange --zero y %s`", p.name(), p.name())
 	}
 	return ""
+}
+
+// externalOrigin is the logical volume outside of the pool that shows through where this one, or one that it is a snapshot
+// of, has no block: the pool's own map would have such a block read as zeroes. Empty: there is none.
+func externalOrigin(state *poolState, rows []candidateRow, r *candidateRow) string {
+	origin := r.Origin
+	for range rows {
+		if _, inPool := state.volumes[origin]; origin == "" || !inPool {
+			return origin
+		}
+		i := slices.IndexFunc(rows, func(o candidateRow) bool { return o.Name == origin })
+		if i < 0 {
+			return origin
+		}
+		origin = rows[i].Origin
+	}
+	return origin
 }
 
 // signatures are the types of all signatures on a device, as wipefs knows them. It only reads.

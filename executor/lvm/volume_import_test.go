@@ -289,6 +289,8 @@ func TestCandidatesAreAllThatIsNotOurs(t *testing.T) {
 	p, g := newGroup(t)
 	g.add("thick", "thick-uuid", "linear", "", "")
 	g.add("external", "external-uuid", "thin,sparse", "pool", "golden")
+	g.add("snapshot of external", "snapshot-uuid", "thin,sparse", "pool", "external")
+	g.add("snapshot", "own-uuid", "thin,sparse", "pool", "data_00000")
 	g.add("read-only", "ro-uuid", "thin,sparse", "pool", "data_00000")
 	g.row("ro-uuid")["lv_permissions"] = "read-only"
 	g.devices["vg--a-data_00000"] = &dmDevice{major: 253, minor: 5, open: 2}
@@ -301,15 +303,38 @@ func TestCandidatesAreAllThatIsNotOurs(t *testing.T) {
 		for _, c := range all {
 			byName[c.Name] = c
 		}
-		require.Len(t, byName, 5)
+		require.Len(t, byName, 7)
 		data := byName["data_00000"]
 		require.Equal(t, executor.ImportCandidate{
 			Device: importedUUID, Name: "data_00000", Size: 20 << 20, Path: "/dev/dm-5", Number: data.Number, OpenCount: 2, Probed: true, Signatures: []string{"dos", "ext4"},
 		}, data)
 		require.Contains(t, byName["thick"].Refusal, "no thin volume")
 		require.Contains(t, byName["thick"].Detail, "lvchange -ay")
+		require.Contains(t, byName["thick"].Refusal, "lvcreate -V 20971520b --thinpool")
 		require.Contains(t, byName["external"].Refusal, "golden")
+		require.Contains(t, byName["snapshot of external"].Refusal, "golden", "its holes are the external origin's, too")
+		require.Empty(t, byName["snapshot"].Refusal)
 		require.Contains(t, byName["read-only"].Refusal, "read-only")
 	}
 	require.Len(t, g.changes(), before)
+}
+
+// A device is found by LVM's UUID under either name, and not while it is open.
+func TestADeviceIsLocatedByItsUUID(t *testing.T) {
+	p, g := newGroup(t)
+	_, err := p.Locate(t.Context(), "another")
+	require.ErrorContains(t, err, "removed or replaced")
+	for range 2 {
+		d, err := p.Locate(t.Context(), importedUUID)
+		require.NoError(t, err)
+		require.Equal(t, executor.Device{Exists: true, Size: 20 << 20}, d, "it is not active")
+	}
+	g.devices["vg--a-data_00000"] = &dmDevice{major: 253, minor: 5}
+	d, err := p.Locate(t.Context(), importedUUID)
+	require.NoError(t, err)
+	require.Equal(t, "/dev/dm-5", d.Path)
+	g.devices["vg--a-data_00000"].open = 1
+	_, err = p.Locate(t.Context(), importedUUID)
+	require.ErrorContains(t, err, "open")
+	require.Empty(t, g.changes())
 }
