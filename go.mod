@@ -19,9 +19,9 @@ require (
 	github.com/johannesboyne/gofakes3 v1.2.0
 	github.com/kisielk/errcheck v1.30.0
 	github.com/klauspost/compress v1.20.3
-	github.com/maruel/natural v1.1.1
 	github.com/kubernetes-csi/csi-lib-utils v0.23.0
 	github.com/kubernetes-csi/csi-test/v5 v5.5.0
+	github.com/maruel/natural v1.1.1
 	github.com/mdlayher/genetlink v1.4.0
 	github.com/mdlayher/netlink v1.11.2
 	github.com/minio/minio-go/v7 v7.0.95
@@ -30,6 +30,7 @@ require (
 	github.com/onsi/gomega v1.42.1
 	github.com/polyfloyd/go-errorlint v1.8.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
@@ -81,7 +82,6 @@ require (
 	github.com/minio/md5-simd v1.1.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
-	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rs/xid v1.6.0 // indirect
 	github.com/ryszard/goskiplist v0.0.0-20150312221310-2dfbae5fcf46 // indirect

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +31,8 @@ var ErrOlderBuild = errors.New("not known: it runs an older build")
 
 // HostChecks has hosts look at themselves.
 type HostChecks interface {
-	// CheckNode has a node's host look at itself, through whichever member has its session.
-	CheckNode(ctx context.Context, node fsm.NodeID) (HostCheck, error)
+	// CheckNode has a node's host look at itself and reach others, through whichever member has its session.
+	CheckNode(ctx context.Context, node fsm.NodeID, reach ReachRequest) (HostCheck, error)
 	// CheckMember has a member of the configuration look at its own host.
 	CheckMember(ctx context.Context, memberID string) (HostCheck, error)
 }
@@ -39,14 +40,18 @@ type HostChecks interface {
 // HostCheck is what a host found of itself.
 type HostCheck struct {
 	Findings []*adminpb.Diagnosis // without subject
-	// Reached is of a node's host the controllers' API addresses, of a member's the other members' Raft addresses.
+	// Reached is of a node's host the addresses that it is configured with, of a member's the other members' Raft addresses.
 	Reached []Reached
+	// Controllers and Hosts are what the host was asked to reach, and Listen whether it listened for the others; nil: it was not asked to.
+	Controllers, Hosts []Reached
+	Listen             *Listen
 }
 
 // Reached is whether an address was reached from a host.
 type Reached struct {
 	Address string
 	Err     string // empty: it was
+	Refused bool   // the host answered that nothing listens there
 }
 
 // hostAnswer is a host's check, or why there is none.
@@ -72,7 +77,7 @@ type patient struct {
 // doctorRules are what is looked at in a cluster. Each is a pure function.
 var doctorRules = []func(*patient) []*adminpb.Diagnosis{
 	checkLeader, checkMembers, checkZones, checkHashes, checkLevels, checkCheckpoint, checkClocks, checkMemberHosts, checkMemberPairs,
-	checkNodes, checkNodeHosts, checkNodeReach, checkPools,
+	checkNodes, checkNodeHosts, checkNodeReach, checkHostPairs, checkPools,
 	checkVolumes, checkReplicaPairs, checkOperations, checkKeptCopies, checkRelations,
 }
 
@@ -140,9 +145,12 @@ func (s *Server) checkHosts(ctx context.Context, p *patient) {
 			ask(p.onMembers, m.MemberID, func() (HostCheck, error) { return s.HostChecks.CheckMember(ctx, m.MemberID) })
 		}
 	}
+	reach := p.reachRequests()
 	for _, n := range p.nodes {
 		if n.GetState() == fsm.NodeReachable.String() {
-			ask(p.onNodes, n.GetId(), func() (HostCheck, error) { return s.HostChecks.CheckNode(ctx, fsm.NodeID(n.GetId())) })
+			ask(p.onNodes, n.GetId(), func() (HostCheck, error) {
+				return s.HostChecks.CheckNode(ctx, fsm.NodeID(n.GetId()), reach[n.GetId()])
+			})
 		}
 	}
 	wg.Wait()
@@ -176,7 +184,8 @@ func WorstOf(all []*adminpb.Diagnosis) string {
 }
 
 // doctorTable has remedies in lines of their own: both sentences beside each other are wider than a screen.
-func doctorTable(w io.Writer, a *adminpb.DoctorResponse) {
+// A wide table has histograms, too.
+func doctorTable(w io.Writer, a *adminpb.DoctorResponse, wide bool) {
 	row(w, "SEVERITY", "SUBJECT", "FOUND")
 	counts := map[string]int{}
 	for _, d := range a.GetFindings() {
@@ -185,10 +194,33 @@ func doctorTable(w io.Writer, a *adminpb.DoctorResponse) {
 		if d.GetRemedy() != "" {
 			fmt.Fprintf(w, "\t\t  %s\n", listing.OneLine(d.GetRemedy()))
 		}
+		if wide && len(d.GetHistogram()) > 0 {
+			fmt.Fprintf(w, "\t\t  %s\n", histogramText(d.GetHistogram()))
+		}
 	}
 	at := ""
 	if a.GetIndex() != 0 {
 		at = fmt.Sprintf(" at index %d", a.GetIndex())
 	}
 	fmt.Fprintf(w, "%s, %d not known, %s%s\n", CountOf(counts[SeverityError], "error"), counts[SeverityUnknown], CountOf(counts[SeverityWarn], "warning"), at)
+}
+
+// histogramText lists how many durations were up to each bound, and above the one before.
+func histogramText(all []*adminpb.DurationBucket) string {
+	var texts []string
+	for i, b := range all {
+		bound := "up to " + boundText(b)
+		if b.GetUpToSeconds() == 0 {
+			bound = "longer"
+			if i > 0 {
+				bound = "above " + boundText(all[i-1])
+			}
+		}
+		texts = append(texts, fmt.Sprintf("%s: %d", bound, b.GetCount()))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func boundText(b *adminpb.DurationBucket) string {
+	return secondsOf(b.GetUpToSeconds()).Round(time.Microsecond).String()
 }

@@ -223,17 +223,24 @@ func hostDiagnoses(subject string, answers map[string]hostAnswer, id string) (ou
 		return one(diagnose(SeverityUnknown, subject, "run `holdfast doctor --host` there", "its host could not be asked: %s", Reason(answer.err)))
 	}
 	for _, f := range answer.Findings {
-		out = append(out, &adminpb.Diagnosis{Severity: f.GetSeverity(), Subject: subject, Found: f.GetFound(), Remedy: f.GetRemedy()})
+		out = append(out, &adminpb.Diagnosis{Severity: f.GetSeverity(), Subject: subject, Found: f.GetFound(), Remedy: f.GetRemedy(), Histogram: f.GetHistogram()})
 	}
 	return out
 }
 
-// checkMemberPairs looks for members that answer this one and do not reach each other.
+// checkMemberPairs looks for members that answer one member and not another.
 func checkMemberPairs(p *patient) (out []*adminpb.Diagnosis) {
-	answering := map[string]string{} // names, by address
+	const remedy = "open TCP %s to the host of %s: look for a firewall or a route between the two hosts, in this direction"
+	answering, silent := map[string]string{}, map[string]string{} // names, by address
+	asked := "this controller"
 	for _, m := range p.members {
 		if m.Err == nil {
 			answering[m.Address] = memberName(m)
+		} else {
+			silent[m.Address] = memberName(m)
+		}
+		if m.Self {
+			asked = memberName(m)
 		}
 	}
 	for _, m := range p.members {
@@ -241,10 +248,13 @@ func checkMemberPairs(p *patient) (out []*adminpb.Diagnosis) {
 		for _, r := range p.onMembers[m.MemberID].Reached {
 			other, answers := answering[r.Address]
 			switch {
+			case r.Err == "" && silent[r.Address] != "":
+				out = append(out, diagnose(SeverityError, "pair "+asked+"/"+silent[r.Address], fmt.Sprintf(remedy, r.Address, asked),
+					"%s does not reach %s, which %s reaches", asked, silent[r.Address], memberName(m)))
 			case r.Err == "":
 				reached++
 			case answers:
-				out = append(out, diagnose(SeverityError, "pair "+memberName(m)+"/"+other, "look for a firewall or a route between the two hosts, in this direction",
+				out = append(out, diagnose(SeverityError, "pair "+memberName(m)+"/"+other, fmt.Sprintf(remedy, r.Address, memberName(m)),
 					"%s does not reach %s, which this controller reaches: %s", memberName(m), other, r.Err))
 			}
 		}

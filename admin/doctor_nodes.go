@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -62,19 +64,38 @@ func checkNodeHosts(p *patient) (out []*adminpb.Diagnosis) {
 	return out
 }
 
-// checkNodeReach looks for controllers that a host does not reach: when its session ends, it has fewer to go to.
+// checkNodeReach looks for controllers that a host does not reach: when its session ends, it has fewer to go to, and so has DRBD's
+// handler there, which asks through it.
 func checkNodeReach(p *patient) (out []*adminpb.Diagnosis) {
+	names := map[string]string{} // by address
+	for _, m := range p.members {
+		if m.APIAddress != "" {
+			names[m.APIAddress] = memberName(m)
+		}
+	}
 	for _, n := range p.nodes {
-		for _, r := range p.onNodes[n.GetId()].Reached {
-			pair := "pair " + n.GetId() + "/" + r.Address
-			if r.Err != "" {
-				out = append(out, diagnose(SeverityWarn, pair, "see whether that controller runs, and whether a firewall is between the two", "host %s does not reach the controller at %s: %s", n.GetId(), r.Address, r.Err))
-				continue
+		answer, seen := p.onNodes[n.GetId()], map[string]bool{}
+		for _, r := range slices.Concat(answer.Controllers, answer.Reached) {
+			if !seen[r.Address] {
+				out = append(out, nodeReach(n.GetId(), names[r.Address], r))
 			}
-			out = append(out, fine(pair, "host %s reaches the controller at %s", n.GetId(), r.Address))
+			seen[r.Address] = true
 		}
 	}
 	return out
+}
+
+// nodeReach is about one host and one controller, whose name may not be known.
+func nodeReach(node, name string, r Reached) *adminpb.Diagnosis {
+	pair, controller := "pair "+node+"/"+cmp.Or(name, r.Address), strings.TrimSpace("the controller "+name)
+	if r.Err == "" {
+		return fine(pair, "host %s reaches %s at %s", node, controller, r.Address)
+	}
+	remedy := "see whether that controller runs, and whether a firewall is between the two"
+	if name != "" {
+		remedy = fmt.Sprintf("open TCP %s to the host of %s; if hosts are to use another address of %s, start it with --api-advertise", r.Address, node, name)
+	}
+	return diagnose(SeverityWarn, pair, remedy, "host %s does not reach %s at %s: %s", node, controller, r.Address, r.Err)
 }
 
 func checkPools(p *patient) (out []*adminpb.Diagnosis) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,8 +42,9 @@ type env struct {
 	nodeChecks  map[fsm.NodeID]HostCheck
 	checks      map[string]HostCheck // of members
 	checkErr    error
-	olderBuild  bool   // the hosts do not list mappings
-	asked       func() // called before each inventory
+	reach       sync.Map // what hosts were asked to reach, by node
+	olderBuild  bool     // the hosts do not list mappings
+	asked       func()   // called before each inventory
 	server      *Server
 }
 
@@ -249,7 +251,8 @@ func (w *env) StoredDump(below uint64, to io.Writer) (uint64, error) {
 	return chosen, err
 }
 
-func (w *env) CheckNode(_ context.Context, node fsm.NodeID) (HostCheck, error) {
+func (w *env) CheckNode(_ context.Context, node fsm.NodeID, reach ReachRequest) (HostCheck, error) {
+	w.reach.Store(node, reach)
 	return w.nodeChecks[node], cmp.Or(w.unreachable[node], w.checkErr)
 }
 

@@ -80,6 +80,7 @@ type Held struct {
 type Member struct {
 	Name, MemberID, Role string
 	Address              string // address of its Raft listener
+	APIAddress           string // that hosts dial; empty: it does not say
 	Voter                bool
 	Self                 bool // it is this controller
 	Term, Applied        uint64

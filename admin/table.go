@@ -39,7 +39,7 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 	case *adminpb.AuditResponse:
 		auditTable(out, a)
 	case *adminpb.DoctorResponse:
-		doctorTable(out, a)
+		doctorTable(out, a, view.Wide)
 	case *adminpb.PlanResponse:
 		planTable(out, a)
 	case *adminpb.LeaksResponse:

@@ -8279,10 +8279,11 @@ func (x *DoctorResponse) GetFindings() []*Diagnosis {
 // Diagnosis is one thing that the doctor looked at.
 type Diagnosis struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Severity      string                 `protobuf:"bytes,1,opt,name=severity,proto3" json:"severity,omitempty"` // ok, warn, error; unknown: it could not be found out
-	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`   // host n1, member c1, pool ID, pair n1/n2, ...
-	Found         string                 `protobuf:"bytes,3,opt,name=found,proto3" json:"found,omitempty"`       // one sentence
-	Remedy        string                 `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`     // one sentence, a command where there is one; empty: there is nothing to do
+	Severity      string                 `protobuf:"bytes,1,opt,name=severity,proto3" json:"severity,omitempty"`     // ok, warn, error; unknown: it could not be found out
+	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`       // host n1, member c1, pool ID, pair n1/n2, ...
+	Found         string                 `protobuf:"bytes,3,opt,name=found,proto3" json:"found,omitempty"`           // one sentence
+	Remedy        string                 `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`         // one sentence, a command where there is one; empty: there is nothing to do
+	Histogram     []*DurationBucket      `protobuf:"bytes,180,rep,name=histogram,proto3" json:"histogram,omitempty"` // of the durations that were found, shortest first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8345,6 +8346,66 @@ func (x *Diagnosis) GetRemedy() string {
 	return ""
 }
 
+func (x *Diagnosis) GetHistogram() []*DurationBucket {
+	if x != nil {
+		return x.Histogram
+	}
+	return nil
+}
+
+// DurationBucket counts durations above the bucket before and up to its own bound.
+type DurationBucket struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UpToSeconds   float64                `protobuf:"fixed64,1,opt,name=up_to_seconds,json=upToSeconds,proto3" json:"up_to_seconds,omitempty"` // 0: no bound
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DurationBucket) Reset() {
+	*x = DurationBucket{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DurationBucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DurationBucket) ProtoMessage() {}
+
+func (x *DurationBucket) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DurationBucket.ProtoReflect.Descriptor instead.
+func (*DurationBucket) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *DurationBucket) GetUpToSeconds() float64 {
+	if x != nil {
+		return x.UpToSeconds
+	}
+	return 0
+}
+
+func (x *DurationBucket) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type DumpRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// stored asks for a Raft snapshot that the member stores: the newest at or below this index, else the oldest.
@@ -8356,7 +8417,7 @@ type DumpRequest struct {
 
 func (x *DumpRequest) Reset() {
 	*x = DumpRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8368,7 +8429,7 @@ func (x *DumpRequest) String() string {
 func (*DumpRequest) ProtoMessage() {}
 
 func (x *DumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8381,7 +8442,7 @@ func (x *DumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpRequest.ProtoReflect.Descriptor instead.
 func (*DumpRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DumpRequest) GetStored() uint64 {
@@ -8401,7 +8462,7 @@ type DumpResponse struct {
 
 func (x *DumpResponse) Reset() {
 	*x = DumpResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8413,7 +8474,7 @@ func (x *DumpResponse) String() string {
 func (*DumpResponse) ProtoMessage() {}
 
 func (x *DumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8426,7 +8487,7 @@ func (x *DumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpResponse.ProtoReflect.Descriptor instead.
 func (*DumpResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DumpResponse) GetPart() []byte {
@@ -8452,7 +8513,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8464,7 +8525,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8477,7 +8538,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -8504,7 +8565,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8516,7 +8577,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8529,7 +8590,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -8649,7 +8710,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8661,7 +8722,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8674,7 +8735,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -8745,7 +8806,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8757,7 +8818,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8770,7 +8831,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -8811,7 +8872,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8823,7 +8884,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8836,7 +8897,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -8861,7 +8922,7 @@ type LeaksResponse struct {
 
 func (x *LeaksResponse) Reset() {
 	*x = LeaksResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8873,7 +8934,7 @@ func (x *LeaksResponse) String() string {
 func (*LeaksResponse) ProtoMessage() {}
 
 func (x *LeaksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8886,7 +8947,7 @@ func (x *LeaksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaksResponse.ProtoReflect.Descriptor instead.
 func (*LeaksResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *LeaksResponse) GetIndex() uint64 {
@@ -8951,7 +9012,7 @@ type Leak struct {
 
 func (x *Leak) Reset() {
 	*x = Leak{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8963,7 +9024,7 @@ func (x *Leak) String() string {
 func (*Leak) ProtoMessage() {}
 
 func (x *Leak) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8976,7 +9037,7 @@ func (x *Leak) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leak.ProtoReflect.Descriptor instead.
 func (*Leak) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Leak) GetKind() string {
@@ -9073,7 +9134,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9085,7 +9146,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9098,7 +9159,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -9132,7 +9193,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9144,7 +9205,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9157,7 +9218,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -9236,7 +9297,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9248,7 +9309,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9261,7 +9322,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Understanding) GetId() string {
@@ -10078,12 +10139,16 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\rDoctorRequest\"`\n" +
 	"\x0eDoctorResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
-	"\bfindings\x18\x02 \x03(\v2\x1c.holdfast.admin.v1.DiagnosisR\bfindings\"o\n" +
+	"\bfindings\x18\x02 \x03(\v2\x1c.holdfast.admin.v1.DiagnosisR\bfindings\"\xb1\x01\n" +
 	"\tDiagnosis\x12\x1a\n" +
 	"\bseverity\x18\x01 \x01(\tR\bseverity\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\tR\x05found\x12\x16\n" +
-	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"%\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\x12@\n" +
+	"\thistogram\x18\xb4\x01 \x03(\v2!.holdfast.admin.v1.DurationBucketR\thistogram\"J\n" +
+	"\x0eDurationBucket\x12\"\n" +
+	"\rup_to_seconds\x18\x01 \x01(\x01R\vupToSeconds\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"%\n" +
 	"\vDumpRequest\x12\x16\n" +
 	"\x06stored\x18\x01 \x01(\x04R\x06stored\"8\n" +
 	"\fDumpResponse\x12\x12\n" +
@@ -10213,7 +10278,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -10310,23 +10375,24 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*DoctorRequest)(nil),          // 92: holdfast.admin.v1.DoctorRequest
 	(*DoctorResponse)(nil),         // 93: holdfast.admin.v1.DoctorResponse
 	(*Diagnosis)(nil),              // 94: holdfast.admin.v1.Diagnosis
-	(*DumpRequest)(nil),            // 95: holdfast.admin.v1.DumpRequest
-	(*DumpResponse)(nil),           // 96: holdfast.admin.v1.DumpResponse
-	(*StateRequest)(nil),           // 97: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 98: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 99: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 100: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 101: holdfast.admin.v1.BackupResponse
-	(*LeaksResponse)(nil),          // 102: holdfast.admin.v1.LeaksResponse
-	(*Leak)(nil),                   // 103: holdfast.admin.v1.Leak
-	(*UpgradeRequest)(nil),         // 104: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 105: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 106: holdfast.admin.v1.Understanding
-	nil,                            // 107: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	nil,                            // 108: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
-	(*fsmpb.Label)(nil),            // 109: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 110: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 111: holdfast.fsm.v1.Outcome
+	(*DurationBucket)(nil),         // 95: holdfast.admin.v1.DurationBucket
+	(*DumpRequest)(nil),            // 96: holdfast.admin.v1.DumpRequest
+	(*DumpResponse)(nil),           // 97: holdfast.admin.v1.DumpResponse
+	(*StateRequest)(nil),           // 98: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 99: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 100: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 101: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 102: holdfast.admin.v1.BackupResponse
+	(*LeaksResponse)(nil),          // 103: holdfast.admin.v1.LeaksResponse
+	(*Leak)(nil),                   // 104: holdfast.admin.v1.Leak
+	(*UpgradeRequest)(nil),         // 105: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 106: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 107: holdfast.admin.v1.Understanding
+	nil,                            // 108: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	nil,                            // 109: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	(*fsmpb.Label)(nil),            // 110: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 111: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 112: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -10359,7 +10425,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	109, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	110, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -10384,15 +10450,15 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
 	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	107, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	108, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	108, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	109, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
 	49,  // 57: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	7,   // 58: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
 	80,  // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.ContextPair
 	83,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
 	84,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	110, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	111, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	111, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	112, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
 	15,  // 64: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
 	87,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
 	90,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
@@ -10401,96 +10467,97 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	91,  // 69: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
 	90,  // 70: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
 	94,  // 71: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
-	99,  // 72: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	37,  // 73: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,   // 74: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	23,  // 75: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	27,  // 76: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	30,  // 77: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,   // 78: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	103, // 79: holdfast.admin.v1.LeaksResponse.found:type_name -> holdfast.admin.v1.Leak
-	103, // 80: holdfast.admin.v1.LeaksResponse.young:type_name -> holdfast.admin.v1.Leak
-	106, // 81: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	106, // 82: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,   // 83: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,   // 84: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21,  // 85: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25,  // 86: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28,  // 87: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35,  // 88: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38,  // 89: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42,  // 90: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	81,  // 91: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	85,  // 92: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
-	88,  // 93: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	92,  // 94: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	95,  // 95: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	97,  // 96: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	100, // 97: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45,  // 98: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45,  // 99: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46,  // 100: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47,  // 101: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47,  // 102: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	104, // 103: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	104, // 104: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50,  // 105: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52,  // 106: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54,  // 107: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60,  // 108: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65,  // 109: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65,  // 110: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52,  // 111: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	67,  // 112: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
-	71,  // 113: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	71,  // 114: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	73,  // 115: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
-	76,  // 116: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	76,  // 117: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	78,  // 118: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	78,  // 119: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	2,   // 120: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,   // 121: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22,  // 122: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26,  // 123: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29,  // 124: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36,  // 125: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39,  // 126: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43,  // 127: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	82,  // 128: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	86,  // 129: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
-	89,  // 130: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	93,  // 131: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	96,  // 132: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	98,  // 133: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	101, // 134: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,   // 135: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 136: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 137: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48,  // 138: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48,  // 139: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	105, // 140: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	105, // 141: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51,  // 142: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53,  // 143: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55,  // 144: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61,  // 145: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66,  // 146: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66,  // 147: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53,  // 148: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	68,  // 149: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
-	72,  // 150: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	72,  // 151: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	74,  // 152: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
-	77,  // 153: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	77,  // 154: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	79,  // 155: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	79,  // 156: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	120, // [120:157] is the sub-list for method output_type
-	83,  // [83:120] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	95,  // 72: holdfast.admin.v1.Diagnosis.histogram:type_name -> holdfast.admin.v1.DurationBucket
+	100, // 73: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37,  // 74: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,   // 75: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23,  // 76: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27,  // 77: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30,  // 78: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,   // 79: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	104, // 80: holdfast.admin.v1.LeaksResponse.found:type_name -> holdfast.admin.v1.Leak
+	104, // 81: holdfast.admin.v1.LeaksResponse.young:type_name -> holdfast.admin.v1.Leak
+	107, // 82: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	107, // 83: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 84: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 85: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 86: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 87: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 88: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 89: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 90: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 91: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	81,  // 92: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	85,  // 93: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
+	88,  // 94: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	92,  // 95: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	96,  // 96: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	98,  // 97: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	101, // 98: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 99: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 100: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 101: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 102: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 103: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	105, // 104: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	105, // 105: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 106: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 107: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 108: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 109: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 110: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 111: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52,  // 112: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	67,  // 113: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	71,  // 114: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	71,  // 115: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	73,  // 116: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
+	76,  // 117: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	76,  // 118: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	78,  // 119: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	78,  // 120: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	2,   // 121: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 122: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 123: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 124: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 125: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 126: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 127: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 128: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	82,  // 129: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	86,  // 130: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
+	89,  // 131: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	93,  // 132: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	97,  // 133: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	99,  // 134: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	102, // 135: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 136: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 137: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 138: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 139: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 140: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	106, // 141: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	106, // 142: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 143: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 144: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 145: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 146: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 147: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 148: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53,  // 149: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	68,  // 150: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	72,  // 151: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	72,  // 152: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	74,  // 153: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
+	77,  // 154: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	77,  // 155: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	79,  // 156: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	79,  // 157: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	121, // [121:158] is the sub-list for method output_type
+	84,  // [84:121] is the sub-list for method input_type
+	84,  // [84:84] is the sub-list for extension type_name
+	84,  // [84:84] is the sub-list for extension extendee
+	0,   // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -10502,7 +10569,7 @@ func file_admin_adminpb_admin_proto_init() {
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[98].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[99].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -10516,7 +10583,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   109,
+			NumMessages:   110,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

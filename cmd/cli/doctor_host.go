@@ -18,7 +18,7 @@ import (
 // hostFlags say what a host is looked at for, under the names that they have for the daemons.
 type hostFlags struct {
 	role, dataDir, poolDir, replicationAddress, ioCgroup string
-	pools                                                []string
+	pools, listen                                        []string
 }
 
 // The defaults are those of the daemons.
@@ -30,12 +30,13 @@ func (h *hostFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&h.poolDir, "pool-dir", "", "with --host: the `folder` of a pool of files; by default /var/lib/holdfast/pool for a node without --pool")
 	flags.StringArrayVar(&h.pools, "pool", nil, "with --host: a thin pool as `lvm:VG/POOL`; repeatable")
 	flags.StringVar(&h.replicationAddress, "replication-address", "", "with --host: the `IP` address that other hosts are to replicate to; empty: it is to hold no replicas of replicated volumes")
+	flags.StringArrayVar(&h.listen, "listen", nil, "with --host --role controller: an `address` that it is to listen on, of --raft-listen or --api-listen; repeatable")
 	flags.StringVar(&h.ioCgroup, "io-cgroup", "", "with --host: the control `group` of the workloads")
 }
 
 // firstGiven is the name of a flag of these that was given on the command line, empty when none was.
 func (h *hostFlags) firstGiven(flags *pflag.FlagSet) (name string) {
-	for _, own := range []string{"role", "data-dir", "pool-dir", "pool", "replication-address", "io-cgroup"} {
+	for _, own := range []string{"role", "data-dir", "pool-dir", "pool", "replication-address", "io-cgroup", "listen"} {
 		if name == "" && onCommandLine(flags, own) {
 			name = own
 		}
@@ -48,6 +49,7 @@ func (h *hostFlags) config(c *connection) (hostcheck.Config, error) {
 	config := hostcheck.Config{
 		Role: hostcheck.Role(h.role), Version: daemon.Version(), DataDir: h.dataDir, Identity: store.Inspect,
 		Cert: c.files.Cert, Key: c.files.Key, CA: c.files.CA, Endpoints: c.endpoints,
+		Listen: h.listen, ReplicationAddress: h.replicationAddress,
 	}
 	switch config.Role {
 	case hostcheck.Controller:
@@ -55,6 +57,9 @@ func (h *hostFlags) config(c *connection) (hostcheck.Config, error) {
 			return config, exit.Usagef("--role controller has no pools: leave out --pool-dir and --pool")
 		}
 	case hostcheck.Node:
+		if len(h.listen) > 0 {
+			return config, exit.Usagef("--listen is for --role controller: a node is given --replication-address")
+		}
 		if err := h.addNode(&config); err != nil {
 			return config, err
 		}
@@ -100,8 +105,15 @@ func (h *hostFlags) examine(ctx context.Context, c *connection) (*adminpb.Doctor
 	facts := hostcheck.New(config).Gather(ctx)
 	resp := &adminpb.DoctorResponse{}
 	for _, f := range hostcheck.Check(facts) {
-		resp.Findings = append(resp.Findings, &adminpb.Diagnosis{Severity: string(f.Severity), Subject: "host " + facts.Hostname, Found: f.Found, Remedy: f.Remedy})
+		resp.Findings = append(resp.Findings, &adminpb.Diagnosis{Severity: string(f.Severity), Subject: "host " + facts.Hostname, Found: f.Found, Remedy: f.Remedy, Histogram: buckets(f.Histogram)})
 	}
 	admin.SortDiagnoses(resp.GetFindings())
 	return resp, nil
+}
+
+func buckets(all []hostcheck.Bucket) (out []*adminpb.DurationBucket) {
+	for _, b := range all {
+		out = append(out, &adminpb.DurationBucket{UpToSeconds: b.UpTo.Seconds(), Count: b.Count})
+	}
+	return out
 }

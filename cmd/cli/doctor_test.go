@@ -103,6 +103,7 @@ func TestWrongFlagsOfTheDoctorAndOfBundlesAreUsage(t *testing.T) {
 	}{
 		"no cluster":                       {[]string{"doctor"}, "--dir"},
 		"a flag of --host alone":           {[]string{"doctor", "--data-dir", "/x"}, "give --host too"},
+		"what a node is to listen on":      {[]string{"doctor", "--host", "--listen", ":9800"}, "--replication-address"},
 		"a role that is none":              {[]string{"doctor", "--host", "--role", "x"}, "choose node or controller"},
 		"a controller with a pool":         {[]string{"doctor", "--host", "--role", "controller", "--pool-dir", "/x"}, "has no pools"},
 		"a pool that is none":              {[]string{"doctor", "--host", "--pool", "vg"}, "lvm:VG/POOL"},

@@ -43,6 +43,9 @@ func (h *hostChecks) ownFacts(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	facts.Reached = h.reach(ctx, m)
+	if facts.RaftSyncs, err = raftSyncs(m); err != nil {
+		return nil, err
+	}
 	return facts.Encode()
 }
 
@@ -73,9 +76,17 @@ func (h *hostChecks) reach(ctx context.Context, m *raftnode.Member) (all []hostc
 	return all
 }
 
-// CheckNode has a node's host look at itself.
-func (h *hostChecks) CheckNode(ctx context.Context, node fsm.NodeID) (admin.HostCheck, error) {
-	return hostCheckOf(h.sessions.HostFacts(ctx, node))
+func raftSyncs(m *raftnode.Member) (*hostcheck.Syncs, error) {
+	s, err := m.SyncTimes()
+	if err != nil {
+		return nil, err
+	}
+	return hostcheck.NewSyncs(s.Bounds, s.Cumulative, s.Total), nil
+}
+
+// CheckNode has a node's host look at itself and reach others.
+func (h *hostChecks) CheckNode(ctx context.Context, node fsm.NodeID, reach admin.ReachRequest) (admin.HostCheck, error) {
+	return hostCheckOf(h.sessions.HostFacts(ctx, node, session.Reachability{Controllers: reach.Controllers, Hosts: reach.Hosts, Port: reach.Port}))
 }
 
 // CheckMember has a member look at its host.
@@ -103,13 +114,27 @@ func hostCheckOf(text []byte, err error) (admin.HostCheck, error) {
 	if err != nil {
 		return admin.HostCheck{}, err
 	}
-	var check admin.HostCheck
-	for _, r := range facts.Reached {
-		check.Reached = append(check.Reached, admin.Reached{Address: r.Address, Err: r.Err})
+	check := admin.HostCheck{Reached: reachedOf(facts.Reached), Controllers: reachedOf(facts.Controllers), Hosts: reachedOf(facts.Hosts)}
+	if l := facts.Listened; l != nil {
+		check.Listen = &admin.Listen{Address: l.Address, Err: l.Err, NotOurs: l.NotOurs}
 	}
 	facts.Reached = nil // the cluster's rules know who is down anyway
 	for _, f := range hostcheck.Check(facts) {
-		check.Findings = append(check.Findings, &adminpb.Diagnosis{Severity: string(f.Severity), Found: f.Found, Remedy: f.Remedy})
+		check.Findings = append(check.Findings, &adminpb.Diagnosis{Severity: string(f.Severity), Found: f.Found, Remedy: f.Remedy, Histogram: bucketsOf(f.Histogram)})
 	}
 	return check, nil
+}
+
+func reachedOf(all []hostcheck.Reach) (out []admin.Reached) {
+	for _, r := range all {
+		out = append(out, admin.Reached{Address: r.Address, Err: r.Err, Refused: r.Refused})
+	}
+	return out
+}
+
+func bucketsOf(all []hostcheck.Bucket) (out []*adminpb.DurationBucket) {
+	for _, b := range all {
+		out = append(out, &adminpb.DurationBucket{UpToSeconds: b.UpTo.Seconds(), Count: b.Count})
+	}
+	return out
 }

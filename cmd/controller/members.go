@@ -87,7 +87,7 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 	within := time.Since(sent) / 2
 	return admin.Member{
 		ClockKnown: resp.GetClockUnixNano() != 0, ClockAhead: time.Unix(0, resp.GetClockUnixNano()).Sub(sent.Add(within)), ClockWithin: within,
-		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Self: p.Self, Role: resp.GetRole(), Term: resp.GetTerm(),
+		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, APIAddress: apiAddress(resp, p), Voter: p.Voter, Self: p.Self, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
 		LastIndex: resp.GetLastLogIndex(), LastTerm: resp.GetLastLogTerm(),
@@ -95,6 +95,14 @@ func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p r
 		Trouble: resp.GetTrouble(), DiskFree: resp.GetDiskFreeBytes(), SlowestSync: time.Duration(resp.GetSlowestSyncNano()),
 		Certificates: certificatesOf(resp),
 	}
+}
+
+// apiAddress is what hosts dial; empty: the member does not say.
+func apiAddress(s *raftpb.StatusResponse, p raftnode.Peer) string {
+	if s.GetApiAddr() == "" {
+		return ""
+	}
+	return dialable(s.GetApiAddr(), p.Addr)
 }
 
 func certificatesOf(resp *raftpb.StatusResponse) (all []admin.Certificate) {

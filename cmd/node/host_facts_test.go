@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/executor/hostcheck"
+	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -18,7 +19,7 @@ func TestAHostShowsWhatItsFlagsAskOfIt(t *testing.T) {
 	}}
 	gather := n.hostFacts()
 	for range 2 {
-		text, err := gather(t.Context())
+		text, err := gather(t.Context(), session.Reachability{})
 		require.NoError(t, err)
 		facts, err := hostcheck.Decode(text)
 		require.NoError(t, err)

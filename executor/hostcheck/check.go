@@ -7,9 +7,9 @@ import (
 
 // rules are what is checked, of a node or of both roles.
 var (
-	commonRules = []func(*Facts) []Finding{checkDataDir, checkDisk, checkSpaces, checkCerts, checkClock, checkLimits, checkReached}
+	commonRules = []func(*Facts) []Finding{checkDataDir, checkDisk, checkSyncs, checkPorts, checkSpaces, checkCerts, checkClock, checkLimits, checkReached}
 	nodeRules   = []func(*Facts) []Finding{
-		checkRoot, checkModules, checkDRBD, checkTools, checkUdev, checkLVM, checkMultipath, checkCgroup, checkThinPools, checkRemembered,
+		checkRoot, checkModules, checkDRBD, checkTools, checkUdev, checkLVM, checkMultipath, checkCgroup, checkThinPools, checkPools, checkRemembered,
 	}
 )
 

@@ -64,16 +64,21 @@ func checkDisk(f *Facts) []Finding {
 	if l.Err != "" {
 		return []Finding{fail("look at the filesystem of the data folder, and into the kernel's log (dmesg)", "a durable write below the data folder failed after %d: %s", l.Writes, l.Err)}
 	}
-	figures := fmt.Sprintf("half of %d durable writes below the data folder took %s or less, 99 %% %s or less, the longest %s",
-		l.Writes, short(l.P50), short(l.P99), short(l.Max))
-	const remedy = "put the data folder on a disk of its own, of flash with protection against power loss"
+	figures := l.figures("below the data folder")
 	switch {
 	case l.P99 >= tooSlowWrite && f.Role == Controller:
-		return []Finding{fail(remedy, "the disk is too slow for a controller, which may lose leadership: %s", figures)}
+		return []Finding{fail(fasterDisk, "the disk is too slow for a controller, which may lose leadership: %s", figures).with(l.Buckets)}
 	case l.P99 >= slowWrite:
-		return []Finding{warn(remedy, "the disk is slow: %s", figures)}
+		return []Finding{warn(fasterDisk, "the disk is slow: %s", figures).with(l.Buckets)}
 	}
-	return []Finding{okf("%s", figures)}
+	return []Finding{okf("%s", figures).with(l.Buckets)}
+}
+
+const fasterDisk = "put the data folder on a disk of its own, of flash with protection against power loss"
+
+func (l Latency) figures(where string) string {
+	return fmt.Sprintf("half of %d durable writes %s took %s or less, 99 %% %s or less, the longest %s",
+		l.Writes, where, short(l.P50), short(l.P99), short(l.Max))
 }
 
 // short is a duration with as many digits as matter.

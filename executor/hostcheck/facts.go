@@ -43,6 +43,15 @@ type Facts struct {
 	Reached   []Reach    `json:"reached,omitempty"` // controllers, as this host reaches them; of a controller's host the other members
 	Wants     Wants      `json:"wants"`
 
+	PoolDisks []Latency `json:"pool_disks,omitempty"` // of pools of files
+	RaftSyncs *Syncs    `json:"raft_syncs,omitempty"` // of a controller
+	Ports     []Port    `json:"ports,omitempty"`      // that others listen on, and this host is to
+
+	// Controllers and Hosts are whom a node's host was asked to reach, and Listened whether it could be reached by the other hosts.
+	Controllers []Reach   `json:"controllers,omitempty"`
+	Hosts       []Reach   `json:"hosts,omitempty"`
+	Listened    *Listened `json:"listened,omitempty"`
+
 	// Remembered counts the revocations that the host remembers of a lost log and no later one was seen to know.
 	Remembered int `json:"remembered_revocations,omitempty"`
 }
@@ -131,13 +140,16 @@ type DataDir struct {
 	LockErr  string `json:"lock_err,omitempty"` // why that is not known
 }
 
-// Latency is of durable writes below the data folder.
+// Latency is of durable writes below a folder.
 type Latency struct {
+	Path   string        `json:"path,omitempty"` // of a pool
 	Writes int           `json:"writes"`
 	P50    time.Duration `json:"p50"`
 	P99    time.Duration `json:"p99"`
 	Max    time.Duration `json:"max"`
 	Err    string        `json:"err,omitempty"`
+
+	Buckets []Bucket `json:"buckets,omitempty"`
 }
 
 // Space is what is free below a folder.
@@ -177,6 +189,7 @@ type Reach struct {
 	Address string        `json:"address"`
 	Took    time.Duration `json:"took,omitempty"`
 	Err     string        `json:"err,omitempty"`
+	Refused bool          `json:"refused,omitempty"` // the host answered that nothing listens there
 }
 
 // Encode writes the facts as they travel.

@@ -19,6 +19,13 @@ type Finding struct {
 	Severity Severity
 	Found    string // one sentence
 	Remedy   string // one sentence, a command where there is one; empty: there is nothing to do
+	// Histogram has the durations that were found, if there are any.
+	Histogram []Bucket
+}
+
+func (f Finding) with(histogram []Bucket) Finding {
+	f.Histogram = histogram
+	return f
 }
 
 func okf(format string, args ...any) Finding {

@@ -29,7 +29,10 @@ type Config struct {
 	Key       string
 	CA        string
 	Endpoints []string // addresses that are dialled: controllers
-	Wants     Wants
+	// Listen has the addresses that the process is to listen on, and ReplicationAddress the one that replicas are to. Either may be empty.
+	Listen             []string
+	ReplicationAddress string
+	Wants              Wants
 	// Writes is how many durable writes measure the disk; 0 means 200.
 	Writes int
 }
@@ -61,7 +64,8 @@ func (g *Gatherer) Gather(ctx context.Context) *Facts {
 	f.Hostname = g.word("proc/sys/kernel/hostname")
 	f.Kernel = g.word("proc/sys/kernel/osrelease")
 	var wg sync.WaitGroup
-	wg.Go(func() { f.Disk = g.latency() })
+	wg.Go(func() { f.Disk, f.PoolDisks = g.latency(), g.poolDisks() }) // one after the other: they may share a disk
+	wg.Go(func() { f.Ports = g.wantedPorts() })
 	wg.Go(func() { f.Reached = g.reach(ctx) })
 	wg.Go(func() { f.Certs = g.certs() })
 	wg.Go(func() {

@@ -203,8 +203,26 @@ func (g *Gatherer) latency() *Latency {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	return g.latencyIn(dir)
+}
+
+// poolDisks measures pools of files, in the folder of their unfinished files; a pool that is not made yet has none.
+func (g *Gatherer) poolDisks() (all []Latency) {
+	for _, folder := range g.Folders {
+		dir := filepath.Join(g.path(folder), "tmp")
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		l := g.latencyIn(dir)
+		l.Path = folder
+		all = append(all, *l)
+	}
+	return all
+}
+
+func (g *Gatherer) latencyIn(dir string) *Latency {
 	took, err := g.syncTimes(dir)
-	l := &Latency{Writes: len(took)}
+	l := &Latency{Writes: len(took), Buckets: histogram(took)}
 	if err != nil {
 		l.Err = reason(err)
 	}
@@ -240,14 +258,17 @@ func (g *Gatherer) syncTimes(dir string) (took []time.Duration, err error) {
 }
 
 // reach dials the controllers, all at once.
-func (g *Gatherer) reach(ctx context.Context) []Reach {
-	all := make([]Reach, len(g.Endpoints))
+func (g *Gatherer) reach(ctx context.Context) []Reach { return ReachAll(ctx, g.Dial, g.Endpoints) }
+
+// ReachAll dials addresses, all at once.
+func ReachAll(ctx context.Context, dial func(context.Context, string) error, addresses []string) []Reach {
+	all := make([]Reach, len(addresses))
 	var wg sync.WaitGroup
-	for i, address := range g.Endpoints {
+	for i, address := range addresses {
 		wg.Go(func() {
 			start := time.Now()
 			all[i] = Reach{Address: address}
-			if err := g.Dial(ctx, address); err != nil {
+			if err := dial(ctx, address); err != nil {
 				all[i].Err = err.Error()
 				return
 			}

@@ -23,14 +23,14 @@ var ErrOlderBuild = errors.New("it runs an older build, which does not look at i
 func (s *Server) SetOwnFacts(gather func(context.Context) ([]byte, error)) { s.ownFacts = gather }
 
 // HostFacts queries a host for what it shows of itself, as JSON. It works on every member, through whichever has the
-// host's session. The error is ErrOlderBuild where the host, or the member that has its session, does not know the question.
-func (m *Members) HostFacts(ctx context.Context, node fsm.NodeID) ([]byte, error) {
+// host's session. reach is whom the host is to reach. The error is ErrOlderBuild where the host, or the member that has its session, does not know the question.
+func (m *Members) HostFacts(ctx context.Context, node fsm.NodeID, reach Reachability) ([]byte, error) {
 	if ls := m.server.liveSession(node); ls != nil {
-		answer, err := ls.askHostFacts(ctx)
+		answer, err := ls.askHostFacts(ctx, reach.proto())
 		return factsOf(string(node), answer, err)
 	}
 	answer, err := askHolder(ctx, m, node, hostFactsTimeout, "what it shows of itself", func(ctx context.Context, peer sessionpb.PeersClient) (*sessionpb.HostFactsResponse, error) {
-		return peer.HostFacts(ctx, &sessionpb.HostFactsRequest{NodeId: string(node)})
+		return peer.HostFacts(ctx, &sessionpb.HostFactsRequest{NodeId: string(node), Reach: reach.proto()})
 	})
 	return factsOf(string(node), answer, err)
 }
@@ -80,7 +80,7 @@ func (p *peerService) HostFacts(ctx context.Context, req *sessionpb.HostFactsReq
 	if ls == nil {
 		return &sessionpb.HostFactsResponse{}, nil
 	}
-	answer, err := ls.askHostFacts(ctx)
+	answer, err := ls.askHostFacts(ctx, req.GetReach())
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +88,14 @@ func (p *peerService) HostFacts(ctx context.Context, req *sessionpb.HostFactsReq
 }
 
 // askHostFacts queries the host. One whose build does not know the question would never answer, and is not asked.
-func (ls *liveSession) askHostFacts(ctx context.Context) (*sessionpb.HostFactsAnswer, error) {
+func (ls *liveSession) askHostFacts(ctx context.Context, reach *sessionpb.Reachability) (*sessionpb.HostFactsAnswer, error) {
 	if !ls.answersHostFacts {
 		return nil, status.Error(codes.Unimplemented, ErrOlderBuild.Error())
 	}
 	ctx, cancel := context.WithTimeout(ctx, hostFactsTimeout)
 	defer cancel()
 	q, err := ls.ask(ctx, "what it shows of itself", func(question uint64) *sessionpb.ToNode {
-		return &sessionpb.ToNode{Body: &sessionpb.ToNode_HostFacts{HostFacts: &sessionpb.HostFactsQuestion{Question: question}}}
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_HostFacts{HostFacts: &sessionpb.HostFactsQuestion{Question: question, Reach: reach}}}
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -20,25 +21,26 @@ func TestHostsAreAskedAboutThemselvesThroughWhicheverMemberHasTheSession(t *test
 	l := newTestCluster(t, 3)
 	members := l.newMembers()
 	n := l.newHost("n1", l.members[1].api.addr)
-	n.client.HostFacts = says(`{"hostname":"n1"}`, nil)
+	n.client.HostFacts = func(_ context.Context, r Reachability) ([]byte, error) { return json.Marshal(r) }
 	n.run(t)
 	older := l.startHost("n2", l.members[2])
 	failing := l.newHost("n3", l.members[0].api.addr)
-	failing.client.HostFacts = says("", errors.New("its disk is gone"))
+	failing.client.HostFacts = func(context.Context, Reachability) ([]byte, error) { return nil, errors.New("its disk is gone") }
 	failing.run(t)
 	for _, host := range []*testHost{n, older, failing} {
 		eventually(t, "the session is up", host.client.Connected)
 	}
+	whom := Reachability{Controllers: []string{"c1:9802"}, Hosts: []string{"10.0.0.2"}, Port: 65535}
 	for _, m := range members {
 		for range 2 {
-			facts, err := m.HostFacts(t.Context(), "n1")
+			facts, err := m.HostFacts(t.Context(), "n1", whom)
 			require.NoError(t, err)
-			require.JSONEq(t, `{"hostname":"n1"}`, string(facts))
-			_, err = m.HostFacts(t.Context(), "n2")
+			require.JSONEq(t, `{"Controllers":["c1:9802"],"Hosts":["10.0.0.2"],"Port":65535}`, string(facts))
+			_, err = m.HostFacts(t.Context(), "n2", whom)
 			require.ErrorIs(t, err, ErrOlderBuild, "a host of an older build is not asked")
-			_, err = m.HostFacts(t.Context(), "n3")
+			_, err = m.HostFacts(t.Context(), "n3", whom)
 			require.ErrorContains(t, err, "its disk is gone")
-			_, err = m.HostFacts(t.Context(), "n7")
+			_, err = m.HostFacts(t.Context(), "n7", whom)
 			require.Equal(t, codes.Unavailable, status.Code(err), "no host of that name has a session")
 		}
 	}

@@ -62,8 +62,9 @@ type ClientConfig struct {
 	// ReplicaNow observes the host's replica of a volume in its kernel. Its error may be a *fsm.Rejection. Nil: this
 	// host does not answer about replicas.
 	ReplicaNow func(ctx context.Context, id fsm.VolumeID) (fsm.ReplicaObservation, error)
-	// HostFacts is what the host shows of itself, as JSON. Nil: this host does not answer about itself.
-	HostFacts func(context.Context) ([]byte, error)
+	// HostFacts is what the host shows of itself, as JSON, and whom of those named it reaches. Nil: this host does not answer
+	// about itself.
+	HostFacts func(context.Context, Reachability) ([]byte, error)
 	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration
 	Logger         *slog.Logger

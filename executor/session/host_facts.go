@@ -11,9 +11,17 @@ func (h *hostSession) answerHostFacts(ctx context.Context, q *sessionpb.HostFact
 	ctx, cancel := context.WithTimeout(ctx, hostFactsTimeout)
 	defer cancel()
 	select {
-	case h.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_HostFacts{HostFacts: factsAnswer(ctx, q.GetQuestion(), h.HostFacts)}}:
+	case h.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_HostFacts{HostFacts: factsAnswer(ctx, q.GetQuestion(), h.gatherFor(q.GetReach()))}}:
 	case <-ctx.Done():
 	}
+}
+
+// gatherFor is HostFacts for one question; nil: the host does not answer about itself.
+func (h *hostSession) gatherFor(reach *sessionpb.Reachability) func(context.Context) ([]byte, error) {
+	if h.HostFacts == nil {
+		return nil
+	}
+	return func(ctx context.Context) ([]byte, error) { return h.HostFacts(ctx, reachabilityFrom(reach)) }
 }
 
 func factsAnswer(ctx context.Context, question uint64, gather func(context.Context) ([]byte, error)) *sessionpb.HostFactsAnswer {
