@@ -89,8 +89,13 @@ func (b *bootstrapper) bootstrapAtOpen(config *raft.Config, logs raft.LogStore, 
 	case err != nil:
 		return err
 	case hasState && b.cfg.Bootstrap:
-		return b.writeBootstrapMarker()
+		if err := b.writeBootstrapMarker(); err != nil {
+			return err
+		}
+		b.nameCluster(b.storage.clusterID())
+		return nil
 	case hasState:
+		b.nameCluster(b.storage.clusterID())
 		return nil
 	case b.cfg.Bootstrap:
 		return b.prepareBootstrap(func() error {

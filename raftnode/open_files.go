@@ -68,7 +68,7 @@ func (m *Member) events() machineEvents {
 		changed:       m.watches.publish,
 		allChanged:    m.watches.publishAll,
 		committed:     m.onCommitted,
-		clusterNamed:  m.recordClusterID,
+		clusterNamed:  m.clusterNamed,
 		configuration: m.joiner.setAdmitted,
 		diverged: func(index uint64, ownHash, majorityHash []byte) {
 			go m.checkpoints.quarantine(index, ownHash, majorityHash)
@@ -79,6 +79,15 @@ func (m *Member) events() machineEvents {
 		batchApplied: m.metrics.observeApplied,
 		dumpDone:     m.metrics.countSnapshot,
 	}
+}
+
+// clusterNamed records the cluster's id in the data directory, and in the marker where this member founded it.
+func (m *Member) clusterNamed(cluster string) error {
+	if err := m.recordClusterID(cluster); err != nil {
+		return err
+	}
+	m.joiner.bootstrapper.nameCluster(cluster)
+	return nil
 }
 
 // onCommitted is called after each batch of entries.

@@ -180,7 +180,7 @@ func (r *Rebuild) writeSnapshot(s *store.Store) error {
 
 // writeMarker remembers that a cluster was founded from dir by this member (S69).
 func (r *Rebuild) writeMarker(dir, member string) error {
-	text, err := json.Marshal(bootstrapMarker{Member: member})
+	text, err := json.Marshal(bootstrapMarker{Member: member, Cluster: r.State.Cluster().ID})
 	if err == nil {
 		err = replaceDurably(markerPath(dir, r.Marker), append(text, '\n'))
 	}

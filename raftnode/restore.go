@@ -24,9 +24,21 @@ func CheckRestoreTarget(dir string) error {
 	case err != nil:
 		return fmt.Errorf("%w: look into %s: %w", ErrRebuildRefused, dir, err)
 	case len(entries) > 0:
-		return fmt.Errorf("%w: %s holds %s, and a restore needs an empty data folder: move what is in it away", ErrRebuildRefused, dir, entries[0].Name())
+		return fmt.Errorf("%w: %s holds %s, and a restore needs an empty data folder: move what is in it away", ErrRebuildRefused, dir, contentOf(dir, entries[0]))
 	}
 	return checkNoMount(dir)
+}
+
+// contentOf says what a directory with something in it holds: a member's data, or the first of its entries.
+func contentOf(dir string, first fs.DirEntry) string {
+	switch member, cluster := store.Owner(dir); {
+	case member == "":
+		return first.Name()
+	case cluster == "":
+		return "the data of member " + member + ", which knows no cluster yet"
+	default:
+		return "the data of member " + member + " of cluster " + cluster
+	}
 }
 
 // checkNoMount refuses a mount point: the new directory is made beside it and renamed.

@@ -165,10 +165,12 @@ type backupFiles struct {
 	full       string
 	increments []string
 	identity   string
+	cluster    string
 	at         uint64
 }
 
 func (f *backupFiles) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.cluster, "cluster", "", "refuse backups of another cluster than this one, by its `id`, as `backup verify` and the plan of `restore` show it")
 	cmd.Flags().StringVar(&f.identity, "identity", "", identityHelp)
 	cmd.Flags().Uint64Var(&f.at, "at", 0, "the state at this log `index`; the last that the files reach when not given")
 }
@@ -184,7 +186,13 @@ func (f *backupFiles) load(notes io.Writer) (*backup.Content, error) {
 		}
 	}
 	content, err := backup.Load(backup.Files{Full: f.full, Increments: f.increments, Identities: identities, At: f.at, Watch: newProgress(notes, "read").writer(io.Discard)})
-	return content, exit.Wrap(exit.Refused, err)
+	switch {
+	case err != nil:
+		return nil, exit.Wrap(exit.Refused, err)
+	case f.cluster != "" && f.cluster != content.Full.ClusterID:
+		return nil, exit.Refusedf("read the backup %s: it is of cluster %s, and --cluster names %s", f.full, content.Full.ClusterID, f.cluster)
+	}
+	return content, nil
 }
 
 func printContent(w io.Writer, content *backup.Content) {

@@ -98,6 +98,9 @@ func (o *restoreOptions) run(out, notes io.Writer) error {
 	if err := raftnode.CheckRestoreTarget(o.dir); err != nil {
 		return exit.Wrap(exit.Refused, fmt.Errorf("restore: %w", err))
 	}
+	if err := o.checkFounded(content); err != nil {
+		return err
+	}
 	o.printPlan(out, content)
 	if !o.yes {
 		fmt.Fprintln(notes, "nothing was changed: the same command with --yes carries this out")
@@ -111,6 +114,19 @@ func (o *restoreOptions) run(out, notes io.Writer) error {
 		return rebuildError("restore", err)
 	}
 	fmt.Fprintf(out, "done: %s is the folder of member %s, incarnation %d\n", o.dir, made.Member, made.Incarnation)
+	return nil
+}
+
+// checkFounded refuses a backup of another cluster than the one that was founded from the folder, unless --cluster names it.
+func (o *restoreOptions) checkFounded(content *backup.Content) error {
+	founded, err := raftnode.FoundedCluster(o.dir, o.marker)
+	switch of := content.Full.ClusterID; {
+	case err != nil:
+		return exit.Wrap(exit.Refused, fmt.Errorf("restore: %w", err))
+	case founded != "" && founded != of && o.cluster == "":
+		return exit.Refusedf("restore: nothing was changed: the backup is of cluster %s, and %s says that cluster %s was founded here: name a backup of that one, or --cluster %s if this host is to serve the other one from now on",
+			of, o.marker, founded, of)
+	}
 	return nil
 }
 

@@ -5,6 +5,16 @@ import (
 	"os"
 )
 
+// Owner is the member whose data directory it is, and its cluster, as far as they can be read; it locks and changes nothing. The
+// cluster is empty until it is known.
+func Owner(dir string) (member, cluster string) {
+	var id identity
+	if err := readChecksummed(dataDir{root: dir}.identityPath(), "", &id); err != nil {
+		return "", ""
+	}
+	return id.Member, id.Cluster
+}
+
 // Inspect reads whose data directory it is, and checks that what belongs to it is there, private and not
 // quarantined (S21, S23). It locks, makes and changes nothing, so that it may run beside the member. It is empty
 // for a directory that has no member's identity yet.
