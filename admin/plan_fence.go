@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -90,16 +91,18 @@ func (t *planTarget) fenceWaitsFor() string {
 	return waitsFor
 }
 
-// planUnfence ends what the owner fenced.
+// planUnfence ends what the owner fenced. Where that has ended, the hosts that the request names are nobody's business any more:
+// repeated, it is done.
 func (p *planner) planUnfence() error {
+	cidrs, rej := fsm.NormalizeCIDRs(p.req.GetCidrs())
+	if rej == nil && !p.fencesAny(cidrs) {
+		p.host = fsm.HostID(cmp.Or(p.req.GetHostId(), nobodyFenced))
+		p.add(step{action: "unfence", state: stepDone, detail: string(p.fenceOwner()) + " fences none of them"})
+		return nil
+	}
 	hosts, rej := p.targetFenced()
 	if rej != nil {
 		return rej
-	}
-	cidrs, _ := fsm.NormalizeCIDRs(p.req.GetCidrs())
-	if !p.fencesAny(cidrs) {
-		p.add(step{action: "unfence", state: stepDone, detail: string(p.fenceOwner()) + " fences none of them"})
-		return nil
 	}
 	if !p.addCommand(step{action: "unfence", detail: "the fence of " + strings.Join(cidrs, " ") + " ends"},
 		&fsmpb.Command{Site: p.req.GetSite(), Body: &fsmpb.Command_UnfenceNetwork{UnfenceNetwork: &fsmpb.UnfenceNetwork{Cidrs: cidrs}}}) {
