@@ -41,13 +41,16 @@ func start(t *testing.T, opts harness.Options) *operator {
 	opts.Binary = binary
 	c, err := harness.Start(t.Context(), opts)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of the logs:\n%s", c.Logs(5))
-		}
-		require.NoError(t, c.Clean(context.Background()))
-	})
-	return &operator{Cluster: c, t: t, binary: binary}
+	o := &operator{Cluster: c, t: t, binary: binary}
+	t.Cleanup(o.clean)
+	return o
+}
+
+func (o *operator) clean() {
+	if o.t.Failed() {
+		o.t.Logf("the end of the logs:\n%s", o.Logs(5))
+	}
+	require.NoError(o.t, o.Clean(context.Background()))
 }
 
 func testBinary(t *testing.T) string {

@@ -30,10 +30,16 @@ type Member struct {
 // New makes a member of a new cluster.
 func New(t *testing.T, cluster string) *Member {
 	t.Helper()
+	return NewAt(t, cluster, fsm.MaxFeatureLevel)
+}
+
+// NewAt makes a member of a new cluster at a feature level.
+func NewAt(t *testing.T, cluster string, level uint32) *Member {
+	t.Helper()
 	m := &Member{State: fsm.New(), Leading: true, t: t}
 	m.NewJournal()
 	m.Apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: cluster, IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
+		ClusterId: cluster, IncarnationId: []byte("0123456789abcdef"), FeatureLevel: level,
 	}}})
 	return m
 }
@@ -57,7 +63,7 @@ func (m *Member) Apply(cmd *fsmpb.Command) {
 	if m.Index%3 == 0 {
 		m.Index++
 	}
-	cmd.RequestId, cmd.ProposedIndex, cmd.SchemaVersion = fmt.Appendf(nil, "%016d", m.Index), m.Index-1, fsm.MaxFeatureLevel
+	cmd.RequestId, cmd.ProposedIndex, cmd.SchemaVersion = fmt.Appendf(nil, "%016d", m.Index), m.Index-1, max(m.State.Cluster().FeatureLevel, fsm.LeastLevel(cmd))
 	require.Nil(m.t, m.State.Apply(m.Index, cmd).Outcome.GetRejection())
 	data, err := proto.Marshal(cmd)
 	require.NoError(m.t, err)
