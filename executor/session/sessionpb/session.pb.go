@@ -3703,6 +3703,7 @@ func (x *ReplicaResponse) GetAnswer() *ReplicaAnswer {
 type HostFactsQuestion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Reach         *Reachability          `protobuf:"bytes,180,opt,name=reach,proto3" json:"reach,omitempty"` // unset: whom it reaches is not asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3744,6 +3745,75 @@ func (x *HostFactsQuestion) GetQuestion() uint64 {
 	return 0
 }
 
+func (x *HostFactsQuestion) GetReach() *Reachability {
+	if x != nil {
+		return x.Reach
+	}
+	return nil
+}
+
+// Reachability asks a host whom it reaches: a connection is tried and closed.
+type Reachability struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Controllers []string               `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"` // addresses of their APIs
+	Hosts       []string               `protobuf:"bytes,2,rep,name=hosts,proto3" json:"hosts,omitempty"`             // the other hosts' replication addresses, without a port
+	// port is one that no replica uses. The host listens there for seconds, so that the others have something to reach.
+	Port          uint32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reachability) Reset() {
+	*x = Reachability{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reachability) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reachability) ProtoMessage() {}
+
+func (x *Reachability) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reachability.ProtoReflect.Descriptor instead.
+func (*Reachability) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Reachability) GetControllers() []string {
+	if x != nil {
+		return x.Controllers
+	}
+	return nil
+}
+
+func (x *Reachability) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *Reachability) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // HostFactsAnswer is a host's, or a member's, facts as JSON, which builds that gather different ones can read,
 // or why it could not gather any.
 type HostFactsAnswer struct {
@@ -3757,7 +3827,7 @@ type HostFactsAnswer struct {
 
 func (x *HostFactsAnswer) Reset() {
 	*x = HostFactsAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3839,7 @@ func (x *HostFactsAnswer) String() string {
 func (*HostFactsAnswer) ProtoMessage() {}
 
 func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[45]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3852,7 @@ func (x *HostFactsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsAnswer.ProtoReflect.Descriptor instead.
 func (*HostFactsAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{45}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostFactsAnswer) GetQuestion() uint64 {
@@ -3809,13 +3879,14 @@ func (x *HostFactsAnswer) GetError() string {
 type HostFactsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // empty: the member's own host, and how it reaches the other members
+	Reach         *Reachability          `protobuf:"bytes,180,opt,name=reach,proto3" json:"reach,omitempty"`               // of a host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostFactsRequest) Reset() {
 	*x = HostFactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +3898,7 @@ func (x *HostFactsRequest) String() string {
 func (*HostFactsRequest) ProtoMessage() {}
 
 func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[46]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +3911,7 @@ func (x *HostFactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsRequest.ProtoReflect.Descriptor instead.
 func (*HostFactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{46}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HostFactsRequest) GetNodeId() string {
@@ -3848,6 +3919,13 @@ func (x *HostFactsRequest) GetNodeId() string {
 		return x.NodeId
 	}
 	return ""
+}
+
+func (x *HostFactsRequest) GetReach() *Reachability {
+	if x != nil {
+		return x.Reach
+	}
+	return nil
 }
 
 type HostFactsResponse struct {
@@ -3860,7 +3938,7 @@ type HostFactsResponse struct {
 
 func (x *HostFactsResponse) Reset() {
 	*x = HostFactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[47]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +3950,7 @@ func (x *HostFactsResponse) String() string {
 func (*HostFactsResponse) ProtoMessage() {}
 
 func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[47]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3963,7 @@ func (x *HostFactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostFactsResponse.ProtoReflect.Descriptor instead.
 func (*HostFactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{47}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HostFactsResponse) GetHeld() bool {
@@ -4239,15 +4317,21 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bquestion\x18\x02 \x01(\v2$.holdfast.session.v1.ReplicaQuestionR\bquestion\"a\n" +
 	"\x0fReplicaResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12:\n" +
-	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer\"/\n" +
+	"\x06answer\x18\x02 \x01(\v2\".holdfast.session.v1.ReplicaAnswerR\x06answer\"i\n" +
 	"\x11HostFactsQuestion\x12\x1a\n" +
-	"\bquestion\x18\x01 \x01(\x04R\bquestion\"Y\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
+	"\x05reach\x18\xb4\x01 \x01(\v2!.holdfast.session.v1.ReachabilityR\x05reach\"Z\n" +
+	"\fReachability\x12 \n" +
+	"\vcontrollers\x18\x01 \x03(\tR\vcontrollers\x12\x14\n" +
+	"\x05hosts\x18\x02 \x03(\tR\x05hosts\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"Y\n" +
 	"\x0fHostFactsAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12\x14\n" +
 	"\x05facts\x18\x02 \x01(\fR\x05facts\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"+\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"e\n" +
 	"\x10HostFactsRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"e\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x128\n" +
+	"\x05reach\x18\xb4\x01 \x01(\v2!.holdfast.session.v1.ReachabilityR\x05reach\"e\n" +
 	"\x11HostFactsResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12<\n" +
 	"\x06answer\x18\x02 \x01(\v2$.holdfast.session.v1.HostFactsAnswerR\x06answer2\x88\x02\n" +
@@ -4276,7 +4360,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),             // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),                // 1: holdfast.session.v1.Hello
@@ -4323,19 +4407,20 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*ReplicaRequest)(nil),       // 42: holdfast.session.v1.ReplicaRequest
 	(*ReplicaResponse)(nil),      // 43: holdfast.session.v1.ReplicaResponse
 	(*HostFactsQuestion)(nil),    // 44: holdfast.session.v1.HostFactsQuestion
-	(*HostFactsAnswer)(nil),      // 45: holdfast.session.v1.HostFactsAnswer
-	(*HostFactsRequest)(nil),     // 46: holdfast.session.v1.HostFactsRequest
-	(*HostFactsResponse)(nil),    // 47: holdfast.session.v1.HostFactsResponse
-	(*fsmpb.RegisterNode)(nil),   // 48: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),          // 49: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),         // 50: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),         // 51: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),         // 52: holdfast.fsm.v1.Limits
-	(fsmpb.Protocol)(0),          // 53: holdfast.fsm.v1.Protocol
-	(*fsmpb.ReplicaSeen)(nil),    // 54: holdfast.fsm.v1.ReplicaSeen
-	(*fsmpb.Capability)(nil),     // 55: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),        // 56: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),        // 57: holdfast.fsm.v1.Outcome
+	(*Reachability)(nil),         // 45: holdfast.session.v1.Reachability
+	(*HostFactsAnswer)(nil),      // 46: holdfast.session.v1.HostFactsAnswer
+	(*HostFactsRequest)(nil),     // 47: holdfast.session.v1.HostFactsRequest
+	(*HostFactsResponse)(nil),    // 48: holdfast.session.v1.HostFactsResponse
+	(*fsmpb.RegisterNode)(nil),   // 49: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),          // 50: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),         // 51: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),         // 52: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),         // 53: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),          // 54: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),    // 55: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),     // 56: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),        // 57: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),        // 58: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
@@ -4344,9 +4429,9 @@ var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	33, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
 	37, // 4: holdfast.session.v1.FromNode.volume:type_name -> holdfast.session.v1.VolumeAnswer
 	41, // 5: holdfast.session.v1.FromNode.replica:type_name -> holdfast.session.v1.ReplicaAnswer
-	45, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
-	48, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	49, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	46, // 6: holdfast.session.v1.FromNode.host_facts:type_name -> holdfast.session.v1.HostFactsAnswer
+	49, // 7: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	50, // 8: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
 	3,  // 9: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolFacts
 	5,  // 10: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
 	10, // 11: holdfast.session.v1.ToNode.desired:type_name -> holdfast.session.v1.DesiredState
@@ -4356,36 +4441,36 @@ var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	40, // 15: holdfast.session.v1.ToNode.replica:type_name -> holdfast.session.v1.ReplicaQuestion
 	44, // 16: holdfast.session.v1.ToNode.host_facts:type_name -> holdfast.session.v1.HostFactsQuestion
 	6,  // 17: holdfast.session.v1.Welcome.revoked:type_name -> holdfast.session.v1.RevokedControllers
-	49, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
+	50, // 18: holdfast.session.v1.RevokedControllers.at:type_name -> holdfast.fsm.v1.Epoch
 	9,  // 19: holdfast.session.v1.RevokedControllers.controllers:type_name -> holdfast.session.v1.RevokedController
 	9,  // 20: holdfast.session.v1.RevokedControllers.others:type_name -> holdfast.session.v1.RevokedController
 	8,  // 21: holdfast.session.v1.RevokedControllers.from:type_name -> holdfast.session.v1.CertificateName
 	7,  // 22: holdfast.session.v1.RevokedControllers.remembered:type_name -> holdfast.session.v1.RememberedRevocation
 	9,  // 23: holdfast.session.v1.RememberedRevocation.revoked:type_name -> holdfast.session.v1.RevokedController
-	49, // 24: holdfast.session.v1.RememberedRevocation.at:type_name -> holdfast.fsm.v1.Epoch
+	50, // 24: holdfast.session.v1.RememberedRevocation.at:type_name -> holdfast.fsm.v1.Epoch
 	8,  // 25: holdfast.session.v1.RememberedRevocation.from:type_name -> holdfast.session.v1.CertificateName
-	49, // 26: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
+	50, // 26: holdfast.session.v1.DesiredState.at:type_name -> holdfast.fsm.v1.Epoch
 	11, // 27: holdfast.session.v1.DesiredState.volumes:type_name -> holdfast.session.v1.DesiredVolume
 	18, // 28: holdfast.session.v1.DesiredState.snapshots:type_name -> holdfast.session.v1.DesiredSnapshot
-	50, // 29: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
+	51, // 29: holdfast.session.v1.DesiredVolume.format:type_name -> holdfast.fsm.v1.Format
 	15, // 30: holdfast.session.v1.DesiredVolume.publication:type_name -> holdfast.session.v1.Publication
-	49, // 31: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	51, // 32: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
-	52, // 33: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	50, // 31: holdfast.session.v1.DesiredVolume.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	52, // 32: holdfast.session.v1.DesiredVolume.source:type_name -> holdfast.fsm.v1.Source
+	53, // 33: holdfast.session.v1.DesiredVolume.limits:type_name -> holdfast.fsm.v1.Limits
 	13, // 34: holdfast.session.v1.DesiredVolume.replication:type_name -> holdfast.session.v1.DesiredReplica
 	12, // 35: holdfast.session.v1.DesiredVolume.import_drbd:type_name -> holdfast.session.v1.DesiredDrbdImport
-	53, // 36: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
+	54, // 36: holdfast.session.v1.DesiredReplica.protocol:type_name -> holdfast.fsm.v1.Protocol
 	14, // 37: holdfast.session.v1.DesiredReplica.peer:type_name -> holdfast.session.v1.ReplicaPeer
-	54, // 38: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
-	49, // 39: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	55, // 40: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	55, // 38: holdfast.session.v1.DesiredReplica.observed:type_name -> holdfast.fsm.v1.ReplicaSeen
+	50, // 39: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	56, // 40: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
 	16, // 41: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
 	17, // 42: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	55, // 43: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	55, // 44: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	56, // 43: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	56, // 44: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
 	21, // 45: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	56, // 46: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	57, // 47: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	57, // 46: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	58, // 47: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
 	28, // 48: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
 	2,  // 49: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
 	21, // 50: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
@@ -4394,33 +4479,35 @@ var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	33, // 53: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
 	36, // 54: holdfast.session.v1.VolumeRequest.question:type_name -> holdfast.session.v1.VolumeQuestion
 	37, // 55: holdfast.session.v1.VolumeResponse.answer:type_name -> holdfast.session.v1.VolumeAnswer
-	54, // 56: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	55, // 56: holdfast.session.v1.ReplicaAnswer.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
 	40, // 57: holdfast.session.v1.ReplicaRequest.question:type_name -> holdfast.session.v1.ReplicaQuestion
 	41, // 58: holdfast.session.v1.ReplicaResponse.answer:type_name -> holdfast.session.v1.ReplicaAnswer
-	45, // 59: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
-	0,  // 60: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	24, // 61: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	22, // 62: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
-	26, // 63: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	29, // 64: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	34, // 65: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	38, // 66: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
-	42, // 67: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
-	46, // 68: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
-	4,  // 69: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	25, // 70: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	23, // 71: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
-	27, // 72: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	30, // 73: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	35, // 74: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	39, // 75: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
-	43, // 76: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
-	47, // 77: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
-	69, // [69:78] is the sub-list for method output_type
-	60, // [60:69] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	45, // 59: holdfast.session.v1.HostFactsQuestion.reach:type_name -> holdfast.session.v1.Reachability
+	45, // 60: holdfast.session.v1.HostFactsRequest.reach:type_name -> holdfast.session.v1.Reachability
+	46, // 61: holdfast.session.v1.HostFactsResponse.answer:type_name -> holdfast.session.v1.HostFactsAnswer
+	0,  // 62: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	24, // 63: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	22, // 64: holdfast.session.v1.Session.RebootSafe:input_type -> holdfast.session.v1.RebootSafeRequest
+	26, // 65: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	29, // 66: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	34, // 67: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	38, // 68: holdfast.session.v1.Peers.Volume:input_type -> holdfast.session.v1.VolumeRequest
+	42, // 69: holdfast.session.v1.Peers.Replica:input_type -> holdfast.session.v1.ReplicaRequest
+	47, // 70: holdfast.session.v1.Peers.HostFacts:input_type -> holdfast.session.v1.HostFactsRequest
+	4,  // 71: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	25, // 72: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	23, // 73: holdfast.session.v1.Session.RebootSafe:output_type -> holdfast.session.v1.RebootSafeResponse
+	27, // 74: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	30, // 75: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	35, // 76: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	39, // 77: holdfast.session.v1.Peers.Volume:output_type -> holdfast.session.v1.VolumeResponse
+	43, // 78: holdfast.session.v1.Peers.Replica:output_type -> holdfast.session.v1.ReplicaResponse
+	48, // 79: holdfast.session.v1.Peers.HostFacts:output_type -> holdfast.session.v1.HostFactsResponse
+	71, // [71:80] is the sub-list for method output_type
+	62, // [62:71] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -4452,7 +4539,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
