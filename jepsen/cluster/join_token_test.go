@@ -150,6 +150,18 @@ func (j *joining) requireRefusals(used string) {
 	res := j.Run(j.t.Context(), "tokens", "revoke", id(revoked), "--dir", j.Dir, "--yes")
 	require.Zero(j.t, res.Code, res.Stderr)
 	other := j.token("node", "n7")
+	forged := func(change func(*enroll.Token)) string {
+		token, err := enroll.ParseToken(other)
+		require.NoError(j.t, err)
+		change(token)
+		text, err := token.Text()
+		require.NoError(j.t, err)
+		return text
+	}
+	toController := forged(func(token *enroll.Token) { token.Role = "controller" })
+	toName := forged(func(token *enroll.Token) { token.Name = "n6" })
+	wrongCA := forged(func(token *enroll.Token) { token.Pin[0] ^= 1 })
+	wrongSecret := forged(func(token *enroll.Token) { token.Secret[0] ^= 1 })
 	for name, tc := range map[string]struct {
 		args []string
 		exit int
@@ -160,6 +172,10 @@ func (j *joining) requireRefusals(used string) {
 		"revoked":             {append(j.args("node", "n8"), "--join-token", revoked), 1, "it was revoked at index"},
 		"for another role":    {append(j.args("controller", "c5"), "--join-token", other), 2, "it is for a node"},
 		"beside another name": {append(j.args("node", "n9"), "--join-token", other), 1, "and the token is for"},
+		"forged for a name":   {append(j.args("node", "n6"), "--join-token", toName), 1, "it is for node/n7, not for "},
+		"forged for a role":   {append(j.args("controller", "n7"), "--join-token", toController), 1, "it is for node/n7, not for "},
+		"with another CA":     {append(j.args("node", "n7"), "--join-token", wrongCA), 3, "does not show the CA that the token names"},
+		"without its secret":  {append(j.args("node", "n7"), "--join-token", wrongSecret), 1, "it is not known here"},
 		"not all of it":       {append(j.args("node", "n7"), "--join-token", other[:40]), 2, "or not all of it"},
 	} {
 		j.t.Run(name, func(t *testing.T) {

@@ -32,8 +32,8 @@ func FilesIn(dir string, role Role, name string) Files {
 	return Files{Cert: base + ".crt", Key: base + ".key", CA: filepath.Join(dir, caCert)}
 }
 
-// MakeCA makes the CA of a cluster: ca.crt and ca.key in a 0700 folder. It
-// refuses to overwrite one: every certificate issued under it would be void.
+// MakeCA makes the CA of a cluster: ca.crt and ca.key in a 0700 folder. It refuses to overwrite one: every certificate
+// issued under it would be void. A key without a certificate is of a call that was interrupted, which goes on with it.
 func MakeCA(dir, cluster string) error {
 	if !clusterPattern.MatchString(cluster) {
 		return Identity{Cluster: cluster}.Check()
@@ -41,23 +41,34 @@ func MakeCA(dir, cluster string) error {
 	if err := makePrivateDir(dir); err != nil {
 		return err
 	}
-	for _, name := range []string{caCert, caKey} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("make a CA in %s: %s is there already; use it, or name another folder", dir, name)
-		}
+	if _, err := os.Lstat(filepath.Join(dir, caCert)); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make a CA in %s: %s is there already; use it, or name another folder", dir, caCert)
 	}
-	newKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := makeCAKey(filepath.Join(dir, caKey))
 	if err != nil {
 		return fmt.Errorf("make a CA in %s: %w", dir, err)
 	}
-	cert, key, err := newCACertificate(cluster, newKey)
+	cert, _, err := newCACertificate(cluster, key)
 	if err != nil {
 		return fmt.Errorf("make a CA in %s: %w", dir, err)
-	}
-	if err := writePEM(filepath.Join(dir, caKey), "PRIVATE KEY", key); err != nil {
-		return err
 	}
 	return writePEM(filepath.Join(dir, caCert), "CERTIFICATE", cert)
+}
+
+// makeCAKey returns the key that is there, else a new one.
+func makeCAKey(path string) (*ecdsa.PrivateKey, error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return readKey(path)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, writePEM(path, "PRIVATE KEY", der)
 }
 
 func newCACertificate(cluster string, privateKey *ecdsa.PrivateKey) (cert, key []byte, err error) {

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"crypto/tls"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ type fileVerbs struct {
 	binary string
 	fs     *faultfs.FS
 	at     string
+	live   string // where its content is, past what is injected
 }
 
 func newFileVerbs(t *testing.T, binary string) *fileVerbs {
@@ -26,9 +28,10 @@ func newFileVerbs(t *testing.T, binary string) *fileVerbs {
 	if why := faultfs.WhyUnavailable(); why != "" {
 		t.Skip("skipped: " + why)
 	}
-	f := &fileVerbs{t: t, binary: binary, at: t.TempDir()}
+	below := t.TempDir()
+	f := &fileVerbs{t: t, binary: binary, at: t.TempDir(), live: filepath.Join(below, "live")}
 	var err error
-	f.fs, err = faultfs.Mount(t.TempDir(), f.at)
+	f.fs, err = faultfs.Mount(below, f.at)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.fs.Unmount()) })
 	return f
@@ -48,6 +51,7 @@ type fileVerb struct {
 // unharmed; in the long form also at each write and sync. After each kill the same command, repeated, comes to the same end.
 func (f *fileVerbs) killed(v fileVerb) {
 	f.t.Helper()
+	drilled(f.t, v.command("DIR"))
 	begin, step := time.Now(), 0
 	every := max(1, v.every)
 	if *long {
@@ -104,13 +108,16 @@ func (f *fileVerbs) killedAt(after int, args ...string) bool {
 	}
 }
 
-// certificates makes a CA with the folders of a controller and a node, which expire within a month.
-func (f *fileVerbs) certificates(dir string) {
+// issue issues the certificates of a controller and a node, which expire within a month.
+func (f *fileVerbs) issue(from, to string) {
 	f.t.Helper()
-	f.must("ca", "make", "--ca-dir", dir+"/ca", "--cluster", "drill")
 	for _, role := range []string{"controller", "node"} {
-		f.must("ca", "issue", "--ca-dir", dir+"/ca", "--out", dir+"/"+role, "--role", role, "--name", "x", "--validity", "100h")
+		f.must(issueFrom(from, to, role)...)
 	}
+}
+
+func issueFrom(from, to, role string) []string {
+	return []string{"ca", "issue", "--ca-dir", from + "/ca", "--out", to + "/" + role, "--role", role, "--name", "x", "--validity", "100h"}
 }
 
 // copyOf makes a folder with what is in another one.
@@ -145,7 +152,19 @@ func TestCAVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	stages := [][]string{{"ca", "rotate"}, {"ca", "rotate", "--switch"}, {"ca", "rotate", "--finish"}}
 	names := []string{"begin", "switch", "finish"}
 	before := t.TempDir()
-	f.certificates(before)
+	f.killed(fileVerb{name: "make", refuses: true,
+		command: func(dir string) []string {
+			return []string{"ca", "make", "--ca-dir", dir + "/ca", "--cluster", "drill"}
+		},
+		ended: func(dir string) { f.issue(dir, dir) }})
+	f.must("ca", "make", "--ca-dir", before+"/ca", "--cluster", "drill")
+	f.killed(fileVerb{name: "issue", from: before,
+		command: func(dir string) []string { return issueFrom(dir, dir, "node") },
+		ended: func(dir string) {
+			_, err := tls.LoadX509KeyPair(dir+"/node/node-x.crt", dir+"/node/node-x.key")
+			require.NoError(t, err)
+		}})
+	f.issue(before, before)
 	f.killed(fileVerb{name: "renew", from: before,
 		command: func(dir string) []string { return inFolders(dir, "ca", "renew") },
 		ended:   func(dir string) { f.nothingLeft(dir, "ca", "renew") }})

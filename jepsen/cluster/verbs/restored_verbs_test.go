@@ -20,7 +20,7 @@ import (
 // TestS1_S72_VerbsAfterARestoreGoOnWhereTheyWereKilled: a cluster is restored from a backup at an earlier feature level, which is raised; then
 // its controller is lost, and it is restored from a backup to which volumes are newer, and adopted.
 func TestS1_S72_VerbsAfterARestoreGoOnWhereTheyWereKilled(t *testing.T) {
-	o := start(t, harness.Options{Controllers: 1, Nodes: 2})
+	o := start(t, harness.Options{Controllers: 1, Nodes: 2, Flags: []string{"--node-arg=--pool-image=never"}})
 	k := &stateVerbs{operator: o, gate: o.openGate()}
 	l, err := o.Layout()
 	require.NoError(t, err)

@@ -50,8 +50,10 @@ func TestS17_S71_StateVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	require.NoError(t, err)
 	k.killed(has("nodes", "n2", `lost`), append([]string{"nodes", "lost", "n2", "--even-if-reachable"}, n2...)...)
 	members = o.ask("members", "-o", "json")
+	address := regexp.MustCompile(`"id": "c3",[^}]*"address": "([^"]+)"`).FindStringSubmatch(members)[1]
 	k.killed(func() bool { return line(o.ask("members"), "c3") == "" }, "members", "remove", id("c3"), "--yes", "--wait")
 	require.NoError(t, o.AwaitAgreement(t.Context()))
+	k.add("c3", address)
 }
 
 type stateVerbs struct {
@@ -80,6 +82,7 @@ func (o *operator) openGate() *Gate {
 // the command said again succeeds too.
 func (k *stateVerbs) killed(holds func() bool, args ...string) {
 	k.t.Helper()
+	drilled(k.t, args)
 	step := 1
 	for ; k.killedAt(step, args...); step++ {
 		require.Less(k.t, step, 200, "%v does not end", args)
@@ -124,6 +127,34 @@ func (k *stateVerbs) revoke() {
 	k.killed(func() bool { return !listed() }, "certs", "unrevoke", "admin", "eve", "--since", since[len("--since "):], "--yes")
 }
 
+// add takes a controller in that was removed, once it waits with an empty folder at its address. It also asks by itself.
+func (k *stateVerbs) add(id, address string) {
+	k.t.Helper()
+	l, err := k.Layout()
+	require.NoError(k.t, err)
+	if _, err := k.Signal(id, syscall.SIGKILL); !errors.Is(err, harness.ErrDead) {
+		require.NoError(k.t, err)
+	}
+	require.NoError(k.t, k.AwaitDead(k.t.Context(), id))
+	require.NoError(k.t, os.RemoveAll(l.DataDir(id)))
+	k.startEmpty(id)
+	var found []string
+	require.NoError(k.t, harness.Poll(k.t.Context(), harness.Patience, id+" to wait at "+address, func() (bool, error) {
+		plan := k.Run(k.t.Context(), "members", "add", address, "--dir", k.Dir, "-o", "json")
+		found = regexp.MustCompile(`"member_id": "([0-9a-f-]{36})"`).FindStringSubmatch(plan.Stdout)
+		return found != nil, nil
+	}))
+	k.killed(func() bool { return regexp.MustCompile(`follower +true`).MatchString(line(k.ask("members"), id)) },
+		"members", "add", address, "--member-id", found[1], "--yes", "--wait")
+}
+
+// startEmpty starts a controller with an empty folder, which need not be ready then.
+func (k *stateVerbs) startEmpty(id string) {
+	k.t.Helper()
+	res := k.Run(k.t.Context(), "dev", "start", "--dir", k.Dir, id)
+	require.Contains(k.t, []int{0, 3}, res.Code, res.Stderr)
+}
+
 // lostDisk has a controller lose its disk, and starts it with an empty folder.
 func (k *stateVerbs) lostDisk(id string) {
 	k.t.Helper()
@@ -132,6 +163,5 @@ func (k *stateVerbs) lostDisk(id string) {
 	_, err = k.Signal(id, syscall.SIGKILL)
 	require.NoError(k.t, err)
 	require.NoError(k.t, errors.Join(k.AwaitDead(k.t.Context(), id), os.RemoveAll(l.DataDir(id))))
-	res := k.Run(k.t.Context(), "dev", "start", "--dir", k.Dir, id)
-	require.Contains(k.t, []int{0, 3}, res.Code, res.Stderr)
+	k.startEmpty(id)
 }

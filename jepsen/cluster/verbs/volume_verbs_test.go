@@ -18,7 +18,7 @@ import (
 
 // TestS71_VolumeVerbsGoOnWhereTheyWereKilled: what makes, changes, mounts and removes volumes, hosts' work, fences and tokens.
 func TestS71_VolumeVerbsGoOnWhereTheyWereKilled(t *testing.T) {
-	k := startEnrolling(t, harness.Options{Controllers: 1})
+	k := startEnrolling(t, harness.Options{Controllers: 1}, "127.0.0.1:0")
 	k.volumes()
 	k.mounts()
 	k.operations()
@@ -26,12 +26,12 @@ func TestS71_VolumeVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	k.tokens()
 }
 
-// startEnrolling starts a cluster whose controllers issue certificates for join tokens.
-func startEnrolling(t *testing.T, opts harness.Options) *stateVerbs {
+// startEnrolling starts a cluster whose controllers issue certificates for join tokens, at an address.
+func startEnrolling(t *testing.T, opts harness.Options, listen string) *stateVerbs {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "ca")
 	opts.Binary = testBinary(t)
-	opts.Flags = append(opts.Flags, "--controller-arg=--ca-dir="+ca, "--controller-arg=--enroll-listen=127.0.0.1:0")
+	opts.Flags = append(opts.Flags, "--controller-arg=--ca-dir="+ca, "--controller-arg=--enroll-listen="+listen)
 	c, err := harness.Prepare(opts)
 	require.NoError(t, err)
 	o := &operator{Cluster: c, t: t, binary: opts.Binary}
