@@ -176,7 +176,7 @@ func TestCAVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	}
 }
 
-// TestS24_BackupVerbsGoOnWhereTheyWereKilled: a backup, a bundle, a restore and a recovery.
+// TestS24_BackupVerbsGoOnWhereTheyWereKilled: a backup, a bundle, a restore and a recovery; and restores that are refused.
 func TestS24_BackupVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	o := start(t, harness.Options{Flags: []string{"--log-store=boltdb"}}) // its files are small
 	f := newFileVerbs(t, o.binary)
@@ -198,6 +198,7 @@ func TestS24_BackupVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	l, err := o.Layout()
 	require.NoError(t, err)
 	require.NoError(t, o.Stop(t.Context()))
+	f.refusedRestores(backup, l.DataDir("c1"))
 	f.killed(fileVerb{name: "restore",
 		command: func(dir string) []string {
 			return []string{"restore", "--data-dir", dir + "/data", "--backup", backup, "--log-store", "boltdb", "--advertise", "127.0.0.1:9", "--yes"}
