@@ -11,7 +11,7 @@ func (v *Volume) withConversionRestored() (Volume, bool) {
 	case v.Replication != nil:
 		updated = v.withReplication()
 		updated.Replication.Revert = nil
-		if ready { // what is leaving may have been added again since, and have the newest content: it is an orphan
+		if ready && !v.onlyLeaves() { // what is leaving may have been added again since, and have the newest content: it is an orphan
 			updated.Replicas = slices.DeleteFunc(updated.Replicas, func(r Replica) bool { return r.State == ReplicaLeaving })
 			updated.Replication.Leaving = nil
 		}
@@ -21,7 +21,7 @@ func (v *Volume) withConversionRestored() (Volume, bool) {
 			updated.Replication.Conversion = &restored
 			updated.outdateSecond(false)
 		}
-	case ready && v.Unconverted != nil && v.Replica(v.Unconverted.Seed) != nil:
+	case ready && v.Unconverted != nil && v.Replica(v.Unconverted.Seed) != nil && !v.onlyLeaves():
 		// What the other host has is an orphan, which the audit shows.
 		updated.Replicas = slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.State == ReplicaLeaving })
 		updated.Unconverted = nil
@@ -29,6 +29,11 @@ func (v *Volume) withConversionRestored() (Volume, bool) {
 		return updated, false
 	}
 	return updated, true
+}
+
+// onlyLeaves tells whether no host has anything of the volume but what is leaving: without that there would be none.
+func (v *Volume) onlyLeaves() bool {
+	return !slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State != ReplicaLeaving && r.State != ReplicaGone })
 }
 
 // outdateSecond says whether the replica beside the seed's is to discard what it has.
