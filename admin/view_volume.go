@@ -115,7 +115,7 @@ func modeView(m fsmpb.AccessMode) string {
 func publicationView(p fsm.Publication) *adminpb.Publication {
 	out := &adminpb.Publication{
 		Node: string(p.Node), HostId: string(p.Host), Mode: modeView(p.Capability.Mode),
-		Block: p.Capability.Block, ReadOnly: p.ReadOnly, Epoch: p.Epoch.String(),
+		Block: p.Capability.Block, ReadOnly: p.ReadOnly, Epoch: p.Epoch.String(), MadeBy: p.MadeBy,
 		Targets: mapSlice(p.Targets, func(t fsm.Target) *adminpb.Target {
 			return &adminpb.Target{Path: t.Path, ReadOnly: t.ReadOnly, Bound: t.Done}
 		}),

@@ -17,7 +17,7 @@ func (x *volumeChange) create() (err error) {
 	}
 	x.volume, _ = x.state.VolumeByName(fsm.SiteFrom(x.site), x.req.GetVolume())
 	if v := x.volume; v != nil && v.MadeBy == "" && !x.req.GetEvenIfOrchestrated() {
-		x.step.state, x.step.detail = stepBlocked, "a volume has this name, and "+orchestrated(v)
+		x.step.state, x.step.detail = stepBlocked, "a volume has this name, and "+orchestrated(v)+": choose another name; one that has failed is replaced with --even-if-orchestrated"
 		return nil
 	}
 	source, size, err := x.source()

@@ -133,6 +133,18 @@ func TestWhichChangesOfVolumesAreRefused(t *testing.T) {
 		_, err := w.server.PlanVolume(ctx, bad)
 		require.Error(t, err, bad)
 	}
+	v, _ := w.state.Volume(fsm.VolumeID(theirs))
+	node := string(v.Replicas[0].Node)
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{VolumeId: theirs, NodeId: node,
+		Capability: &fsmpb.Capability{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: v.FSType()}}}})
+	for range 2 {
+		before := w.index
+		resp, err := w.server.ChangeVolume(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: theirs, Node: node, EvenIfOrchestrated: true, OperatorsOnly: true})
+		require.NoError(t, err)
+		require.True(t, resp.GetDone())
+		require.Equal(t, before, w.index, "an orchestrator's publication is left")
+	}
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: theirs, NodeId: node}}})
 	resp, err := w.server.ChangeVolume(ctx, &adminpb.VolumeChangeRequest{Verb: "delete", Volume: theirs, EvenIfOrchestrated: true})
 	require.NoError(t, err)
 	require.True(t, resp.GetDone())

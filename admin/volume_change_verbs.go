@@ -112,6 +112,10 @@ func (x *volumeChange) unpublish(v *fsm.Volume) error {
 	if n, ok := x.state.Node(fsm.NodeID(x.req.GetNode())); ok {
 		x.site = cmp.Or(x.req.GetSite(), fsm.Site(n.Site).String())
 	}
+	if p := x.publication(); p != nil && p.MadeBy == "" && x.req.GetOperatorsOnly() {
+		x.step.state, x.step.detail = stepDone, "no operator published it to this node: its publication is left"
+		return nil
+	}
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: string(v.ID), NodeId: x.req.GetNode()}
 	if p := x.publication(); p != nil && p.Staging != nil {
 		places := append([]string{p.Staging.Path}, mapSlice(p.Targets, func(t fsm.Target) string { return t.Path })...)

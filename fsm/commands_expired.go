@@ -33,7 +33,7 @@ func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection)
 	case *fsmpb.Command_DeleteVolume:
 		return s.deletedVolume(c.DeleteVolume), nil
 	case *fsmpb.Command_PublishVolume:
-		return s.publishedVolume(at, c.PublishVolume)
+		return s.publishedVolume(cmd.GetActor(), at, c.PublishVolume)
 	case *fsmpb.Command_UnpublishVolume:
 		return s.unpublishedVolume(at, c.UnpublishVolume), nil
 	case *fsmpb.Command_ExpandVolume:
@@ -103,7 +103,7 @@ func (s *State) createdVolume(actor string, at endpoint, c *fsmpb.CreateVolume) 
 
 // publishedVolume is the outcome of joining the node's publication. One that is ending would
 // be revived.
-func (s *State) publishedVolume(at endpoint, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
+func (s *State) publishedVolume(actor string, at endpoint, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
 	v, n, rej := s.volumeAndNode(at, c)
 	if rej != nil {
 		return nil, rej
@@ -112,7 +112,9 @@ func (s *State) publishedVolume(at endpoint, c *fsmpb.PublishVolume) (*fsmpb.Out
 	if len(existing) == 0 {
 		return nil, nil
 	}
-	outcome, rej := rejoinPublication(v, existing, requestedPublication(v, n, c))
+	requested := requestedPublication(v, n, c)
+	requested.MadeBy = s.maker(actor)
+	outcome, rej := rejoinPublication(v, existing, requested)
 	if rej == nil && v.Publication(n.ID).Ending {
 		return nil, nil
 	}

@@ -159,6 +159,7 @@ func hashVolumeLevel2(e *encoder, v *Volume) {
 		e.str(v.MadeBy)
 	}
 	v.Import.hash(e)
+	hashPublishedBy(e, v.Publications())
 }
 
 func hashVolumeSites(e *encoder, v *Volume) {

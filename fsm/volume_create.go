@@ -45,7 +45,7 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 
 // maker is the operator who makes a volume; empty: an orchestrator does.
 func (s *State) maker(actor string) string {
-	if s.level3() && byAdmin(actor, nil) {
+	if s.level3() && (byAdmin(actor, nil) || hasRole(actor, "operator/")) {
 		return actor
 	}
 	return ""

@@ -59,3 +59,35 @@ func TestAnImportedVolumeSaysWhoImportedIt(t *testing.T) {
 	w := newLVMWorld(t)
 	require.Equal(t, admin, w.importReady(1).MadeBy)
 }
+
+// A publication is its maker's: who ends it would end what the other relies on.
+func TestOperatorsAndOrchestratorsShareNoPublication(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, second string
+		joins         bool
+	}{
+		"an orchestrator's, and an admin":     {controller, admin, false},
+		"an orchestrator's, and an operator":  {controller, "operator/ann", false},
+		"an operator's, and an orchestrator":  {"operator/ann", controller, false},
+		"an operator's, and an admin":         {"operator/ann", admin, true},
+		"an orchestrator's, and the next one": {controller, controllerB, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			v := w.ready(1, create(1))
+			publish := publish(1, string(v.Replicas[0].Node))
+			w.twice(tc.first, publish)
+			for range 2 {
+				out := w.apply(tc.second, publish)
+				require.Equal(t, tc.joins, out.GetRejection() == nil, out)
+				if !tc.joins {
+					require.Equal(t, InUse, reasonOf(out))
+				}
+			}
+			kept, _ := restored(t, w.s).Volume(v.ID)
+			require.Equal(t, tc.first != controller, kept.Publications()[0].MadeBy == tc.first)
+			require.Equal(t, w.s.Hash(), restored(t, w.s).Hash())
+			w.twice("operator/ann", &fsmpb.UnpublishVolume{VolumeId: string(v.ID), NodeId: publish.GetNodeId()})
+		})
+	}
+}

@@ -21,6 +21,8 @@ type Publication struct {
 	// Reclaim: the host is to discard what the filesystem does not use, and no orchestrator knows of the
 	// publication (S61).
 	Reclaim bool
+	// MadeBy is the operator who published; empty: an orchestrator did. Neither joins the other's.
+	MadeBy string
 }
 
 // Staging is a host's intent to stage, and whether it reported it done.
@@ -83,6 +85,7 @@ func (d *dictionary) publication(p *Publication) *fsmpb.PublicationRecord {
 	r := &fsmpb.PublicationRecord{
 		NodeRef: d.ref(string(p.Node)), HostRef: d.ref(string(p.Host)), Capability: d.capability(&fsmpb.CapabilityRecord{}, &p.Capability),
 		ReadOnly: p.ReadOnly, Epoch: p.Epoch.Proto(), Ending: p.Ending, UsedBy: p.UsedBy, Reclaim: p.Reclaim,
+		MadeBy: p.MadeBy,
 	}
 	if s := p.Staging; s != nil {
 		r.Staging = &fsmpb.StagingRecord{
@@ -103,7 +106,7 @@ func (x *dumpDecoder) publication(r *fsmpb.PublicationRecord, err *error) Public
 	p := Publication{
 		Node: NodeID(x.textAt(r.GetNodeRef(), err)), Host: HostID(x.textAt(r.GetHostRef(), err)),
 		Capability: x.capability(r.GetCapability(), err), ReadOnly: r.GetReadOnly(), Epoch: EpochFrom(r.GetEpoch()),
-		Ending: r.GetEnding(), UsedBy: r.GetUsedBy(), Reclaim: r.GetReclaim(),
+		Ending: r.GetEnding(), UsedBy: r.GetUsedBy(), Reclaim: r.GetReclaim(), MadeBy: r.GetMadeBy(),
 	}
 	if s := r.GetStaging(); s != nil {
 		p.Staging = &Staging{Path: s.GetPath(), Boot: x.textAt(s.GetBootRef(), err), Capability: x.capability(s.GetCapability(), err), Done: s.GetDone()}
@@ -124,6 +127,19 @@ func hashEnding(e *encoder, publications []Publication) {
 			e.u64(fieldEnding)
 			e.str(string(p.Node))
 			e.str(p.UsedBy)
+		}
+	}
+}
+
+// fieldPublishedBy begins what is hashed of who published.
+const fieldPublishedBy = 138
+
+func hashPublishedBy(e *encoder, publications []Publication) {
+	for i := range publications {
+		if p := &publications[i]; p.MadeBy != "" {
+			e.u64(fieldPublishedBy)
+			e.str(string(p.Node))
+			e.str(p.MadeBy)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -15,6 +16,7 @@ func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcom
 		return nil, rej
 	}
 	requested := requestedPublication(v, n, c)
+	requested.MadeBy = s.maker(m.Actor)
 	requested.Epoch = m.Epoch
 	if existing := v.Publications(); len(existing) > 0 && !plantedbug.Is(plantedbug.PublishNotExclusive) {
 		outcome, rej := rejoinPublication(v, existing, requested)
@@ -102,6 +104,8 @@ func rejoinPublication(v *Volume, publications []Publication, requested Publicat
 		return nil, v.reclaimFirst("publish")
 	case i < 0:
 		return nil, Reject(InUse, "volume %s is published to node %s", v.ID, publications[0].Node)
+	case (publications[i].MadeBy != "") != (requested.MadeBy != ""):
+		return nil, Reject(InUse, "volume %s is published to node %s by %s, who would end what both rely on", v.ID, publications[i].Node, cmp.Or(publications[i].MadeBy, "an orchestrator"))
 	case publications[i].ReadOnly != requested.ReadOnly:
 		return nil, Reject(Incompatible, "volume %s is published to node %s with read-only %t", v.ID, publications[i].Node, publications[i].ReadOnly)
 	case publications[i].Capability != requested.Capability:

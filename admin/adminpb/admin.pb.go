@@ -3040,6 +3040,7 @@ type Publication struct {
 	StagingPath   string                 `protobuf:"bytes,7,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
 	Staged        bool                   `protobuf:"varint,8,opt,name=staged,proto3" json:"staged,omitempty"`
 	Targets       []*Target              `protobuf:"bytes,9,rep,name=targets,proto3" json:"targets,omitempty"`
+	MadeBy        string                 `protobuf:"bytes,170,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who published; empty: an orchestrator did
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3135,6 +3136,13 @@ func (x *Publication) GetTargets() []*Target {
 		return x.Targets
 	}
 	return nil
+}
+
+func (x *Publication) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 type Target struct {
@@ -7025,9 +7033,11 @@ type VolumeChangeRequest struct {
 	// even_if_orchestrated: change a volume that no operator made, so that an orchestrator may rely on it.
 	EvenIfOrchestrated bool   `protobuf:"varint,12,opt,name=even_if_orchestrated,json=evenIfOrchestrated,proto3" json:"even_if_orchestrated,omitempty"`
 	Reason             string `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"` // of ChangeVolume
-	Site               string `protobuf:"bytes,13,opt,name=site,proto3" json:"site,omitempty"`      // that the volume is of; empty: of create its node's or the only one, else by the volume and the node
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// operators_only: unpublish ends a publication only that an operator made; another one is left, which is done.
+	OperatorsOnly bool   `protobuf:"varint,171,opt,name=operators_only,json=operatorsOnly,proto3" json:"operators_only,omitempty"`
+	Site          string `protobuf:"bytes,13,opt,name=site,proto3" json:"site,omitempty"` // that the volume is of; empty: of create its node's or the only one, else by the volume and the node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VolumeChangeRequest) Reset() {
@@ -7149,6 +7159,13 @@ func (x *VolumeChangeRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *VolumeChangeRequest) GetOperatorsOnly() bool {
+	if x != nil {
+		return x.OperatorsOnly
+	}
+	return false
 }
 
 func (x *VolumeChangeRequest) GetSite() string {
@@ -9664,7 +9681,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"generation\x12\x1c\n" +
 	"\tsuspended\x18\x0f \x01(\bR\tsuspended\x12)\n" +
 	"\x11out_of_sync_bytes\x18\x10 \x01(\x04R\x0eoutOfSyncBytes\x12!\n" +
-	"\fcurrent_uuid\x18\x11 \x01(\tR\vcurrentUuid\"\x87\x02\n" +
+	"\fcurrent_uuid\x18\x11 \x01(\tR\vcurrentUuid\"\xa1\x02\n" +
 	"\vPublication\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x12\n" +
@@ -9674,7 +9691,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05epoch\x18\x06 \x01(\tR\x05epoch\x12!\n" +
 	"\fstaging_path\x18\a \x01(\tR\vstagingPath\x12\x16\n" +
 	"\x06staged\x18\b \x01(\bR\x06staged\x123\n" +
-	"\atargets\x18\t \x03(\v2\x19.holdfast.admin.v1.TargetR\atargets\"O\n" +
+	"\atargets\x18\t \x03(\v2\x19.holdfast.admin.v1.TargetR\atargets\x12\x18\n" +
+	"\amade_by\x18\xaa\x01 \x01(\tR\x06madeBy\"O\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12\x14\n" +
@@ -10025,7 +10043,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05steps\x18\v \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\f \x01(\tR\asummary\x12\x12\n" +
 	"\x04done\x18\r \x01(\bR\x04done\x12\x14\n" +
-	"\x05token\x18\x0e \x01(\tR\x05token\"\x8b\x05\n" +
+	"\x05token\x18\x0e \x01(\tR\x05token\"\xb3\x05\n" +
 	"\x13VolumeChangeRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x12\n" +
@@ -10044,7 +10062,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"fromVolume\x12P\n" +
 	"\btopology\x18\v \x03(\v24.holdfast.admin.v1.VolumeChangeRequest.TopologyEntryR\btopology\x120\n" +
 	"\x14even_if_orchestrated\x18\f \x01(\bR\x12evenIfOrchestrated\x12\x17\n" +
-	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\x12&\n" +
+	"\x0eoperators_only\x18\xab\x01 \x01(\bR\roperatorsOnly\x12\x12\n" +
 	"\x04site\x18\r \x01(\tR\x04site\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -31,6 +31,7 @@ type hostMounts struct {
 	csiEndpoint, folder string
 	wait                time.Duration
 	helper              bool
+	reason              string
 }
 
 // add adds the flags, and the configuration file of a host.
@@ -78,7 +79,7 @@ func (m *hostMounts) open(evenIfOrchestrated bool) (*mounthelper.Helper, func(),
 		return nil, nil, exit.Usagef("make the folder of mounts: %w", errors.Join(err, conn.Close()))
 	}
 	return &mounthelper.Helper{
-		Controllers: &apiControllers{client: client, evenIfOrchestrated: evenIfOrchestrated}, Node: csi.NewNodeClient(conn),
+		Controllers: &apiControllers{client: client, reason: m.reason, evenIfOrchestrated: evenIfOrchestrated}, Node: csi.NewNodeClient(conn),
 		Table: mounthelper.NewHostTable(), Dir: m.folder, Patience: m.wait,
 	}, func() { _ = conn.Close() }, nil
 }
@@ -114,6 +115,7 @@ func mountCommand() *cobra.Command {
 			return m.mount(cmd.Context(), args[0], args[1], &o)
 		}}
 	m.add(cmd)
+	reasonFlag(cmd, &m.reason)
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&lists, "options", "o", nil, "mount `options`, separated by commas; repeatable")
 	flags.BoolVarP(&fake, "fake", "f", false, "check the options, and mount nothing")
@@ -158,6 +160,7 @@ func umountCommand() *cobra.Command {
 			return m.umount(cmd, args[0])
 		}}
 	m.add(cmd)
+	reasonFlag(cmd, &m.reason)
 	flags := cmd.Flags()
 	flags.BoolVarP(&force, "force", "f", false, "as of umount(8); refused")
 	flags.BoolVarP(&lazy, "lazy", "l", false, "as of umount(8); refused")

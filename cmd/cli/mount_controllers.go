@@ -18,6 +18,7 @@ import (
 // apiControllers are the controllers as the mount helper needs them, over the operators' API.
 type apiControllers struct {
 	client             *admin.Client
+	reason             string
 	evenIfOrchestrated bool
 }
 
@@ -41,7 +42,7 @@ func (a *apiControllers) Find(ctx context.Context, idOrName, node string) (*moun
 		if p.GetNode() != node {
 			return nil, status.Errorf(codes.FailedPrecondition, "it is published to node %s", p.GetNode())
 		}
-		found.Published, found.ReadOnly = true, p.GetReadOnly()
+		found.Published, found.ReadOnly, found.Orchestrated = true, p.GetReadOnly(), p.GetMadeBy() == ""
 	}
 	return found, nil
 }
@@ -71,9 +72,9 @@ func (a *apiControllers) Publish(ctx context.Context, id fsm.VolumeID, node stri
 	return published, err
 }
 
-// Unpublish ends it. A volume that is gone is not published.
+// Unpublish ends it, unless an orchestrator made it. A volume that is gone is not published.
 func (a *apiControllers) Unpublish(ctx context.Context, id fsm.VolumeID, node string) error {
-	_, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: string(id), Node: node, EvenIfOrchestrated: true})
+	_, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: string(id), Node: node, EvenIfOrchestrated: true, OperatorsOnly: true})
 	if status.Code(err) == codes.NotFound {
 		return nil
 	}
@@ -82,6 +83,7 @@ func (a *apiControllers) Unpublish(ctx context.Context, id fsm.VolumeID, node st
 
 // change makes the call. A step that is blocked is FAILED_PRECONDITION, one that waits ABORTED.
 func (a *apiControllers) change(ctx context.Context, req *adminpb.VolumeChangeRequest) (resp *adminpb.VolumeChangeResponse, err error) {
+	req.Reason = a.reason
 	err = a.client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = api.ChangeVolume(ctx, req)
 		return err

@@ -22,6 +22,10 @@ func mountsCommand() *cobra.Command {
 // mountsOf makes a command about this host's mounts.
 func mountsOf(use, short string, args cobra.PositionalArgs, run func(context.Context, *mounthelper.Helper, *cobra.Command, []string) error) *cobra.Command {
 	m := &hostMounts{}
+	return m.command(use, short, args, run)
+}
+
+func (m *hostMounts) command(use, short string, args cobra.PositionalArgs, run func(context.Context, *mounthelper.Helper, *cobra.Command, []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			helper, closing, err := m.open(false)
@@ -64,7 +68,8 @@ func growCommand() *cobra.Command {
 
 func releaseCommand() *cobra.Command {
 	var yes bool
-	cmd := mountsOf("release", "Give back the volumes that are not mounted here any more", noArgs,
+	m := &hostMounts{}
+	cmd := m.command("release", "Give back the volumes that are not mounted here any more", noArgs,
 		func(ctx context.Context, helper *mounthelper.Helper, cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return planRelease(helper, cmd)
@@ -78,6 +83,7 @@ func releaseCommand() *cobra.Command {
 	cmd.Long = "Unstages what this host mounted and does not mount any more, as after a boot, an unmount without the helper or one\n" +
 		"without controllers, and ends its publication to this host, so that another one may use it. What is mounted stays.\n" +
 		"holdfast-mounts.service does this at each boot, before the mounts of fstab."
+	reasonFlag(cmd, &m.reason)
 	cmd.Flags().BoolVar(&yes, "yes", false, "carry it out; without it, it is only shown what would be")
 	return cmd
 }

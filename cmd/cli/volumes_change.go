@@ -37,8 +37,15 @@ func (v *volumeVerb) command(use, short, long, argument string) *cobra.Command {
 	cmd.Flags().BoolVar(&v.yes, "yes", false, "carry the plan out; without it, it is only shown")
 	reasonFlag(cmd, &v.req.Reason)
 	cmd.Flags().StringVar(&v.req.Site, "site", "", "`name` of the site whose volume it is, where the cluster has several")
-	cmd.Flags().BoolVar(&v.req.EvenIfOrchestrated, "even-if-orchestrated", false, "change it although no operator made it: an orchestrator may rely on it")
+	cmd.Flags().BoolVar(&v.req.EvenIfOrchestrated, "even-if-orchestrated", false, v.orchestratedHelp())
 	return cmd
+}
+
+func (v *volumeVerb) orchestratedHelp() string {
+	if v.req.GetVerb() == "create" {
+		return "create it although a volume of an orchestrator that has failed has the name; while that one is good, it is refused"
+	}
+	return "change it although no operator made it: an orchestrator may rely on it"
 }
 
 // unbound: a deletion by name is only shown, since another volume may have the name when it is repeated.

@@ -18,8 +18,8 @@ type Volume struct {
 	ID         fsm.VolumeID
 	Name       string
 	Capability *csi.VolumeCapability
-	// Published: a publication to the node is there, for reading only or not.
-	Published, ReadOnly bool
+	// Published: a publication to the node is there, for reading only or not; Orchestrated: no operator made it.
+	Published, ReadOnly, Orchestrated bool
 }
 
 // Controllers are what the helper needs of them. Their errors are of gRPC.
@@ -29,7 +29,7 @@ type Controllers interface {
 	Find(ctx context.Context, idOrName, node string) (*Volume, error)
 	// Publish gives the node the right to use it, and returns the publish context.
 	Publish(ctx context.Context, id fsm.VolumeID, node string, readOnly bool) (map[string]string, error)
-	// Unpublish ends that. What is not there is done.
+	// Unpublish ends that. What is not there is done, and what an orchestrator published is left.
 	Unpublish(ctx context.Context, id fsm.VolumeID, node string) error
 }
 

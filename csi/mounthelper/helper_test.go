@@ -30,6 +30,8 @@ type host struct {
 	published, staged, bound, inTable string // volumes, of a path the target
 	holder                            string // the other node that has the volume
 	secrets                           map[string]string
+	orchestrated                      bool   // the publication is an orchestrator's
+	meanwhile                         func() // it is called once, behind the first look
 	calls, failAt                     int
 	effect                            bool
 	code                              codes.Code
@@ -56,11 +58,22 @@ func (h *host) Find(_ context.Context, named, node string) (*Volume, error) {
 	if named == "other" {
 		id = other
 	}
-	return &Volume{ID: id, Name: named, Published: h.published == string(id), Capability: &csi.VolumeCapability{
+	if named == one || named == other {
+		id = fsm.VolumeID(named)
+	}
+	published, orchestrated := h.published == string(id), h.orchestrated
+	if then := h.meanwhile; then != nil {
+		h.meanwhile = nil
+		then()
+	}
+	return &Volume{ID: id, Name: map[bool]string{true: "other", false: "data"}[id == other], Published: published, Orchestrated: orchestrated, Capability: &csi.VolumeCapability{
 		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}}}}, nil
 }
 
 func (h *host) Publish(_ context.Context, id fsm.VolumeID, _ string, _ bool) (map[string]string, error) {
+	if h.orchestrated {
+		return nil, status.Error(codes.FailedPrecondition, "an orchestrator published it")
+	}
 	if h.holder != "" {
 		return nil, status.Error(codes.FailedPrecondition, "it is published to node "+h.holder)
 	}
@@ -68,7 +81,11 @@ func (h *host) Publish(_ context.Context, id fsm.VolumeID, _ string, _ bool) (ma
 }
 
 func (h *host) Unpublish(context.Context, fsm.VolumeID, string) error {
-	return h.do(func() { h.published = "" })
+	return h.do(func() {
+		if !h.orchestrated {
+			h.published = ""
+		}
+	})
 }
 
 func (h *host) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest, ...grpc.CallOption) (*csi.NodeGetInfoResponse, error) {
@@ -283,6 +300,23 @@ func TestAMountPointIsMadeAgainWithoutFollowingLinks(t *testing.T) {
 			require.NoDirExists(t, filepath.Join(victim, "target"))
 			require.Equal(t, make([]string, 4), []string{h.published, h.staged, h.bound, h.inTable})
 			require.Equal(t, codes.NotFound, status.Code(m.Unmount(t.Context(), req.Target)), "it is given back")
+		})
+	}
+}
+
+// A publication of an orchestrator is neither used nor ended, whenever it came.
+func TestAnOrchestratorsPublicationIsLeft(t *testing.T) {
+	h, m, req := newHost(t)
+	orchestrate := func() { h.published, h.orchestrated = one, true }
+	for name, before := range map[string]func(){"it was there": orchestrate, "it came before the lock": func() { h.meanwhile = orchestrate },
+		"it came behind the lock": func() { h.meanwhile = func() { h.meanwhile = orchestrate } }} {
+		t.Run(name, func(t *testing.T) {
+			h.published, h.orchestrated, h.meanwhile = "", false, nil
+			before()
+			for range 2 {
+				require.ErrorContains(t, m.Mount(t.Context(), req), "an orchestrator published")
+				require.Equal(t, []string{one, "", ""}, []string{h.published, h.staged, h.bound})
+			}
 		})
 	}
 }

@@ -36,11 +36,7 @@ func (h *Helper) Mount(ctx context.Context, req Request) error {
 	if err != nil {
 		return err
 	}
-	var v *Volume
-	err = h.repeat(ctx, "find volume "+req.Volume, until, func(ctx context.Context) (err error) {
-		v, err = h.Controllers.Find(ctx, req.Volume, node)
-		return err
-	})
+	v, err := h.find(ctx, req.Volume, node, until)
 	if err != nil {
 		return err
 	}
@@ -49,6 +45,12 @@ func (h *Helper) Mount(ctx context.Context, req Request) error {
 		return err
 	}
 	defer unlock()
+	if v, err = h.find(ctx, string(v.ID), node, until); err != nil { // who had the lock may have changed it
+		return err
+	}
+	if v.Published && v.Orchestrated {
+		return refused("an orchestrator published volume %s to this node, and would end what is mounted: mount it when that is over", v.Name)
+	}
 	if v.Published && v.ReadOnly && !req.ReadOnly {
 		return refused("volume %s is published to this node for reading only: mount it with -o ro", v.Name)
 	}
@@ -57,6 +59,14 @@ func (h *Helper) Mount(ctx context.Context, req Request) error {
 		return err
 	}
 	return h.mount(ctx, v, record, req, until)
+}
+
+func (h *Helper) find(ctx context.Context, idOrName, node string, until time.Time) (v *Volume, err error) {
+	err = h.repeat(ctx, "find volume "+idOrName, until, func(ctx context.Context) (err error) {
+		v, err = h.Controllers.Find(ctx, idOrName, node)
+		return err
+	})
+	return v, err
 }
 
 func (h *Helper) lock(ctx context.Context, id fsm.VolumeID, until time.Time) (unlock func(), err error) {

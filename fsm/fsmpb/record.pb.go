@@ -3272,7 +3272,8 @@ type PublicationRecord struct {
 	Targets       []*TargetRecord        `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"`
 	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
 	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
-	Reclaim       bool                   `protobuf:"varint,80,opt,name=reclaim,proto3" json:"reclaim,omitempty"` // level 2
+	Reclaim       bool                   `protobuf:"varint,80,opt,name=reclaim,proto3" json:"reclaim,omitempty"`             // level 2
+	MadeBy        string                 `protobuf:"bytes,138,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator; empty: an orchestrator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3375,6 +3376,13 @@ func (x *PublicationRecord) GetReclaim() bool {
 		return x.Reclaim
 	}
 	return false
+}
+
+func (x *PublicationRecord) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 type ReclaimedRecord struct {
@@ -4943,7 +4951,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\ffs_uuid_text\x18\x04 \x01(\tR\n" +
 	"fsUuidText\x12,\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
-	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\x95\x03\n" +
+	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\xaf\x03\n" +
 	"\x11PublicationRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12A\n" +
@@ -4956,7 +4964,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\atargets\x18\a \x03(\v2\x1d.holdfast.fsm.v1.TargetRecordR\atargets\x12\x16\n" +
 	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
 	"\aused_by\x18\t \x01(\tR\x06usedBy\x12\x18\n" +
-	"\areclaim\x18P \x01(\bR\areclaim\"s\n" +
+	"\areclaim\x18P \x01(\bR\areclaim\x12\x18\n" +
+	"\amade_by\x18\x8a\x01 \x01(\tR\x06madeBy\"s\n" +
 	"\x0fReclaimedRecord\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x122\n" +
 	"\x06result\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.ReclaimedR\x06result\"\x95\x01\n" +

@@ -58,6 +58,8 @@ var Table = []Row{
 	{"/holdfast.admin.v1.Admin/ClaimMaintenance", "", operators},
 	{"/holdfast.admin.v1.Admin/CarryOut", "drain", operators},
 	{"/holdfast.admin.v1.Admin/CarryOut", "undrain", operators},
+	{"/holdfast.admin.v1.Admin/ChangeVolume", "publish", operators},
+	{"/holdfast.admin.v1.Admin/ChangeVolume", "unpublish", operators},
 
 	{"/holdfast.admin.v1.Admin/CarryOut", "evict", admins},
 	{"/holdfast.admin.v1.Admin/CarryOut", "lost", admins},
@@ -82,7 +84,9 @@ var Table = []Row{
 	{"/holdfast.admin.v1.Admin/ChangeMember", "", admins},
 	{"/holdfast.admin.v1.Admin/ChangeRevocation", "", admins},
 	{"/holdfast.admin.v1.Admin/ChangeToken", "", admins},
-	{"/holdfast.admin.v1.Admin/ChangeVolume", "", admins},
+	{"/holdfast.admin.v1.Admin/ChangeVolume", "create", admins},
+	{"/holdfast.admin.v1.Admin/ChangeVolume", "delete", admins},
+	{"/holdfast.admin.v1.Admin/ChangeVolume", "expand", admins},
 
 	{"/holdfast.session.v1.Session/Attach", "", nodes},
 	{"/holdfast.session.v1.Session/Propose", "", nodes},
