@@ -136,6 +136,25 @@ func TestBackupsOfOtherHistoriesAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrMismatch)
 }
 
+// Indexes are issued again after a restore: an increment of one incarnation continues no backup of another.
+func TestAnIncrementContinuesItsOwnIncarnationOnly(t *testing.T) {
+	m := newMember(t, "one").nodes(0, 3)
+	full, h := m.take(Request{})
+	m.Apply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: []byte("fedcba9876543210")}}})
+	m.nodes(3, 5)
+	for range 2 {
+		_, err := Prepare(t.Context(), m, Request{Increment: true, Since: h.Index, Of: &h})
+		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorContains(t, err, "take a full backup")
+	}
+	path, _ := m.take(Request{Increment: true, Since: h.Index})
+	for range 2 {
+		_, err := Load(Files{Full: full, Increments: []string{path}})
+		require.ErrorIs(t, err, ErrMismatch)
+		require.ErrorContains(t, err, "it is of incarnation 2")
+	}
+}
+
 func TestWhatTheJournalLacksIsNamed(t *testing.T) {
 	m := newMember(t, "one").nodes(0, 3)
 	refused := func(text string, r Request) {

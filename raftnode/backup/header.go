@@ -55,6 +55,11 @@ func Describe(c fsm.Cluster) Header {
 	}
 }
 
+// continues tells whether both are of one life of one cluster: indexes are issued again after a restore.
+func (h *Header) continues(full *Header) bool {
+	return h.ClusterID == full.ClusterID && h.Incarnation == full.Incarnation && h.IncarnationID == full.IncarnationID
+}
+
 // check refuses what this build cannot use.
 func (h *Header) check() error {
 	switch {

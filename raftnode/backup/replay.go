@@ -87,6 +87,9 @@ func checkIncrements(f Files, full Header) (parts []part, err error) {
 			return nil, fmt.Errorf("read the backup %s: %w: it is a full backup, not an increment", path, ErrMismatch)
 		case h.ClusterID != full.ClusterID:
 			return nil, fmt.Errorf("read the backup %s: %w: it is of cluster %s, the full backup of %s", path, ErrMismatch, h.ClusterID, full.ClusterID)
+		case !h.continues(&full):
+			return nil, fmt.Errorf("read the backup %s: %w: it is of incarnation %d (%s), the full backup of %d (%s): name one that was written after the restore or the recovery",
+				path, ErrMismatch, h.Incarnation, h.IncarnationID, full.Incarnation, full.IncarnationID)
 		}
 		parts = append(parts, part{path, h})
 	}

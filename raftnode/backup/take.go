@@ -36,7 +36,9 @@ type Request struct {
 	// Increment has the commands above Since instead of the state.
 	Increment bool
 	Since     uint64
-	Now       time.Time
+	// Of is the state that the increment continues, as Describe has it: one of another incarnation is refused. Nil: any.
+	Of  *Header
+	Now time.Time
 }
 
 // Prepared is a backup that is known, and not written yet.
@@ -75,6 +77,9 @@ func Prepare(ctx context.Context, from Source, r Request) (*Prepared, error) {
 		return &Prepared{Header: h, write: func(_ context.Context, w io.Writer) error { return state.WriteDump(w, term) }}, nil
 	}
 	h.Kind, h.Since = Increment, r.Since
+	if r.Of != nil && !h.continues(r.Of) {
+		return nil, fmt.Errorf("%w: the state is of incarnation %d (%s), what it would continue is of %d (%s): take a full backup", ErrRefused, h.Incarnation, h.IncarnationID, r.Of.Incarnation, r.Of.IncarnationID)
+	}
 	if h.Since > h.Index {
 		return nil, fmt.Errorf("%w: index %d is not reached: the state is at %d", ErrRefused, h.Since, h.Index)
 	}

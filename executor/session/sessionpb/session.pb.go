@@ -1744,6 +1744,7 @@ type Publication struct {
 	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
 	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	Reclaim       bool                   `protobuf:"varint,80,opt,name=reclaim,proto3" json:"reclaim,omitempty"`
+	MadeBy        string                 `protobuf:"bytes,170,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who published; empty: an orchestrator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1846,6 +1847,13 @@ func (x *Publication) GetReclaim() bool {
 		return x.Reclaim
 	}
 	return false
+}
+
+func (x *Publication) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 type Staging struct {
@@ -4150,7 +4158,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"incomplete\x18\x06 \x01(\bR\n" +
 	"incomplete\x12#\n" +
 	"\rdisk_attached\x18\a \x01(\bR\fdiskAttached\x12\x1b\n" +
-	"\tdisk_gone\x18\b \x01(\bR\bdiskGone\"\xf7\x02\n" +
+	"\tdisk_gone\x18\b \x01(\bR\bdiskGone\"\x91\x03\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -4163,7 +4171,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x04host\x18\a \x01(\tR\x04host\x12\x16\n" +
 	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
 	"\aused_by\x18\t \x01(\tR\x06usedBy\x12\x18\n" +
-	"\areclaim\x18P \x01(\bR\areclaim\"\x82\x01\n" +
+	"\areclaim\x18P \x01(\bR\areclaim\x12\x18\n" +
+	"\amade_by\x18\xaa\x01 \x01(\tR\x06madeBy\"\x82\x01\n" +
 	"\aStaging\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12;\n" +

@@ -160,12 +160,15 @@ func (s *Scheduler) writeFull(ctx context.Context, l lineage) error {
 		return err
 	}
 	s.show(name)
+	if len(l.all) > 0 && !l.all[0].SameLife(name) {
+		return nil // the incarnation was replaced just now: what is of the former one stays
+	}
 	return s.prune(ctx, append(l.all, name))
 }
 
 // writeIncrement writes a full backup instead where the journal of this member does not reach back.
 func (s *Scheduler) writeIncrement(ctx context.Context, l lineage) error {
-	name, err := s.put(ctx, backup.Request{Increment: true, Since: l.last.Index})
+	name, err := s.put(ctx, backup.Request{Increment: true, Since: l.last.Index, Of: &l.of})
 	if errors.Is(err, backup.ErrRefused) {
 		s.Logger.Warn("no increment can be written, a full backup is", "since", l.last.Index, "why", err)
 		return s.writeFull(ctx, l)
@@ -231,15 +234,17 @@ func inOrder(a, b target.Name) int {
 
 // lineage is what a target has of one incarnation.
 type lineage struct {
+	of         backup.Header
 	all        []target.Name
 	full, last target.Name // the newest full one, and the end of the increments that continue it; zero without
 }
 
 func lineageOf(c fsm.Cluster, names []string) (l lineage) {
-	own := target.NameOf(backup.Describe(c), false)
+	l.of = backup.Describe(c)
+	own := target.NameOf(l.of, false)
 	for _, text := range names {
 		n, ok := target.ParseName(text)
-		if ok && n.Cluster == own.Cluster && n.Incarnation == own.Incarnation && n.IncarnationID == own.IncarnationID {
+		if ok && n.SameLife(own) {
 			l.all = append(l.all, n)
 		}
 	}

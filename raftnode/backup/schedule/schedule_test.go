@@ -179,3 +179,46 @@ func TestOnlyTheLeaderWritesAndFailuresAreCounted(t *testing.T) {
 	requireReaches(t, dir, m)
 	require.EqualValues(t, 2, testutil.ToFloat64(s.failures))
 }
+
+// restoredMeanwhile gets another incarnation between the look at what is due and the backup.
+type restoredMeanwhile struct {
+	*backuptest.Member
+	restore func()
+}
+
+func (r *restoredMeanwhile) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
+	if r.restore != nil {
+		r.restore()
+		r.restore = nil
+	}
+	return r.Member.Read(ctx, fn)
+}
+
+func TestAnIncarnationThatIsReplacedMeanwhile(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"an increment is due": time.Minute, "a full one is due": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			m, c := backuptest.New(t, "one").Nodes(0, 3), &clock{now: time.Unix(1_000_000, 0)}
+			s := newScheduler(t, m, target.Folder(dir), c)
+			for i := range 2 { // as many as are kept
+				require.NoError(t, s.Once(t.Context()))
+				m.Nodes(10+i, 11+i)
+				c.add(time.Hour)
+			}
+			former, _ := names(t, target.Folder(dir))
+			require.Len(t, former, 2)
+			c.add(pause - time.Hour)
+			s.Member = &restoredMeanwhile{m, func() {
+				m.Apply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: []byte("fedcba9876543210")}}})
+			}}
+			for range 2 {
+				require.NoError(t, s.Once(t.Context()))
+				full, increments := names(t, target.Folder(dir))
+				require.Empty(t, increments, "none continues another life")
+				require.Len(t, full, 3)
+				require.Equal(t, former, full[:2], "those of the former incarnation stay")
+				require.EqualValues(t, 2, full[2].Incarnation)
+			}
+		})
+	}
+}

@@ -61,3 +61,8 @@ func ParseName(text string) (n Name, ok bool) {
 	n.Time, errs[3] = time.Parse(nameTime, m[6])
 	return n, errs == [4]error{} && n.String() == text
 }
+
+// SameLife tells whether both are of one incarnation of one cluster.
+func (n Name) SameLife(o Name) bool {
+	return n.Cluster == o.Cluster && n.Incarnation == o.Incarnation && n.IncarnationID == o.IncarnationID
+}
