@@ -32,23 +32,28 @@ func (mb *membership) removeMember(ctx context.Context, id string) error {
 	return nil
 }
 
-// checkRemovable refuses to remove, or to demote, a voter when too few of the remaining voters answer for a
+// checkRemovable refuses to remove, or to demote, a voter when too few of the remaining voters answer and are ready for a
 // quorum, or while a non-voter is catching up, which may complete one.
 func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) error {
 	if leaving.Suffrage != raft.Voter {
 		return nil
 	}
-	remaining, responsive := 0, 0
 	answers := mb.peers.queryStatuses(ctx, membershipChangeTimeout, &raftpb.StatusRequest{})
-	for _, s := range mb.servers() {
-		_, answered := answers[s.ID]
+	return mb.checkQuorumWithout(leaving.ID, mb.servers(), answers)
+}
+
+// checkQuorumWithout counts as the plan of a removal does: a voter that answers and is not ready, as its disk is full, commits nothing.
+func (mb *membership) checkQuorumWithout(leaving raft.ServerID, servers []raft.Server, answers map[raft.ServerID]memberStatus) error {
+	remaining, ready := 0, 0
+	for _, s := range servers {
+		a, answered := answers[s.ID]
 		switch {
-		case s.ID == leaving.ID:
+		case s.ID == leaving:
 		case s.Suffrage != raft.Voter && mb.isNonVoter(s.ID): // it stays one
 		case s.Suffrage != raft.Voter:
 			return fmt.Errorf("%w: member %s is catching up: wait until it votes, or remove it first", ErrRefused, s.ID)
-		case answered || string(s.ID) == mb.id:
-			remaining, responsive = remaining+1, responsive+1
+		case string(s.ID) == mb.id, answered && a.GetTrouble() == "":
+			remaining, ready = remaining+1, ready+1
 		default:
 			remaining++
 		}
@@ -56,8 +61,8 @@ func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) e
 	if remaining == 0 {
 		return fmt.Errorf("%w: it is the last voter", ErrRefused)
 	}
-	if responsive <= remaining/2 {
-		return fmt.Errorf("%w: of the %d voters that were left only %d answer, and they would be no quorum", ErrRefused, remaining, responsive)
+	if ready <= remaining/2 {
+		return fmt.Errorf("%w: of the %d voters that were left only %d answer and are ready, and they would be no quorum", ErrRefused, remaining, ready)
 	}
 	return nil
 }
