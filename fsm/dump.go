@@ -160,6 +160,16 @@ func ReadDump(r io.Reader) (*State, DumpHeader, error) {
 	return s, known, nil
 }
 
+// CheckDump reads the beginning of a dump, and returns ErrNewer for one that this build does not understand. Whether the rest can be read
+// is not known then.
+func CheckDump(r io.Reader) error {
+	in := &dumpReader{r: bufio.NewReaderSize(r, 4<<10), sum: sha256.New()}
+	if _, err := in.header(); errors.Is(err, ErrNewer) {
+		return fmt.Errorf("read the snapshot's header: %w", err)
+	}
+	return nil
+}
+
 // dumpReader sums what it read.
 type dumpReader struct {
 	r      *bufio.Reader
@@ -180,6 +190,9 @@ func (in *dumpReader) header() (*fsmpb.Header, error) {
 	h := &fsmpb.Header{}
 	if err := in.message(h); err != nil {
 		return nil, err
+	}
+	if h.GetFormat() > dumpFormat {
+		return nil, fmt.Errorf("%w: its format is %d, this build reads %d only", ErrNewer, h.GetFormat(), dumpFormat)
 	}
 	if h.GetFormat() != dumpFormat {
 		return nil, fmt.Errorf("its format is %d, this build reads %d only", h.GetFormat(), dumpFormat)

@@ -23,7 +23,7 @@ const (
 	MaxFeatureLevel = Level3
 )
 
-// ErrNewer: a dump is of a feature level that this build does not understand. It is
+// ErrNewer: a dump is of a format or of a feature level that this build does not understand. It is
 // not damaged: a newer build reads it.
 var ErrNewer = errors.New("it is of a newer build")
 

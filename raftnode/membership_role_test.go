@@ -99,6 +99,14 @@ func TestAStatusTellsOfTheDisk(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, s.GetDiskFreeBytes())
 	require.Positive(t, s.GetSlowestSyncNano())
+	for range 2 {
+		times, err := n.SyncTimes()
+		require.NoError(t, err)
+		require.Positive(t, times.Total)
+		require.Len(t, times.Cumulative, len(times.Bounds))
+		require.LessOrEqual(t, times.Cumulative[len(times.Cumulative)-1], times.Total)
+		require.Equal(t, 100*time.Microsecond, times.Bounds[0])
+	}
 }
 
 func TestTheSlowestWriteIsForgottenAfterAMinute(t *testing.T) {

@@ -18,7 +18,7 @@ func (m *Member) openFiles() (err error) {
 	var dump verifiedDump
 	if m.storage, err = m.openStorage(store.Options{
 		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
-		Verify: dump.decode, Logger: m.cfg.Logger, Disk: m.cfg.Simulated.Disk, OnSync: m.observeSync,
+		Verify: dump.decode, CheckHeader: checkDumpHeader, CheckEntry: checkEntryLevel, Logger: m.cfg.Logger, Disk: m.cfg.Simulated.Disk, OnSync: m.observeSync,
 		OnFatal: func(operation string, err error) {
 			m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", operation, err))
 		},

@@ -40,13 +40,18 @@ type knownPool struct {
 
 // hostRecord is the content of host.json.
 type hostRecord struct {
+	Format int                  `json:"format,omitempty"` // 0 is 1
 	HostID fsm.HostID           `json:"host_id"`
 	Pools  map[string]knownPool `json:"pools"`
 }
 
 // OpenHost reads the host's identity, and makes a new one in a directory that has none. A
-// missing directory is made; one that other users can read is refused.
+// missing directory is made; one that other users can read is refused, and one that a newer build wrote before anything
+// is written into it.
 func OpenHost(dir string) (*Host, error) {
+	if err := checkFormats(dir); err != nil {
+		return nil, err
+	}
 	for _, folder := range []string{volumesDir, manifestsDir} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), privateMode); err != nil {
 			return nil, fmt.Errorf("make the data folder %s: %w", dir, err)

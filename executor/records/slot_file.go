@@ -48,6 +48,9 @@ func openSlotFile(path string) (*SlotFile, []byte, error) {
 		return nil, nil, fmt.Errorf("open the record %s: %w", path, err)
 	}
 	defer f.Close()
+	if err := checkSlots(f); err != nil {
+		return nil, nil, err
+	}
 	s.exists, s.maybeUnsynced = true, true
 	var content []byte
 	for i := range int64(2) {

@@ -40,6 +40,12 @@ type Options struct {
 	// Verify decodes and checks a complete Raft snapshot, during Open. Raft is offered the newest
 	// one that it accepts. Nil trusts the file's checksum.
 	Verify func(meta *raft.SnapshotMeta, content io.Reader) error
+	// CheckHeader reads the beginning of a finished Raft snapshot, before anything of the folder is changed. Its error says that a
+	// newer build wrote it; what is damaged is no such error. Nil: none is refused.
+	CheckHeader func(io.Reader) error
+	// CheckEntry is asked about each entry of the log, during Open and before Raft sees any. Its error says that a newer
+	// build wrote the entry. Nil: none is refused.
+	CheckEntry func(*raft.Log) error
 
 	// OnFatal is called once, with the first failure of the store. No call succeeds afterwards:
 	// the process has to exit (S133).

@@ -150,10 +150,13 @@ func (s *raftSnapshots) writeChecksum(id string) error {
 	return nil
 }
 
+// unfinishedSuffix ends the name of a Raft snapshot that is being written.
+const unfinishedSuffix = ".tmp"
+
 // removeUnfinished removes Raft snapshots that a crash left unfinished.
 func (s *raftSnapshots) removeUnfinished() error {
 	return s.eachDir(func(name string) error {
-		if !strings.HasSuffix(name, ".tmp") {
+		if !strings.HasSuffix(name, unfinishedSuffix) {
 			return nil
 		}
 		return os.RemoveAll(s.path(name))

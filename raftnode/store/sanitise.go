@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/raft"
 )
@@ -28,6 +29,7 @@ type sanitiser struct {
 	logs         *logs
 	votes        *voteStore
 	acknowledged uint64
+	checkEntry   func(*raft.Log) error // may be nil
 	log          *slog.Logger
 
 	newest      raft.SnapshotMeta   // the chosen Raft snapshot; zero without one
@@ -79,10 +81,10 @@ func (s *sanitiser) chooseSnapshot() error {
 
 // candidates lists the Raft snapshots by name, newest first, in Raft's order.
 func (s *sanitiser) candidates() (found []snapshotCandidate, err error) {
-	if err := s.snaps.removeUnfinished(); err != nil {
-		return nil, err
-	}
 	err = s.snaps.eachDir(func(name string) error {
+		if strings.HasSuffix(name, unfinishedSuffix) {
+			return nil // apply removes it, when nothing is refused
+		}
 		c := snapshotCandidate{id: name}
 		var msec int64
 		if _, err := fmt.Sscanf(name, "%d-%d-%d", &c.term, &c.index, &msec); err != nil {
@@ -163,7 +165,21 @@ func (s *sanitiser) scanEntries() error {
 		if e.Term < term {
 			return s.refuseLog("entry %d has term %d after term %d", i, e.Term, term)
 		}
+		if err := s.verifyEntry(&e); err != nil {
+			return err
+		}
 		term = e.Term
+	}
+	return nil
+}
+
+// verifyEntry refuses an entry of a newer build, which Raft would apply as soon as it runs (S72).
+func (s *sanitiser) verifyEntry(e *raft.Log) error {
+	if s.checkEntry == nil {
+		return nil
+	}
+	if err := s.checkEntry(e); err != nil {
+		return refuse(s.logFile(), remedyNewerBuild, "entry %d is not for this build: %w", e.Index, err)
 	}
 	return nil
 }
@@ -180,8 +196,11 @@ func (s *sanitiser) checkDamagedSnapshots() error {
 	return nil
 }
 
-// apply carries out the decisions.
+// apply carries out the decisions. Until then nothing of the folder was changed.
 func (s *sanitiser) apply() error {
+	if err := s.snaps.removeUnfinished(); err != nil {
+		return err
+	}
 	for _, c := range s.damaged {
 		s.log.Warn("a damaged Raft snapshot is moved to corrupt/", "file", s.snaps.path(c.id), "to", s.dir.corruptPath(), "error", c.err)
 		if err := s.snaps.moveToCorrupt(c.id); err != nil {
@@ -197,11 +216,14 @@ func (s *sanitiser) apply() error {
 }
 
 func (s *sanitiser) refuseLog(format string, args ...any) error {
-	file := s.dir.boltPath()
+	return refuse(s.logFile(), remedyRejoin, format, args...)
+}
+
+func (s *sanitiser) logFile() string {
 	if _, err := os.Lstat(s.dir.walPath()); err == nil {
-		file = s.dir.walPath()
+		return s.dir.walPath()
 	}
-	return refuse(file, remedyRejoin, format, args...)
+	return s.dir.boltPath()
 }
 
 // damagedNames appends the names of damaged Raft snapshots to a refusal that they may have caused.

@@ -55,6 +55,9 @@ func (s *Store) open(o Options) error {
 	if err := s.dir.checkPrivate(o.Kind); err != nil {
 		return err
 	}
+	if err := s.dir.refuseNewer(o.CheckHeader); err != nil {
+		return err
+	}
 	if err := s.rewriteUnlessStopped(); err != nil {
 		return err
 	}
@@ -158,7 +161,7 @@ func (s *Store) sanitiseAndExpose(o Options, inner raft.LogStore, m *highWaterMa
 	if err != nil {
 		return err
 	}
-	sanitiser := sanitiser{dir: s.dir, snaps: snaps, logs: l, votes: v, acknowledged: acknowledged, log: s.log}
+	sanitiser := sanitiser{dir: s.dir, snaps: snaps, logs: l, votes: v, acknowledged: acknowledged, checkEntry: o.CheckEntry, log: s.log}
 	if err := sanitiser.run(); err != nil {
 		return err
 	}
