@@ -56,25 +56,6 @@ func (s *shell) issuers(out string) map[string]bool {
 	return found
 }
 
-func (o *operations) newCA(s *shell) {
-	before := s.issuers(o.must("certs", "list"))
-	require.Len(o.t, before, 1)
-	s.run()
-	s.run()
-	s.retry(func(out string) bool { return len(s.issuers(out)) == 1 && !s.issuers(out)[keyOf(before)] })
-	s.retry(func(string) bool { return true }) // refused while one is in use
-	s.retry(func(out string) bool {
-		return row("n1", "reachable ")(out) && row("n2", "reachable ")(out) && allVote(out)
-	})
-}
-
-func keyOf(m map[string]bool) string {
-	for k := range m {
-		return k
-	}
-	return ""
-}
-
 func (o *operations) stolenKey(s *shell) {
 	stolen := o.issue(filepath.Join(o.t.TempDir(), "eve"), "admin", "eve", "2160h")
 	require.Zero(o.t, o.as(stolen, "eve", "status").Code)
