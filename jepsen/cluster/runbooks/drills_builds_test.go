@@ -8,18 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
 // previous is the commit that the rolling upgrade under load is tested with, too: the last one of the level below.
 const previous = "0b17459"
 
-const newBuild = "A new build is to be rolled out"
+const newBuild, poison = "A new build is to be rolled out", "A controller ends at the same entry at every start"
 
 // ownDrills have a cluster of their own, of other builds.
-var ownDrills = []drill{{title: newBuild, play: (*operations).newBuild}}
+var ownDrills = []drill{{title: newBuild, play: (*operations).newBuild}, {title: poison, play: (*operations).poisonEntry}}
 
 // startOwn starts a cluster of a build for one drill.
 func startOwn(t *testing.T, options harness.Options) *operations {
@@ -88,4 +90,68 @@ func (o *operations) newBuild(s *shell) {
 	require.Contains(o.t, res.Stdout, "3")
 	require.NoError(o.t, o.co.UnbindUnstageUnpublish(o.t.Context(), v))
 	require.NoError(o.t, o.co.Delete(o.t.Context(), v))
+}
+
+// TestRunbookOfAnEntryThatEndsControllers (S70): the build has a planted bug at which each controller ends.
+func TestRunbookOfAnEntryThatEndsControllers(t *testing.T) {
+	testBinary(t)
+	planted, err := harness.BuildTagged(t.Context(), "plantedbug", t.TempDir())
+	require.NoError(t, err)
+	t.Setenv(plantedbug.Environment, string(plantedbug.FaultInApply))
+	o := startOwn(t, harness.Options{Binary: planted})
+	o.follow(t, ownDrills[1], readPage(t)[poison])
+}
+
+// controllersEnd has a command be committed at which every controller ends, and starts those again that have not met it.
+func (o *operations) controllersEnd() {
+	client, err := o.Controller("c1")
+	require.NoError(o.t, err)
+	_, err = client.CreateVolume(o.t.Context(), &csi.CreateVolumeRequest{Name: "planted-fault", VolumeCapabilities: harness.Spec{}.CreateRequest().GetVolumeCapabilities()})
+	require.Error(o.t, err)
+	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "every controller to end at the entry", func() (bool, error) {
+		l, err := o.Layout()
+		require.NoError(o.t, err)
+		met := 0
+		for _, m := range l.Controllers {
+			if _, err := os.Stat(filepath.Join(m.DataDir, "fault.json")); err == nil {
+				met++
+			}
+		}
+		if met == len(l.Controllers) {
+			return true, nil
+		}
+		for _, m := range l.Controllers {
+			if l.PID(m.ID) == 0 {
+				_ = o.Run(o.t.Context(), "dev", "start", "--dir", o.Dir, m.ID) // it may end at once
+			}
+		}
+		return false, nil
+	}))
+}
+
+func (o *operations) poisonEntry(s *shell) {
+	before := o.create("before", "n1")
+	require.NoError(o.t, o.AwaitAgreement(o.t.Context()))
+	o.controllersEnd()
+	s.set(plantedbug.Environment, string(plantedbug.FaultInApply)) // `log skip` tries the entry with the bug that the build has
+	controllers := []string{"c1", "c2", "c3"}
+	entries := map[string]bool{}
+	each := func(do func(out string)) {
+		for _, id := range controllers {
+			s.on(id)
+			do(s.run())
+			s.next--
+		}
+		s.next++
+	}
+	each(func(out string) {
+		s.set("INDEX", s.find(out, `ended at: index (\d+)`))
+		s.set("HASH", s.find(out, `ended at: .* hash ([0-9a-f]{64})`))
+		entries[s.env["INDEX"]+s.env["HASH"]] = true
+	})
+	require.Len(o.t, entries, 1)
+	each(func(out string) { require.Contains(o.t, out, "is passed over") })
+	each(func(string) {})
+	s.retry(allVote)
+	require.NoError(o.t, o.co.Delete(o.t.Context(), before))
 }
