@@ -36,6 +36,7 @@ type env struct {
 	storedErr   error
 	remembered  map[fsm.NodeID][]*fsmpb.RevokeIdentity
 	candidates  []*fsmpb.ImportCandidate
+	replicasOf  map[fsm.NodeID][]*fsmpb.ImportCandidate // in place of candidates
 	unreachable map[fsm.NodeID]error
 	backups     map[fsm.NodeID]HeaderBackup
 	stored      map[uint64][]byte // Raft snapshots, by index
@@ -225,6 +226,9 @@ func (w *env) Held(_ context.Context, node fsm.NodeID) (Held, error) {
 }
 
 func (w *env) Candidates(_ context.Context, node fsm.NodeID) ([]*fsmpb.ImportCandidate, error) {
+	if w.replicasOf != nil {
+		return w.replicasOf[node], w.unreachable[node]
+	}
 	return w.candidates, w.unreachable[node]
 }
 

@@ -71,6 +71,7 @@ type planner struct {
 	holdings    map[fsm.NodeID]holdings     // of adopt-cluster
 	voters      []*fsmpb.VoterCertificate   // of adopt-cluster, where a controller is revoked
 	candidates  []*fsmpb.ImportCandidate    // of import-lv
+	replicas    []importedReplica           // of import-drbd
 	// Of drain: how many volumes are published on the host, staged there, and have their last copy there.
 	published, staged, onlyHere uint64
 }
@@ -81,7 +82,7 @@ var verbs = map[string]func(*planner) error{
 	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
 	"remove-kept": (*planner).planRemoveKept, "fence": (*planner).planFence, "unfence": (*planner).planUnfence,
 	adoptCluster: (*planner).planAdoptCluster,
-	importLV:     (*planner).planImport, forgetImport: (*planner).planForgetImport,
+	importLV:     (*planner).planImport, forgetImport: (*planner).planForgetImport, importDRBD: (*planner).planImportDRBD,
 	restoreHeader:     (*planner).planRestoreHeader,
 	enableReplication: (*planner).planReplication, disableReplication: (*planner).planReplication,
 	promoteSite: (*planner).planReplication, demoteSite: (*planner).planReplication, resyncSite: (*planner).planReplication,
@@ -125,11 +126,15 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err != nil {
 		return nil, s.Error(err)
 	}
+	replicas, err := s.askReplicas(ctx, req)
+	if err != nil {
+		return nil, s.Error(err)
+	}
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{holdings: held, voters: voters, candidates: candidates, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{replicas: replicas, holdings: held, voters: voters, candidates: candidates, planTarget: planTarget{state: st, req: req}, attachFacts: s.AttachFacts, backups: backups, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	if err := p.findHost(); err != nil {
 		return nil, s.Error(err)
 	}
@@ -154,6 +159,9 @@ func (p *planner) findHost() error {
 		p.findImported()
 		return nil
 	}
+	if p.req.GetVerb() == importDRBD {
+		return p.findReplicaHosts()
+	}
 	n, ok := p.state.Node(fsm.NodeID(p.req.GetNode()))
 	if !ok {
 		return fsm.Reject(fsm.NotFound, "no node is registered as %q", p.req.GetNode())
@@ -174,7 +182,7 @@ func (t *planTarget) subject() string {
 		return atSite(t.req)
 	case verb == adoptCluster:
 		return "the cluster's hosts"
-	case verb == forgetImport:
+	case verb == forgetImport || verb == importDRBD:
 		return t.req.GetVolume()
 	}
 	return t.req.GetNode()
@@ -182,7 +190,7 @@ func (t *planTarget) subject() string {
 
 // about is the subject with its kind.
 func (t *planTarget) about() string {
-	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) || verb == adoptCluster || verb == forgetImport {
+	if verb := t.req.GetVerb(); ofCIDRs(verb) || ofReplication(verb) || verb == adoptCluster || verb == forgetImport || verb == importDRBD {
 		return t.subject()
 	}
 	return "node " + t.subject()
@@ -214,7 +222,7 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 		return nil, err
 	case req.GetVerb() == adoptCluster && req.GetIncarnation() == 0:
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s: name the incarnation that the plan shows, %d", req.GetVerb(), p.incarnation)
-	case req.GetVerb() == importLV && req.GetDeviceId() == "":
+	case (req.GetVerb() == importLV || req.GetVerb() == importDRBD) && req.GetDeviceId() == "":
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s: name the device that the plan shows, %s, by its device id", req.GetVerb(), p.device)
 	case req.GetHostId() == "" && !ofReplication(req.GetVerb()) && req.GetVerb() != adoptCluster:
 		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), p.subject(), p.host)

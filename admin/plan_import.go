@@ -43,7 +43,7 @@ func (p *planner) planImport() error {
 	if v := p.importedVolume(); v != nil {
 		return p.addImported(v)
 	}
-	c, err := p.findCandidate()
+	c, err := findCandidate(p.nodeID(), p.req.GetPool(), p.deviceName(), p.candidates)
 	if err != nil {
 		return err
 	}
@@ -94,24 +94,26 @@ func (p *planner) addImported(v *fsm.Volume) error {
 }
 
 // deviceName is the name of the logical volume, which may be said with its volume group.
-func (p *planner) deviceName() string {
-	_, name, qualified := strings.Cut(strings.TrimPrefix(p.req.GetDevice(), "/dev/"), "/")
+func (p *planner) deviceName() string { return volumeNameOf(p.req.GetDevice()) }
+
+func volumeNameOf(device string) string {
+	_, name, qualified := strings.Cut(strings.TrimPrefix(device, "/dev/"), "/")
 	if !qualified {
-		return p.req.GetDevice()
+		return device
 	}
 	return name
 }
 
 // findCandidate finds the named logical volume among what the host has.
-func (p *planner) findCandidate() (*fsmpb.ImportCandidate, error) {
+func findCandidate(node fsm.NodeID, pool, device string, candidates []*fsmpb.ImportCandidate) (*fsmpb.ImportCandidate, error) {
 	var found, names []string
 	var one *fsmpb.ImportCandidate
-	for _, c := range p.candidates {
-		if pool := p.req.GetPool(); pool != "" && pool != c.GetPoolId() {
+	for _, c := range candidates {
+		if pool != "" && pool != c.GetPoolId() {
 			continue
 		}
 		names = append(names, c.GetDeviceName())
-		if c.GetDeviceName() == p.deviceName() {
+		if c.GetDeviceName() == device {
 			one, found = c, append(found, c.GetPoolId())
 		}
 	}
@@ -120,11 +122,11 @@ func (p *planner) findCandidate() (*fsmpb.ImportCandidate, error) {
 	case len(found) == 1:
 		return one, nil
 	case len(found) > 1:
-		return nil, fsm.Reject(fsm.Invalid, "node %s has %s in the volume groups of the pools %s: say which with --pool", p.nodeID(), p.deviceName(), strings.Join(found, " and "))
+		return nil, fsm.Reject(fsm.Invalid, "node %s has %s in the volume groups of the pools %s: say which with --pool", node, device, strings.Join(found, " and "))
 	case len(names) == 0:
-		return nil, fsm.Reject(fsm.NotFound, "node %s has no logical volume beside its volumes in the volume groups of its pools", p.nodeID())
+		return nil, fsm.Reject(fsm.NotFound, "node %s has no logical volume beside its volumes in the volume groups of its pools", node)
 	}
-	return nil, fsm.Reject(fsm.NotFound, "node %s has no logical volume %q beside its volumes; it has %s", p.nodeID(), p.deviceName(), strings.Join(names, ", "))
+	return nil, fsm.Reject(fsm.NotFound, "node %s has no logical volume %q beside its volumes; it has %s", node, device, strings.Join(names, ", "))
 }
 
 // describeCandidate says what is known of it.
@@ -160,6 +162,8 @@ func refuseImport(c *fsmpb.ImportCandidate, block bool) string {
 	switch {
 	case c.GetRefusal() != "":
 		return c.GetRefusal()
+	case c.GetDrbd() != nil || slices.Contains(known, "drbd"):
+		return "it is a part of something else, a DRBD resource: `holdfast import drbd` takes it in"
 	case c.GetOpenCount() > 0 || len(c.GetMounts()) > 0:
 		return "end what uses it, and unmount it"
 	case !c.GetProbed():

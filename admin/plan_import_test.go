@@ -95,7 +95,8 @@ func TestAnImportIsBlockedWithItsReason(t *testing.T) {
 		"an odd size":        {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) { c.SizeBytes += 512 }, "multiple"},
 		"empty":              {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) { c.FsType, c.FsUuid, c.Signatures = "", "", nil }, "--block"},
 		"another filesystem": {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) { c.FsType, c.Signatures = "", []string{"btrfs"} }, "--block"},
-		"two signatures":     {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) { c.Signatures = []string{"drbd", "ext4"} }, "--block"},
+		"two signatures":     {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) { c.Signatures = []string{"dos", "ext4"} }, "--block"},
+		"of DRBD 9":          {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) { c.Drbd = &fsmpb.DrbdMetadata{Format: 9} }, "`holdfast import drbd`"},
 		"LUKS": {func(c *fsmpb.ImportCandidate, _ *adminpb.PlanRequest) {
 			c.FsType, c.Signatures = "", []string{"crypto_LUKS"}
 		}, "--block"},

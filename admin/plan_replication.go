@@ -52,6 +52,9 @@ func checkRequest(req *adminpb.PlanRequest) error {
 	if verbs[req.GetVerb()] == nil {
 		return status.Errorf(codes.InvalidArgument, "there is no plan for %q", req.GetVerb())
 	}
+	if req.GetVerb() == importDRBD {
+		return checkReplicas(req)
+	}
 	if !ofReplication(req.GetVerb()) {
 		return nil
 	}

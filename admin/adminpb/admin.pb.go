@@ -4247,7 +4247,7 @@ func (x *AdoptNodeRequest) GetHostId() string {
 type PlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Verb  string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept, fence, unfence, restore-header,
-	// enable-replication, disable-replication, promote, demote, resync, adopt-cluster, import-lv, forget-import
+	// enable-replication, disable-replication, promote, demote, resync, adopt-cluster, import-lv, forget-import, import-drbd
 	Node            string   `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                   // of restore-header empty: one that has a backup
 	HostId          string   `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
 	Volume          string   `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary, restore-header and remove-kept: an id or a name; of remove-kept, also a kept copy's id
@@ -4271,10 +4271,13 @@ type PlanRequest struct {
 	ForgetMissing bool     `protobuf:"varint,111,opt,name=forget_missing,json=forgetMissing,proto3" json:"forget_missing,omitempty"` // delete volumes that no host has, also where no host says that they were deleted
 	Without       []string `protobuf:"bytes,112,rep,name=without,proto3" json:"without,omitempty"`                                   // nodes that are not waited for, as what they have is gone for good
 	// Of import-lv, which makes a volume named as volume says of a device that a host has; volume is also forget-import's.
-	Pool          string `protobuf:"bytes,113,opt,name=pool,proto3" json:"pool,omitempty"`                         // its id; empty: the one whose storage has a device of that name
-	Device        string `protobuf:"bytes,114,opt,name=device,proto3" json:"device,omitempty"`                     // the logical volume's name
-	DeviceId      string `protobuf:"bytes,115,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"` // its UUID; CarryOut: required, as the plan showed it
-	Block         bool   `protobuf:"varint,116,opt,name=block,proto3" json:"block,omitempty"`                      // the volume is used raw
+	Pool     string `protobuf:"bytes,113,opt,name=pool,proto3" json:"pool,omitempty"`                         // its id; empty: the one whose storage has a device of that name
+	Device   string `protobuf:"bytes,114,opt,name=device,proto3" json:"device,omitempty"`                     // the logical volume's name
+	DeviceId string `protobuf:"bytes,115,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"` // its UUID; CarryOut: required, as the plan showed it
+	Block    bool   `protobuf:"varint,116,opt,name=block,proto3" json:"block,omitempty"`                      // the volume is used raw
+	// Of import-drbd, which makes a volume named as volume says of one replica or two of a DRBD resource of others: each as
+	// NODE:LV. host_id and device_id are then those of all of them, in this order, with commas between.
+	Replicas      []string `protobuf:"bytes,141,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4482,6 +4485,13 @@ func (x *PlanRequest) GetBlock() bool {
 		return x.Block
 	}
 	return false
+}
+
+func (x *PlanRequest) GetReplicas() []string {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
 }
 
 type PlanResponse struct {
@@ -9791,7 +9801,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xb9\x05\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xd6\x05\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -9819,7 +9829,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x04pool\x18q \x01(\tR\x04pool\x12\x16\n" +
 	"\x06device\x18r \x01(\tR\x06device\x12\x1b\n" +
 	"\tdevice_id\x18s \x01(\tR\bdeviceId\x12\x14\n" +
-	"\x05block\x18t \x01(\bR\x05block\"\xf9\x03\n" +
+	"\x05block\x18t \x01(\bR\x05block\x12\x1b\n" +
+	"\breplicas\x18\x8d\x01 \x03(\tR\breplicas\"\xf9\x03\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +

@@ -110,6 +110,7 @@ var examples = map[string][]string{
 	"history verify":              {"history verify", "history verify --data-dir /var/lib/holdfast/controller", "history verify --bundle incident.tar.gz"},
 	"import":                      {"import lv --node n1 --lv vg0/data --name data"},
 	"import lv":                   {"import lv --node n1 --lv vg0/data --name data", "import lv --node n1 --lv vg0/disk7 --name disk7 --block"},
+	"import drbd":                 {"import drbd data --replica n1:vg0/pvc-data_00000 --replica n2:vg0/pvc-data_00000", "import drbd data --replica n1:vg0/pvc-data_00000"},
 	"import forget":               {"import forget data"},
 	"mount":                       {"mount data /srv/data", "mount data /srv/data -o ro"},
 	"mounts":                      {"mounts"},

@@ -16,7 +16,7 @@ func importCommand() *cobra.Command {
 		Use: "import", Short: "Make volumes of logical volumes that hosts have already, and give them back", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(importLVCommand(), forgetImportCommand())
+	cmd.AddCommand(importLVCommand(), importDRBDCommand(), forgetImportCommand())
 	return cmd
 }
 
@@ -42,6 +42,30 @@ func importLVCommand() *cobra.Command {
 	flags.StringVar(&p.req.Volume, "name", "", "the `name` of the volume that it becomes")
 	flags.BoolVar(&p.req.Block, "block", false, "the volume is used raw for ever, whatever is on it")
 	flags.StringVar(&p.req.DeviceId, "device-id", "", "the logical volume's `UUID`, as the plan shows it")
+	p.planFlags(cmd)
+	p.waitFlag(cmd)
+	return cmd
+}
+
+func importDRBDCommand() *cobra.Command {
+	p := &planVerb{req: &adminpb.PlanRequest{Verb: "import-drbd"}, ofDevice: true}
+	cmd := apiCommand("drbd NAME", "Make a volume of the replicas of a DRBD resource, without copying or formatting it", exactArgs("the name of the volume that it becomes"), changeTimeout,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			if n := len(p.req.GetReplicas()); n < 1 || n > 2 {
+				return exit.Usagef("name one replica or two with --replica NODE:LV, not %d: others of the resource stay as they are", n)
+			}
+			p.req.Volume = args[0]
+			return p.run(ctx, c, client, cmd)
+		})
+	cmd.Long = "Makes a replicated volume of the two replicas of a DRBD resource, of DRBD 8.4 or of DRBD 9 and LINSTOR, or a plain volume\n" +
+		"of one of them. The resource is down on the hosts that are named. The plan shows each replica's metadata and what is on\n" +
+		"it. Two are taken in only if their metadata prove that both have the same: one generation, neither went on alone, both\n" +
+		"up to date, no block out of sync. Carried out, each host looks once more, renames its logical volume, and when both\n" +
+		"have, keeps a dump of the metadata and replaces them. Nothing is copied. See \"Import\" in OPERATIONS.md."
+	flags := cmd.Flags()
+	flags.StringArrayVar(&p.req.Replicas, "replica", nil, "a replica as `NODE:LV`; once or twice")
+	flags.BoolVar(&p.req.Block, "block", false, "the volume is used raw for ever, whatever is on it")
+	flags.StringVar(&p.req.DeviceId, "device-id", "", "the logical volumes' `UUIDs`, as the plan shows them")
 	p.planFlags(cmd)
 	p.waitFlag(cmd)
 	return cmd

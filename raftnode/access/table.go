@@ -78,6 +78,7 @@ var Table = []Row{
 	{"/holdfast.admin.v1.Admin/CarryOut", "resync", admins},
 	{"/holdfast.admin.v1.Admin/CarryOut", "import-lv", admins},
 	{"/holdfast.admin.v1.Admin/CarryOut", "forget-import", admins},
+	{"/holdfast.admin.v1.Admin/CarryOut", "import-drbd", admins},
 	{"/holdfast.admin.v1.Admin/AdoptNode", "", admins},
 	{"/holdfast.admin.v1.Admin/Backup", "", admins},
 	{"/holdfast.admin.v1.Admin/FinishUpgrade", "", admins},
