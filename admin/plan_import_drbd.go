@@ -170,7 +170,7 @@ func (p *planner) refuseReplica(i int) string {
 	case !c.GetProbed():
 		return "nothing is imported unread: " + c.GetDetail()
 	case c.GetDrbd() == nil && c.GetDrbdDetail() != "":
-		return "its metadata were not read: " + c.GetDrbdDetail() + ": bring the DRBD resource up once and `drbdadm down` it, which leaves them clean"
+		return "its metadata were not read: " + c.GetDrbdDetail()
 	case c.GetDrbd() == nil:
 		return "there are no metadata of DRBD at its end: `holdfast import lv` takes in a logical volume without"
 	case p.isPair() && c.GetDrbdRefusal() != "":

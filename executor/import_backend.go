@@ -49,7 +49,7 @@ type ImportCandidate struct {
 type MetadataImporter interface {
 	// ForeignMetadata reads the metadata on a device that nobody has open, and their dump, from which the tools of DRBD
 	// make them again. It is nil where there are none, and an error where they cannot be read or there is more to be done
-	// to them first, as after a crash. It writes nothing.
+	// to them first, as after a crash or, with DRBD 8.4, each `down`. It writes nothing.
 	ForeignMetadata(ctx context.Context, path string) (m *fsmpb.DrbdMetadata, dump []byte, err error)
 	// ReplicatedBytes is the size in bytes of the replicated device above a device of so many bytes, and why it can be no
 	// replica's; empty: it can.

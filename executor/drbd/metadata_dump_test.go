@@ -145,6 +145,10 @@ func TestForeignMetadataAreKeptAndOverwritten(t *testing.T) {
 				require.Empty(t, strings.Trim(string(all[before.GetContentBytes():]), "\x00"))
 				restoreMetadata(t, device, format, dump)
 			}
+			unclean := strings.Replace(string(readDump(t, "dump-"+format+"-whole")), "flags 0x00000091", "flags 0x00000011", 1)
+			restoreMetadata(t, device, format, []byte(unclean))
+			_, _, err = r.ForeignMetadata(t.Context(), device)
+			require.ErrorContains(t, err, "drbdadm apply-al")
 			require.Error(t, r.ClearBehind(t.Context(), device, 0))
 			require.Error(t, r.ClearBehind(t.Context(), device, 65<<20))
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -23,6 +24,10 @@ const maxDumpBytes = 64 << 20
 // noForeignMetadata is in drbdmeta's error message when it finds no metadata of the format.
 const noForeignMetadata = "No valid meta data found"
 
+// uncleanMetadata is in drbdmeta's error message when the activity log is to be applied first. DRBD 8.4 leaves it so at
+// each `down`, and its tools apply it before they attach the disk.
+const uncleanMetadata = "unclean"
+
 // ForeignMetadata reads the metadata of a resource of others with `drbdmeta dump-md`, without a minor: they are looked
 // for at the device's end only. The tool refuses a device that is open, and metadata whose activity log is to be applied.
 func (r *Replicator) ForeignMetadata(ctx context.Context, path string) (*fsmpb.DrbdMetadata, []byte, error) {
@@ -33,6 +38,8 @@ func (r *Replicator) ForeignMetadata(ctx context.Context, path string) (*fsmpb.D
 		switch {
 		case errors.As(err, &failed) && strings.Contains(failed.Output, noForeignMetadata):
 			continue
+		case errors.As(err, &failed) && strings.Contains(failed.Output, uncleanMetadata):
+			return nil, nil, fsm.Reject(fsm.Precondition, "the activity log on %s was not applied: run `drbdadm apply-al RESOURCE` on this host after `drbdadm down RESOURCE`, which marks what it names", path)
 		case err != nil:
 			return nil, nil, fmt.Errorf("read DRBD's metadata on %s: %w", path, err)
 		}

@@ -38,3 +38,37 @@ func TestS14_WhatIsImportedIsNeitherMadeNorRemoved(t *testing.T) {
 		})
 	}
 }
+
+// S15, S55: the metadata of a DRBD resource of others are looked at again after the import, reported, and replaced only when
+// the log says that every host has its device. Until then the replica's own steps wait.
+func TestS55_MetadataOfOthersAreReplacedWhenEveryHostHasItsDevice(t *testing.T) {
+	const size = int64(20 << 20)
+	there := executor.Device{Exists: true, Size: size}
+	for name, tc := range map[string]struct {
+		replace            bool
+		verified, replaced bool
+		want               StepKind
+	}{
+		"it is looked at again":          {false, false, false, StepVerifyImport},
+		"also when all have theirs":      {true, false, false, StepVerifyImport},
+		"it waits for the other host":    {false, true, false, StepNone},
+		"its metadata are replaced":      {true, true, false, StepReplaceMetadata},
+		"they are replaced once":         {true, true, true, StepNone},
+		"also by a log of before it was": {false, true, true, StepNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := &VolumeSpec{Volume: "hf-1", Goal: fsm.GoalCreate, Size: size, Import: "uuid", ImportDRBD: &fsm.DesiredDRBDImport{Paired: true, Replace: tc.replace}}
+			have := &ObservedVolume{Device: there, importVerified: tc.verified, metadataReplaced: tc.replaced}
+			require.Equal(t, tc.want, NextVolumeStep(want, have).Kind)
+			for _, goal := range []fsm.Goal{fsm.GoalRemove, fsm.GoalKeep} {
+				want.Goal = goal
+				require.NotContains(t, []StepKind{StepVerifyImport, StepReplaceMetadata}, NextVolumeStep(want, have).Kind)
+			}
+		})
+	}
+	replica := &ReplicaSpec{DesiredReplica: &fsm.DesiredReplica{Seed: true}, Volume: "hf-1", Goal: fsm.GoalCreate, Size: size}
+	h := &ObservedReplica{Backing: there, AwaitsImport: true}
+	require.Equal(t, StepNone, NextReplicaStep(replica, h).Kind, "it is not attached, and gets no metadata")
+	h.AwaitsImport = false
+	require.Equal(t, StepActivateBacking, NextReplicaStep(replica, h).Kind)
+}
