@@ -121,6 +121,7 @@ func (p *planner) planAdoptCluster() error {
 		a.adoptVolume(id)
 	}
 	a.adoptSnapshots()
+	a.listGroups()
 	a.forgetMissing()
 	a.forgetMissingSnapshots()
 	a.listOrphans()

@@ -193,3 +193,31 @@ func TestS1_AHostWaitsForASnapshotThatThisLogSawBegin(t *testing.T) {
 	w.snapshots["n1"][0].SizeBytes = 4096
 	require.Equal(t, []string{"blocked adopt-snapshot snap-1@n1", "waiting adopt-node @n1"}, planText(w.plan(adoptRequest(2))))
 }
+
+// S1: what hosts know of volume groups and of replication between sites is not taken in, and the plan says so of each volume,
+// with what comes next; once the group is made again the row is gone.
+func TestS1_AdoptSaysWhichGroupsAreToBeMadeAgain(t *testing.T) {
+	w := newEnv(t, "n1")
+	one := w.create(1, true)
+	backup := w.state.Fork()
+	two := w.create(2, true)
+	create := func() {
+		w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolumeGroup{CreateVolumeGroup: &fsmpb.CreateVolumeGroup{
+			VolumeGroupId: "hg-00000000-0000-4000-8000-000000000001", Name: "db", VolumeIds: []string{string(one), string(two)}, MaxVolumes: 9}}})
+	}
+	create()
+	w.keepManifests()
+	w.held["n1"][0].Manifest.RelatedSites = []string{"A", "B"}
+	w.restore(backup)
+	plan := w.plan(adoptRequest(2))
+	require.Equal(t, []string{"todo adopt pvc-2@n1", "follows regroup pvc-1@n1", "follows replicate-again pvc-1@n1", "follows regroup pvc-2@n1", "todo adopt-node @n1"}, planText(plan))
+	require.Contains(t, details(plan), "the orchestrator creates the group again")
+	require.Contains(t, details(plan), "between the sites A and B")
+	for range 2 {
+		w.carryOutAdoption(adoptRequest(2))
+	}
+	_, known := w.state.VolumeGroup("hg-00000000-0000-4000-8000-000000000001")
+	require.False(t, known)
+	create()
+	require.Equal(t, []string{"follows replicate-again pvc-1@n1", "done adopt-node @n1"}, planText(w.plan(adoptRequest(2))))
+}

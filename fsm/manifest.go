@@ -12,7 +12,14 @@ func (s *State) manifest(n *Node, v *Volume, r *Replica) string {
 	if _, ready := v.Phase.(Ready); !ready || !s.level3() || n.Incarnation != s.cluster.Incarnation || r == nil || r.State != ReplicaPresent || v.isPlainOn(v.seed()) {
 		return ""
 	}
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(manifestOf(v, r))
+	m := manifestOf(v, r)
+	if g, ok := s.VolumeGroup(s.GroupOf(v.ID)); ok {
+		m.VolumeGroupId, m.VolumeGroupName = string(g.ID), g.Name
+	}
+	if rel := s.RelationOf(v); rel != nil {
+		m.RelatedSites = siteNames(rel.Sites)
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return "" // only text that is not UTF-8 is refused, which no command can bring
 	}

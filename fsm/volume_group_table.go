@@ -41,8 +41,22 @@ func (s *State) VolumeGroups(after VolumeGroupID) iter.Seq[*VolumeGroup] {
 // putVolumeGroup is the only way a group enters the state or changes.
 func (s *State) putVolumeGroup(g VolumeGroup) {
 	g.Modified = s.cluster.Index
+	if old, known := s.VolumeGroup(g.ID); known {
+		s.announceMembers(old)
+	}
 	s.storeVolumeGroup(g)
+	s.announceMembers(&g)
 	s.writes++
+}
+
+// announceMembers announces the volumes of a group that changes: their hosts keep of which group they are.
+func (s *State) announceMembers(g *VolumeGroup) {
+	for _, id := range g.Members {
+		v, ok := s.Volume(id)
+		for i := 0; ok && i < len(v.Replicas); i++ {
+			s.changes = append(s.changes, Change{Volume: id, Node: v.Replicas[i].Node})
+		}
+	}
 }
 
 // storeVolumeGroup keeps table, indexes and hash together.
@@ -66,6 +80,7 @@ func (s *State) storeVolumeGroup(g VolumeGroup) {
 func (s *State) removeVolumeGroup(id VolumeGroupID) {
 	if old, ok := s.volumeGroups.byID.Delete(id); ok {
 		s.forgetVolumeGroup(old)
+		s.announceMembers(&old.VolumeGroup)
 		s.writes++
 	}
 }

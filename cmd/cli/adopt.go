@@ -18,7 +18,7 @@ func adoptClusterCommand() *cobra.Command {
 		})
 	cmd.Long = "After `holdfast restore` or `holdfast recover` the hosts are in adoption mode: they go on with what they do, and\n" +
 		"enable and remove nothing. This compares what each of them has, and what the lost log said last of it, with the\n" +
-		"restored log, and shows the difference as a plan: volumes that are newer than the backup, what was published,\n" +
+		"restored log, and shows the difference as a plan: volumes and snapshots newer than the backup, what was published,\n" +
 		"formatted or expanded since, volumes that were deleted since, and devices of which nothing says what they are,\n" +
 		"which stay as they are. With --incarnation N --yes it is carried out for the incarnation that the plan shows: the log\n" +
 		"takes in the volumes, then each host acts for it. The same command goes on where it ended."

@@ -2480,8 +2480,12 @@ type VolumeManifest struct {
 	Publication   *PublicationManifest   `protobuf:"bytes,18,opt,name=publication,proto3" json:"publication,omitempty"`      // to this host
 	MadeBy        string                 `protobuf:"bytes,150,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who made it without an orchestrator
 	Import        *ImportManifest        `protobuf:"bytes,151,opt,name=import,proto3" json:"import,omitempty"`               // unset: it does not have the device of an import
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// What is not taken in, and an operator is told of: the volume group that it is in, and between which sites it is replicated.
+	VolumeGroupId   string   `protobuf:"bytes,152,opt,name=volume_group_id,json=volumeGroupId,proto3" json:"volume_group_id,omitempty"`
+	VolumeGroupName string   `protobuf:"bytes,153,opt,name=volume_group_name,json=volumeGroupName,proto3" json:"volume_group_name,omitempty"`
+	RelatedSites    []string `protobuf:"bytes,154,rep,name=related_sites,json=relatedSites,proto3" json:"related_sites,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *VolumeManifest) Reset() {
@@ -2650,6 +2654,27 @@ func (x *VolumeManifest) GetMadeBy() string {
 func (x *VolumeManifest) GetImport() *ImportManifest {
 	if x != nil {
 		return x.Import
+	}
+	return nil
+}
+
+func (x *VolumeManifest) GetVolumeGroupId() string {
+	if x != nil {
+		return x.VolumeGroupId
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetVolumeGroupName() string {
+	if x != nil {
+		return x.VolumeGroupName
+	}
+	return ""
+}
+
+func (x *VolumeManifest) GetRelatedSites() []string {
+	if x != nil {
+		return x.RelatedSites
 	}
 	return nil
 }
@@ -11450,7 +11475,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tAdoptNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xea\x06\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xe6\a\n" +
 	"\x0eVolumeManifest\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -11473,7 +11498,10 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\vreplication\x18\x11 \x01(\v2$.holdfast.fsm.v1.ReplicationManifestR\vreplication\x12F\n" +
 	"\vpublication\x18\x12 \x01(\v2$.holdfast.fsm.v1.PublicationManifestR\vpublication\x12\x18\n" +
 	"\amade_by\x18\x96\x01 \x01(\tR\x06madeBy\x128\n" +
-	"\x06import\x18\x97\x01 \x01(\v2\x1f.holdfast.fsm.v1.ImportManifestR\x06import\"g\n" +
+	"\x06import\x18\x97\x01 \x01(\v2\x1f.holdfast.fsm.v1.ImportManifestR\x06import\x12'\n" +
+	"\x0fvolume_group_id\x18\x98\x01 \x01(\tR\rvolumeGroupId\x12+\n" +
+	"\x11volume_group_name\x18\x99\x01 \x01(\tR\x0fvolumeGroupName\x12$\n" +
+	"\rrelated_sites\x18\x9a\x01 \x03(\tR\frelatedSites\"g\n" +
 	"\x0eImportManifest\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x1f\n" +
