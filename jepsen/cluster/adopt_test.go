@@ -111,8 +111,8 @@ func (l *lostLog) adopt(args ...string) (plan adoptPlan) {
 	return plan
 }
 
-// TestS1_NothingIsLostWithAllControllers: many volumes, a backup, as many operations again, then all controllers and their
-// disks are lost. Restored and adopted, the log has every volume that the orchestrator has, and no other; no file was
+// TestS1_NothingIsLostWithAllControllers: many volumes and some snapshots, a backup, as many operations again, then all controllers and
+// their disks are lost. Restored and adopted, the log has every volume and snapshot that the orchestrator has, and no other; no file was
 // removed or formatted, and pods read and wrote all the time.
 func TestS1_NothingIsLostWithAllControllers(t *testing.T) {
 	volumes := 16
@@ -126,9 +126,12 @@ func TestS1_NothingIsLostWithAllControllers(t *testing.T) {
 	l.co = l.NewCO()
 	l.co.Timeout = harness.Patience
 	l.operate(0, volumes)
+	snapshots := newLostSnapshots(l)
 	backup := filepath.Join(t.TempDir(), "backup")
 	l.must("backup", backup, "--dir", l.Dir)
 	l.operate(volumes, volumes)
+	snapshots.goOn()
+	files := snapshots.images()
 	images, err := l.AllImages()
 	require.NoError(t, err)
 
@@ -148,9 +151,11 @@ func TestS1_NothingIsLostWithAllControllers(t *testing.T) {
 	now, err := l.AllImages()
 	require.NoError(t, err)
 	require.Equal(t, images, now, "no file is lost")
+	require.Equal(t, files, snapshots.images(), "nor one of a snapshot")
 	l.requireReadable()
 	l.requireVolumes(valuesOf(l.alive)...)
 	require.NoError(t, l.AwaitCleanAudit(t.Context()))
+	snapshots.requireAdopted()
 	for name, v := range l.alive {
 		if l.data[name] != nil {
 			l.stopUse(v)
@@ -159,6 +164,7 @@ func TestS1_NothingIsLostWithAllControllers(t *testing.T) {
 			l.stopUse(v)
 		}
 	}
+	snapshots.remove()
 	removeAll(t, l.Cluster)
 	require.NoError(t, l.AwaitCleanAudit(t.Context()))
 }
