@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/executor/backendtest"
-	"github.com/holdfast-storage/holdfast/executor/drbd"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -316,7 +315,6 @@ func TestCandidatesShowTheMetadataOfOthers(t *testing.T) {
 	require.NoError(t, protobuf.Unmarshal([]byte(found.Items[0].Candidate), c))
 	require.EqualValues(t, uint64(othersGeneration), c.GetDrbd().GetCurrentUuid())
 	require.EqualValues(t, importSize-(1<<20), c.GetReplicatedBytes())
-	require.Implements(t, (*executor.MetadataImporter)(nil), drbd.New(drbd.Config{}))
 }
 
 // ownedPath is the path of a device that the fake pool has, and knows by it.

@@ -80,7 +80,8 @@ func (w *importedPairs) requireImported(v string) {
 	lab.Await(w, stepPatience, v+" is imported", func() (bool, string) {
 		plan = importPlan{}
 		err := w.c.Ask(w.Context(), &plan, command...)
-		return err == nil && len(plan.inState("done")) == 1, fmt.Sprintf("%+v %v", plan, err)
+		done := plan.inState("done")
+		return err == nil && len(done) == 1 && done[0].Volume != "", fmt.Sprintf("%+v %v", plan, err)
 	})
 	id := plan.inState("done")[0].Volume
 	require.Equal(w, "kept "+v+"\n", w.use(2, id, "cat %s/file && echo written >%[1]s/more"))
