@@ -149,7 +149,7 @@ func (p *planner) addImportDRBD(view *fsm.Volume) {
 }
 
 func (p *planner) unknownOfReplicas() string {
-	rest := "any other replica of the DRBD resource, one without a disk too, stays as it is and must not be used again: remove the resource from LINSTOR's or DRBD's configuration on all hosts"
+	rest := "any other replica of the DRBD resource, one without a disk too, stays as it is and must not be used again. Stop what would bring the resource up, such as linstor-satellite; delete it there only after the import, as LINSTOR would remove the logical volumes before"
 	if p.isPair() {
 		return rest
 	}
