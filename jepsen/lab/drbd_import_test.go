@@ -52,9 +52,11 @@ func (w *importedPairs) keptByDRBD(v string) {
 	w.newPair(v)
 	dev := "/dev/drbd10" + strings.TrimPrefix(v, "v")
 	w.on(siteA, fmt.Sprintf("mkfs.ext4 -q -b 4096 %[1]s 7168; mount %[1]s /m; echo kept %[2]s >/m/file; umount /m; drbdadm secondary %[2]s", dev, v))
+	w.on(siteB, "drbdadm invalidate "+v+"; await "+v+" ds:UpToDate/UpToDate; synced "+v+" 1") // both bitmaps are empty on disk after it
+	w.on(siteA, "await "+v+" ds:UpToDate/UpToDate; synced "+v+" 1")
 	w.on(siteA, "drbdadm down "+v)
 	w.on(siteB, "drbdadm down "+v)
-	w.both("drbdadm apply-al " + v + "; rm /etc/drbd.d/" + v + ".res")
+	w.both("drbdadm apply-al " + v + "; rm /etc/drbd.d/" + v + ".res; dmesg -C")
 }
 
 // withMetadataOfDRBD9 gives the pair metadata as LINSTOR's have: larger ones, for seven peers.
@@ -86,7 +88,7 @@ func (w *importedPairs) requireImported(v string) {
 	id := plan.inState("done")[0].Volume
 	require.Equal(w, "kept "+v+"\n", w.use(2, id, "cat %s/file && echo written >%[1]s/more"))
 	require.Equal(w, "written\n", w.use(1, id, "cat %s/more"))
-	w.both("grep -q 'ds:UpToDate/UpToDate' /proc/drbd; ! grep -E 'cs:Sync|ds:.*Inconsistent' /proc/drbd; ! dmesg | grep 'Began resync'; ls /var/lib/holdfast/*/drbd-metadata/" + id + ".md || ls -d /var/lib/holdfast/*/*")
+	w.both("grep -q 'ds:UpToDate/UpToDate' /proc/drbd; if grep -E 'cs:Sync|ds:.*Inconsistent' /proc/drbd || dmesg | grep 'Began resync'; then exit 1; fi; find /var/lib/holdfast -path '*/drbd-metadata/" + id + ".md' | grep -q .")
 }
 
 type importStep struct{ Action, State, Volume, Detail string }
