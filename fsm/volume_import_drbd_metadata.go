@@ -52,7 +52,7 @@ func unfitBesidePeer(m *fsmpb.DrbdMetadata, peer int32) string {
 	case p.GetBehind():
 		return "it knows that the other replica is behind: " + synchroniseFirst
 	case p.GetOutOfSyncBits() != 0:
-		return fmt.Sprintf("%d of its blocks differ from the other replica's: %s", p.GetOutOfSyncBits(), synchroniseFirst)
+		return fmt.Sprintf("%d of its blocks are marked as out of sync, which DRBD does not copy between replicas of one generation: bring it up, `drbdadm invalidate` the replica that is not the good one, and `drbdadm down` it on both hosts when it is copied", p.GetOutOfSyncBits())
 	}
 	return ""
 }
