@@ -43,12 +43,10 @@ func NewChainCheck(state *State) *ChainCheck {
 	return c
 }
 
-// Skip has entries after the state's index count as skipped, with the hashes of their content. What the state says goes first.
-func (c *ChainCheck) Skip(hashes map[uint64][]byte) {
-	for index, hash := range hashes {
-		if index > c.at.Index {
-			c.skipped[index] = hash
-		}
+// Skip has the entry of an index after the state's count as skipped, with the hash of its content. What the state says goes first.
+func (c *ChainCheck) Skip(index uint64, hash []byte) {
+	if index > c.at.Index {
+		c.skipped[index] = hash
 	}
 }
 
