@@ -103,6 +103,11 @@ var killDrills = map[string][]killDrill{
 		req.DeviceId = "uuid-1"
 		return newImportEnv(t), req
 	}, varies: true}},
+	importDRBD: {{make: func(t *testing.T) (*env, *adminpb.PlanRequest) {
+		w, req := newReplicasEnv(t), replicasRequest("n1", "n2")
+		req.DeviceId = "uuid-n1,uuid-n2"
+		return w, req
+	}, varies: true}},
 	forgetImport: {{make: func(t *testing.T) (*env, *adminpb.PlanRequest) {
 		w, req := newImportEnv(t), importRequest()
 		req.DeviceId = "uuid-1"

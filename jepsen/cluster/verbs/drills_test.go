@@ -33,7 +33,7 @@ var drills = map[string]drill{
 	"ca make": {by: byCA}, "ca issue": {by: byCA}, "ca renew": {by: byCA}, "ca rotate": {by: byCA},
 	"certs revoke": {by: byState}, "certs unrevoke": {by: byState},
 	"controller": {by: byEnrolment}, "node": {by: byEnrolment},
-	"import lv": {by: byPlans}, "import forget": {by: byPlans},
+	"import lv": {by: byPlans}, "import drbd": {by: byPlans}, "import forget": {by: byPlans},
 	"members add": {by: byState}, "members demote": {by: byState}, "members promote": {by: byState}, "members remove": {by: byState},
 	"members replace": {by: byState}, "members transfer": {by: byState},
 	"mount": {by: byVolumes}, "umount": {by: byVolumes}, "mounts release": {by: byVolumes},
