@@ -19,6 +19,6 @@ if ! enough && [ "${2:-}" = clean ]; then
   "$GO" clean -cache
 fi
 enough || {
-  echo "the tests need $need GiB: $(free "${TMPDIR:-/tmp}") are free in ${TMPDIR:-/tmp}, $(free "$cache") in $cache (go clean -cache empties that)" >&2
+  echo "the tests need $need GiB: $(free "${TMPDIR:-/tmp}") are free in ${TMPDIR:-/tmp} (TMPDIR names another folder), $(free "$cache") in $cache (go clean -cache empties that)" >&2
   exit 1
 }
