@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -31,51 +32,53 @@ func TestS30_APrimaryThatCanBeAskedKeepsItsRole(t *testing.T) {
 // S30, S31, S42, S41, ADD-REPL-Promote-13, -15: the other site cannot be asked, and this one has every write. The answer comes when
 // it is cut off; a publish after it is never refused for the role. What comes back is not promoted before it demoted.
 func TestS42_PromoteAnswersWhenTheOtherSiteIsCutOff(t *testing.T) {
-	w := newSites(t)
-	id := w.replicated(t, "v")
-	require.NoError(t, w.publishTo(id, "n1"))
-	w.setAway(t, "n1", true)
-	w.cluster.actAs(t, "B")
-	w.hostOf("n2").update(func(h *fakeHost) { h.idle = true })
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := w.roles.PromoteVolume(ctx, &spec.PromoteVolumeRequest{ReplicationSource: ofVolume(id)})
-		cancel()
-		requireCode(t, codes.Aborted, err)
-		require.Contains(t, said(err), "not disconnected from site A")
-		_, err = w.info(t, ofVolume(id))
-		requireCode(t, codes.Aborted, err) // ADD-REPL-Info-05
-	}
-	w.hostOf("n2").update(func(h *fakeHost) { h.idle = false })
-	w.cluster.reconcileHosts()
-	for range 2 {
-		require.NoError(t, w.promote(t, ofVolume(id), false))
-	}
-	require.NoError(t, w.publishTo(id, "n2"))
-	got, err := w.info(t, ofVolume(id))
-	require.NoError(t, err)
-	require.Equal(t, spec.GetVolumeReplicationInfoResponse_ERROR, got.GetStatus(), "S45: A may still acknowledge writes")
-	require.Contains(t, got.GetStatusMessage(), "site A")
-	require.LessOrEqual(t, len(got.GetStatusMessage()), 128)
-
-	w.cluster.site = "A"
-	for range 2 {
-		_, err := w.DeleteVolume(w.soon(t), &csi.DeleteVolumeRequest{VolumeId: id})
-		requireCode(t, codes.Aborted, err) // S37
-		require.Contains(t, said(err), "node n1 has not ended its use of it")
-		requireCode(t, codes.Aborted, w.promote(t, ofVolume(id), true))
-		requireCode(t, codes.Aborted, w.demote(t, ofVolume(id)))
-	}
-	w.setAway(t, "n1", false)
-	w.cluster.reconcileHosts()
-	for range 2 {
-		require.NoError(t, w.demote(t, ofVolume(id)))
-		ready, err := w.resync(t, ofVolume(id), true)
+	synctest.Test(t, func(t *testing.T) {
+		w := newSites(t)
+		id := w.replicated(t, "v")
+		require.NoError(t, w.publishTo(id, "n1"))
+		w.setAway(t, "n1", true)
+		w.cluster.actAs(t, "B")
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = true })
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			_, err := w.roles.PromoteVolume(ctx, &spec.PromoteVolumeRequest{ReplicationSource: ofVolume(id)})
+			cancel()
+			requireCode(t, codes.Aborted, err)
+			require.Contains(t, said(err), "not disconnected from site A")
+			_, err = w.info(t, ofVolume(id))
+			requireCode(t, codes.Aborted, err) // ADD-REPL-Info-05
+		}
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = false })
+		w.cluster.reconcileHosts()
+		for range 2 {
+			require.NoError(t, w.promote(t, ofVolume(id), false))
+		}
+		require.NoError(t, w.publishTo(id, "n2"))
+		got, err := w.info(t, ofVolume(id))
 		require.NoError(t, err)
-		require.True(t, ready)
-		require.NoError(t, w.delete(t, id))
-	}
-	require.NoError(t, w.cluster.state.Check())
+		require.Equal(t, spec.GetVolumeReplicationInfoResponse_ERROR, got.GetStatus(), "S45: A may still acknowledge writes")
+		require.Contains(t, got.GetStatusMessage(), "site A")
+		require.LessOrEqual(t, len(got.GetStatusMessage()), 128)
+
+		w.cluster.site = "A"
+		for range 2 {
+			_, err := w.DeleteVolume(w.soon(t), &csi.DeleteVolumeRequest{VolumeId: id})
+			requireCode(t, codes.Aborted, err) // S37
+			require.Contains(t, said(err), "node n1 has not ended its use of it")
+			requireCode(t, codes.Aborted, w.promote(t, ofVolume(id), true))
+			requireCode(t, codes.Aborted, w.demote(t, ofVolume(id)))
+		}
+		w.setAway(t, "n1", false)
+		w.cluster.reconcileHosts()
+		for range 2 {
+			require.NoError(t, w.demote(t, ofVolume(id)))
+			ready, err := w.resync(t, ofVolume(id), true)
+			require.NoError(t, err)
+			require.True(t, ready)
+			require.NoError(t, w.delete(t, id))
+		}
+		require.NoError(t, w.cluster.state.Check())
+	})
 }
 
 // behind makes B lack writes of A, and A unreachable.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	spec "github.com/csi-addons/spec/lib/go/replication"
@@ -213,23 +214,25 @@ func TestEnablingOtherwiseChangesNothing(t *testing.T) {
 
 // ADD-REPL-Enable-06, -10: a plain volume has a second replica made, which is waited for; the retry joins.
 func TestEnableWaitsForTheSecondReplica(t *testing.T) {
-	w := newSites(t)
-	id := w.create(t, "plain")
-	w.hostOf("n2").update(func(h *fakeHost) { h.idle = true })
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		err := roleCalls["Enable"](ctx, w.roles, roleRequest{volume: id, parameters: mapOf("peerSite", "B")})
-		cancel()
-		requireCode(t, codes.Aborted, err)
-		require.Contains(t, said(err), "its second replica is being made")
-	}
-	_, err := w.info(t, ofVolume(id))
-	requireCode(t, codes.NotFound, err) // ADD-REPL-Info-04: never synchronised
-	w.hostOf("n2").update(func(h *fakeHost) { h.idle = false })
-	require.NoError(t, w.enable(t, ofVolume(id)))
-	got, err := w.info(t, ofVolume(id))
-	require.NoError(t, err)
-	require.Equal(t, spec.GetVolumeReplicationInfoResponse_HEALTHY, got.GetStatus(), got.GetStatusMessage())
+	synctest.Test(t, func(t *testing.T) {
+		w := newSites(t)
+		id := w.create(t, "plain")
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = true })
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			err := roleCalls["Enable"](ctx, w.roles, roleRequest{volume: id, parameters: mapOf("peerSite", "B")})
+			cancel()
+			requireCode(t, codes.Aborted, err)
+			require.Contains(t, said(err), "its second replica is being made")
+		}
+		_, err := w.info(t, ofVolume(id))
+		requireCode(t, codes.NotFound, err) // ADD-REPL-Info-04: never synchronised
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = false })
+		require.NoError(t, w.enable(t, ofVolume(id)))
+		got, err := w.info(t, ofVolume(id))
+		require.NoError(t, err)
+		require.Equal(t, spec.GetVolumeReplicationInfoResponse_HEALTHY, got.GetStatus(), got.GetStatusMessage())
+	})
 }
 
 // ADD-REPL-Promote-11, ADD-REPL-Demote-11, ADD-REPL-Resync-11, ADD-REPL-Resync-12, ADD-REPL-Info-09: what is not replicated, or not
