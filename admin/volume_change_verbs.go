@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ const (
 var volumeVerbs = map[string]func(*volumeChange, *fsm.Volume) error{
 	verbDelete: (*volumeChange).delete, verbPublish: (*volumeChange).publish, verbUnpublish: (*volumeChange).unpublish, verbExpand: (*volumeChange).expand,
 }
+
+// VolumeVerbs lists the changes of a volume.
+func VolumeVerbs() []string { return append(slices.Sorted(maps.Keys(volumeVerbs)), verbCreate) }
 
 // prepare makes the call. The error is of a request that no state makes right, or of an unknown volume.
 func (x *volumeChange) prepare() error {

@@ -57,15 +57,25 @@ func rpcsOf(server *grpc.Server) (all []rpc) {
 		for _, m := range info.Methods {
 			r := rpc{method: "/" + service + "/" + m.Name, stream: m.IsClientStream || m.IsServerStream}
 			all = append(all, r)
-			if r.method != adminpb.Admin_CarryOut_FullMethodName {
-				continue
-			}
-			for _, verb := range append(admin.Verbs(), "no-such-verb") {
-				all = append(all, rpc{method: r.method, verb: verb})
+			if verbs := verbsOf(r.method); verbs != nil {
+				for _, verb := range append(verbs, "no-such-verb") {
+					all = append(all, rpc{method: r.method, verb: verb})
+				}
 			}
 		}
 	}
 	return all
+}
+
+// verbsOf are those of a method that has different rows for them.
+func verbsOf(method string) []string {
+	switch method {
+	case adminpb.Admin_CarryOut_FullMethodName:
+		return admin.Verbs()
+	case adminpb.Admin_ChangeVolume_FullMethodName:
+		return admin.VolumeVerbs()
+	}
+	return nil
 }
 
 // call sends a request that has nothing but its verb, and ends the requests of a stream.
@@ -73,7 +83,10 @@ func (r rpc) call(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var req proto.Message = &emptypb.Empty{}
-	if r.verb != "" {
+	switch {
+	case r.method == adminpb.Admin_ChangeVolume_FullMethodName:
+		req = &adminpb.VolumeChangeRequest{Verb: r.verb}
+	case r.verb != "":
 		req = &adminpb.PlanRequest{Verb: r.verb}
 	}
 	if !r.stream {
@@ -172,7 +185,7 @@ func TestTheTableIsOfWhatIsServed(t *testing.T) {
 	_, raft := b.serveAsRaft(c)
 	served := map[string]bool{}
 	for _, r := range append(rpcsOf(c.api), rpcsOf(raft)...) {
-		if r.verb == "no-such-verb" || r.method == adminpb.Admin_CarryOut_FullMethodName && r.verb == "" {
+		if r.verb == "no-such-verb" || r.verb == "" && verbsOf(r.method) != nil {
 			require.Empty(t, r.roles(), r)
 			continue
 		}
