@@ -48,6 +48,11 @@ func (m *member) adopt() {
 	m.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{
 		NodeId: string(m.node), HostId: string(m.host()), Incarnation: 2,
 	}}})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.connected && !m.hold {
+		m.sendAll() // also where nothing that is desired has changed
+	}
 }
 
 // holdUpdates keeps from the host, until its next session, what the log wants of it.
