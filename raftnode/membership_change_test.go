@@ -29,8 +29,8 @@ func TestAVoterIsRemovedOnlyIfTheOthersKeepAQuorum(t *testing.T) {
 		}
 	}
 	require.Len(t, leader.Peers(), 3)
-	retryUnavailable(t, func() error { return live.RemovePeer(testContext(t), dead.id) })
-	retryUnavailable(t, func() error { return leader.RemovePeer(testContext(t), dead.id) }) // repeated
+	eventually(t, func() error { return live.RemovePeer(testContext(t), dead.id) })
+	eventually(t, func() error { return leader.RemovePeer(testContext(t), dead.id) }) // repeated
 	leader.mustPropose(t, "by-two")
 }
 
@@ -59,8 +59,8 @@ func TestNoVoterIsRemovedWhileAMemberCatchesUp(t *testing.T) {
 			return nil
 		})
 	}
-	retryUnavailable(t, func() error { return leader.RemovePeer(testContext(t), late.id) })
-	retryUnavailable(t, func() error { return leader.RemovePeer(testContext(t), follower.id) })
+	eventually(t, func() error { return leader.RemovePeer(testContext(t), late.id) })
+	eventually(t, func() error { return leader.RemovePeer(testContext(t), follower.id) })
 }
 
 func TestAMemberIsAddedUnderTheIDAtItsAddress(t *testing.T) {
@@ -131,7 +131,7 @@ func TestMembershipChangesSurviveTheLeader(t *testing.T) {
 			}()
 			leader.crash(t)
 			<-ended
-			retryUnavailable(t, func() error { return change(testContext(t), rest[1], subject) })
+			eventually(t, func() error { return change(testContext(t), rest[1], subject) })
 			rest[1].mustPropose(t, "after-the-change")
 			eventually(t, func() error {
 				_, in := rest[2].serverOf(subject.id)
@@ -176,7 +176,7 @@ func TestADeadMemberIsReplacedUnderLoad(t *testing.T) {
 		t.Cleanup(end) // goroutines that may fail the test must not outlive it
 		require.NoError(t, c.start(dead))
 		dead.waitNotReady(t, "holdfast members replace "+old)
-		retryUnavailable(t, func() error { return rest[0].RemovePeer(testContext(t), old) })
+		eventually(t, func() error { return rest[0].RemovePeer(testContext(t), old) })
 		c.waitReady(3)
 		end()
 		for i := range n {

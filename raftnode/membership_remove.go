@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
@@ -38,9 +39,18 @@ func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) e
 	if leaving.Suffrage != raft.Voter {
 		return nil
 	}
-	answers := mb.peers.queryStatuses(ctx, membershipChangeTimeout, &raftpb.StatusRequest{})
-	return mb.checkQuorumWithout(leaving.ID, mb.servers(), answers)
+	for end := time.Now().Add(readyPatience); ; {
+		answers := mb.peers.queryStatuses(ctx, membershipChangeTimeout, &raftpb.StatusRequest{})
+		err := mb.checkQuorumWithout(leaving.ID, mb.servers(), answers)
+		if err == nil || len(answers) == 0 || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(readyPatience / 20)
+	}
 }
+
+// readyPatience is how long voters that are not ready are asked again: after an election they have to hear of the leader.
+const readyPatience = 2 * time.Second
 
 // checkQuorumWithout counts as the plan of a removal does: a voter that answers and is not ready, as its disk is full, commits nothing.
 func (mb *membership) checkQuorumWithout(leaving raft.ServerID, servers []raft.Server, answers map[raft.ServerID]memberStatus) error {
