@@ -136,22 +136,72 @@ func TestBackupsOfOtherHistoriesAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrMismatch)
 }
 
-// Indexes are issued again after a restore: an increment of one incarnation continues no backup of another.
-func TestAnIncrementContinuesItsOwnIncarnationOnly(t *testing.T) {
+func (m member) replaceIncarnation(id string) {
+	m.t.Helper()
+	counter := m.State.Cluster().Incarnation + 1
+	m.Apply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: counter, IncarnationId: []byte(id)}}})
+}
+
+// A recovery keeps the indexes and the journal: the entry that replaced the incarnation is in the increment, and its end proves
+// what is replayed. Who says which backup is continued is told to begin anew.
+func TestAnIncrementGoesOnAcrossARecovery(t *testing.T) {
 	m := newMember(t, "one").nodes(0, 3)
 	full, h := m.take(Request{})
-	m.Apply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: []byte("fedcba9876543210")}}})
-	m.nodes(3, 5)
+	early, _ := m.nodes(3, 4).take(Request{Increment: true, Since: h.Index})
+	before := m.State.Fork()
+	m.replaceIncarnation("fedcba9876543210")
+	m.nodes(4, 6)
 	for range 2 {
 		_, err := Prepare(t.Context(), m, Request{Increment: true, Since: h.Index, Of: &h})
 		require.ErrorIs(t, err, ErrRefused)
 		require.ErrorContains(t, err, "take a full backup")
 	}
-	path, _ := m.take(Request{Increment: true, Since: h.Index})
+	across, next := m.take(Request{Increment: true, Since: h.Index})
+	between := m.State.Fork()
+	m.replaceIncarnation("00112233445566ff")
+	after, _ := m.nodes(6, 8).take(Request{Increment: true, Since: next.Index})
 	for range 2 {
-		_, err := Load(Files{Full: full, Increments: []string{path}})
-		require.ErrorIs(t, err, ErrMismatch)
-		require.ErrorContains(t, err, "it is of incarnation 2")
+		c, err := Load(Files{Full: full, Increments: []string{across}})
+		require.NoError(t, err)
+		requireState(t, between, c)
+		c, err = Load(Files{Full: full, Increments: []string{after, across, early}})
+		require.NoError(t, err)
+		requireState(t, m.State, c)
+		require.EqualValues(t, 3, c.State.Cluster().Incarnation)
+		c, err = Load(Files{Full: full, Increments: []string{across, after}, At: before.Cluster().Index})
+		require.NoError(t, err)
+		requireState(t, before, c)
+		_, err = Load(Files{Full: full, Increments: []string{after}})
+		require.ErrorContains(t, err, "an increment is missing")
+	}
+}
+
+// A restore issues indexes again: what was written after it continues no backup of the lost part of the log.
+func TestAnIncrementOfAnotherLifeIsRefused(t *testing.T) {
+	restored := func(others, more int) member {
+		other := newMember(t, "one").nodes(0, 3).nodes(10, 10+others)
+		other.replaceIncarnation("fedcba9876543210")
+		return other.nodes(20, 20+more)
+	}
+	full, h := newMember(t, "one").nodes(0, 6).take(Request{})
+	for name, tc := range map[string]struct {
+		other member
+		since uint64
+		want  string
+	}{
+		"replaced before it begins":               {restored(0, 8), h.Index, "it is of incarnation 2"},
+		"replaced where the full backup has more": {restored(0, 8), 2, "it is of incarnation 2"},
+		"ends before the full backup":             {restored(0, 1), 2, "it is of incarnation 2"},
+		"replaced above other entries":            {restored(8, 2), h.Index, "its header says index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, _ := tc.other.take(Request{Increment: true, Since: tc.since})
+			for range 2 {
+				_, err := Load(Files{Full: full, Increments: []string{path}})
+				require.ErrorIs(t, err, ErrMismatch)
+				require.ErrorContains(t, err, tc.want)
+			}
+		})
 	}
 }
 

@@ -60,6 +60,9 @@ func (h *Header) continues(full *Header) bool {
 	return h.ClusterID == full.ClusterID && h.Incarnation == full.Incarnation && h.IncarnationID == full.IncarnationID
 }
 
+// life names the incarnation.
+func (h *Header) life() string { return fmt.Sprintf("%d (%s)", h.Incarnation, h.IncarnationID) }
+
 // check refuses what this build cannot use.
 func (h *Header) check() error {
 	switch {

@@ -87,9 +87,6 @@ func checkIncrements(f Files, full Header) (parts []part, err error) {
 			return nil, fmt.Errorf("read the backup %s: %w: it is a full backup, not an increment", path, ErrMismatch)
 		case h.ClusterID != full.ClusterID:
 			return nil, fmt.Errorf("read the backup %s: %w: it is of cluster %s, the full backup of %s", path, ErrMismatch, h.ClusterID, full.ClusterID)
-		case !h.continues(&full):
-			return nil, fmt.Errorf("read the backup %s: %w: it is of incarnation %d (%s), the full backup of %d (%s): name one that was written after the restore or the recovery",
-				path, ErrMismatch, h.Incarnation, h.IncarnationID, full.Incarnation, full.IncarnationID)
 		}
 		parts = append(parts, part{path, h})
 	}
@@ -105,6 +102,7 @@ type replay struct {
 	state   *fsm.State // goes on to the end of each increment
 	term    uint64
 	at      uint64
+	lives   []string // the incarnations that state had so far
 }
 
 func (r *replay) full(in io.Reader) error {
@@ -125,7 +123,7 @@ func (r *replay) full(in io.Reader) error {
 	if r.at != 0 && r.at < dump.Index {
 		return fmt.Errorf("%w: index %d is wanted, and it begins at %d: take an older backup", ErrMismatch, r.at, dump.Index)
 	}
-	r.state, r.term = state, body.header.Term
+	r.state, r.term, r.lives = state, body.header.Term, []string{body.header.life()}
 	return nil
 }
 
@@ -140,7 +138,7 @@ func (r *replay) increment(in io.Reader) error {
 	case h.Since > at:
 		return fmt.Errorf("%w: it continues at index %d, and what is before it ends at %d: an increment is missing", ErrMismatch, h.Since, at)
 	case h.Index <= at:
-		return nil // another one has all of it
+		return r.checkLife(&h) // another one has all of it
 	}
 	entries := bufio.NewReaderSize(body, frameBytes)
 	last := h.Since
@@ -160,8 +158,21 @@ func (r *replay) increment(in io.Reader) error {
 			return err
 		}
 	}
+	if err := r.checkLife(&h); err != nil {
+		return err
+	}
 	r.content.Last = h
 	return h.mismatch(r.state)
+}
+
+// checkLife refuses an increment of an incarnation to which no entry led: after a restore indexes are issued again. A recovery
+// keeps them, so what was written across it goes on.
+func (r *replay) checkLife(h *Header) error {
+	if slices.Contains(r.lives, h.life()) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is of incarnation %s, the full backup of %s, and no entry leads from there: name a full backup that was written after the restore or the recovery",
+		ErrMismatch, h.life(), r.content.Full.life())
 }
 
 // entry applies one entry. The state at the index that is wanted is set aside.
@@ -189,6 +200,10 @@ func (r *replay) entry(e entry) (err error) {
 		return fmt.Errorf("%w: index %d is no command: %w", ErrDamaged, e.index, unreadable)
 	default:
 		r.state.Apply(e.index, cmd)
+		if cmd.GetReplaceIncarnation() != nil {
+			now := Describe(r.state.Cluster())
+			r.lives = append(r.lives, now.life())
+		}
 	}
 	r.term = e.term
 	return nil
