@@ -70,7 +70,7 @@ func (f *JoinFlags) Enroll(ctx context.Context, files pki.Files, role pki.Role, 
 }
 
 func (f *JoinFlags) useToken(ctx context.Context, files pki.Files, role pki.Role, log *slog.Logger) error {
-	text, err := f.text(files)
+	text, err := f.text(files, role)
 	if err != nil || text == "" {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -102,6 +103,43 @@ func TestATokenFromAFile(t *testing.T) {
 				if tc.want != "" {
 					require.ErrorContains(t, err, tc.want)
 					require.NotContains(t, err.Error(), text)
+				}
+			}
+		})
+	}
+}
+
+// A unit's standard input is empty at a later start, and its token file may be cut off or have another mode by then.
+func TestATokenIsNotReadOnceTheCertificateIsThere(t *testing.T) {
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca")
+	require.NoError(t, pki.MakeCA(ca, "prod"))
+	issued := func(role pki.Role, validity time.Duration) pki.Files {
+		files, err := pki.Issue(ca, filepath.Join(dir, string(role)+validity.String()), pki.Identity{Role: role, Name: "n1"}, validity)
+		require.NoError(t, err)
+		return files
+	}
+	good, other, expired := issued(pki.Node, time.Hour), issued(pki.Controller, time.Hour), issued(pki.Node, time.Nanosecond)
+	empty, open := filepath.Join(dir, "empty"), filepath.Join(dir, "open")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.WriteFile(open, []byte("secret"), 0o644))
+	stdin := os.Stdin
+	t.Cleanup(func() { os.Stdin = stdin })
+	for name, tc := range map[string]struct{ from, want string }{
+		"standard input":     {"-", "it is empty"},
+		"a truncated file":   {empty, "it is empty"},
+		"others can read it": {open, "chmod 600"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			null, err := os.Open(os.DevNull)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, null.Close()) }()
+			os.Stdin = null
+			flags, log := &JoinFlags{TokenFile: tc.from}, slog.New(slog.DiscardHandler)
+			for range 2 {
+				require.NoError(t, flags.useToken(t.Context(), good, pki.Node, log))
+				for _, files := range []pki.Files{expired, other} {
+					require.ErrorContains(t, flags.useToken(t.Context(), files, pki.Node, log), tc.want)
 				}
 			}
 		})
