@@ -128,7 +128,26 @@ func (c *controller) tokenAuthority(role, name string) (pin []byte, cluster stri
 	if err != nil {
 		return nil, "", status.Errorf(codes.FailedPrecondition, "create a join token: %v", err)
 	}
+	if err := c.checkSigns(of); err != nil {
+		return nil, "", err
+	}
 	return of[:], id.Cluster, nil
+}
+
+// checkSigns refuses a pin of a CA that no longer signs: hosts could not use the token, and a second one would have the same pin.
+// A controller that issues no certificates cannot tell.
+func (c *controller) checkSigns(pin pki.Pin) error {
+	if c.enrollment == nil {
+		return nil
+	}
+	switch signs, err := c.enrollment.signer.Signs(pin[:]); {
+	case err != nil:
+		return status.Errorf(codes.Unavailable, "create a join token: %v", err)
+	case !signs:
+		return status.Error(codes.FailedPrecondition, "create a join token: this controller's certificate is of another CA than the one that signs in its --ca-dir: first give all controllers "+
+			"their certificates of the new CA, which `holdfast ca rotate --switch` issues in each --folder; `holdfast certs list` shows whose they are")
+	}
+	return nil
 }
 
 // enroll gets this controller its certificate where it has a token, and takes up what the cluster said of itself.

@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
@@ -66,4 +69,52 @@ func TestAControllerTakesUpWhatTheClusterSaid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Between the switch to another CA and the controllers' new certificates a token would name a CA that signs nothing any more.
+func TestNoTokenNamesACAThatSignsNoMore(t *testing.T) {
+	dir := t.TempDir()
+	ca, own := filepath.Join(dir, "ca"), filepath.Join(dir, "own")
+	require.NoError(t, pki.MakeCA(ca, "prod"))
+	files, err := pki.Issue(ca, own, pki.Identity{Role: pki.Controller, Name: "c1"}, time.Hour)
+	require.NoError(t, err)
+	signer, err := pki.NewSigner(ca, "prod")
+	require.NoError(t, err)
+	issuing := &controller{enrollment: &enrollment{signer: signer}}
+	pinOf := func(c *controller) ([]byte, error) {
+		var err error
+		c.creds, err = pki.Load(files)
+		require.NoError(t, err)
+		pin, cluster, err := c.tokenAuthority("node", "n1")
+		if err == nil {
+			require.Equal(t, "prod", cluster)
+		}
+		return pin, err
+	}
+	carryOut := func(p *pki.FilePlan, err error) {
+		t.Helper()
+		require.NoError(t, err)
+		require.NoError(t, p.CarryOut())
+	}
+	former, err := pinOf(issuing)
+	require.NoError(t, err)
+	carryOut(pki.PlanRotate(ca, []string{own}))
+	pin, err := pinOf(issuing)
+	require.NoError(t, err, "the former CA still signs")
+	require.Equal(t, former, pin)
+	carryOut(pki.PlanSwitch(ca, nil, time.Hour))
+	for range 2 {
+		_, err = pinOf(issuing)
+		require.Equal(t, codes.FailedPrecondition, status.Code(err))
+		require.ErrorContains(t, err, "`holdfast ca rotate --switch`")
+		_, err = pinOf(&controller{})
+		require.NoError(t, err, "it cannot tell")
+	}
+	carryOut(pki.PlanSwitch(ca, []string{own}, time.Hour))
+	pin, err = pinOf(issuing)
+	require.NoError(t, err)
+	require.NotEqual(t, former, pin)
+	signs, err := signer.Signs(pin)
+	require.NoError(t, err)
+	require.True(t, signs)
 }

@@ -332,3 +332,25 @@ func TestTextsThatAreNoTokens(t *testing.T) {
 		})
 	}
 }
+
+// Another token of a controller with a certificate of the former CA would be refused as well, so the remedy begins with that.
+func TestATokenOfACAThatSignsNoMore(t *testing.T) {
+	l := newLab(t)
+	addr := l.serve("c1")
+	token := l.token("n1", addr)
+	for _, plan := range []func() (*pki.FilePlan, error){
+		func() (*pki.FilePlan, error) { return pki.PlanRotate(l.caDir(), []string{filepath.Join(l.dir, "c1")}) },
+		func() (*pki.FilePlan, error) { return pki.PlanSwitch(l.caDir(), nil, time.Hour) },
+	} {
+		p, err := plan()
+		require.NoError(t, err)
+		require.NoError(t, p.CarryOut())
+	}
+	files, entries := fresh(t), l.index
+	for range 2 {
+		err := Join(t.Context(), token, files, time.Now())
+		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorContains(t, err, "give all controllers their certificates of the CA that signs")
+		require.Equal(t, entries, l.index)
+	}
+}

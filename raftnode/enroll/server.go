@@ -130,7 +130,8 @@ func (s *Server) checkCA(token *fsm.JoinToken) error {
 	case err != nil:
 		return status.Errorf(codes.Unavailable, "use join token %s: %v", token.ID, err)
 	case !signs:
-		return fsm.Reject(fsm.Precondition, "use join token %s: it is for another CA than the one that signs here: create another one with `holdfast tokens create`", token.ID)
+		return fsm.Reject(fsm.Precondition, "use join token %s: it is for another CA than the one that signs here: give all controllers their certificates of the CA that signs, "+
+			"with `holdfast ca rotate --switch`, then create another one with `holdfast tokens create`", token.ID)
 	}
 	return nil
 }
