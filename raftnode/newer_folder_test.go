@@ -102,6 +102,31 @@ func entriesOf(t *testing.T, n *testMember) (all []string) {
 	return all
 }
 
+// inspect opens a stopped member's folder as `holdfast log inspect` does, where that is refused.
+func (n *testMember) inspect() error {
+	_, err := OpenOffline(n.cfg.Dir)
+	return err
+}
+
+// survive opens it as `holdfast recover` does.
+func (n *testMember) survive() error {
+	_, err := OpenSurvivor(n.cfg.Dir)
+	return err
+}
+
+// requireEntryCanBeLookedAt: `holdfast log inspect` shows the last entry, whatever it needs.
+func requireEntryCanBeLookedAt(t *testing.T, n *testMember) {
+	t.Helper()
+	o, err := OpenOffline(n.cfg.Dir)
+	require.NoError(t, err)
+	_, last, _, err := o.Bounds()
+	require.NoError(t, err)
+	name, _, err := o.Entry(last)
+	require.NoError(t, err)
+	require.Equal(t, last, name.Index)
+	require.NoError(t, o.Close())
+}
+
 // S72: a controller that finds what a newer build wrote refuses before it has written anything. The same folder goes on once
 // what is newer is gone, as it would with the newer build.
 func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
@@ -155,8 +180,12 @@ func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Join(n.cfg.Dir, "snapshots", "1-1-1.tmp"), 0o700), "a crash left it")
 				entries := entriesOf(t, n)
 				before := filesOf(t, n.cfg.Dir)
-				for range 2 {
-					err := c.start(n)
+				attempts := []func() error{func() error { return c.start(n) }}
+				if !tc.log { // offline an entry can be looked at
+					attempts = append(attempts, n.inspect, n.survive)
+				}
+				for i := range 2 * len(attempts) {
+					err := attempts[i%len(attempts)]()
 					require.ErrorIs(t, err, store.ErrRefused)
 					require.ErrorContains(t, err, tc.want)
 					require.ErrorContains(t, err, "remedy: start the build that wrote it, or a newer one")
@@ -167,6 +196,9 @@ func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
 					requireSameFiles(t, before, after)
 				}
 				require.Equal(t, entries, entriesOf(t, n))
+				if tc.log {
+					requireEntryCanBeLookedAt(t, n)
+				}
 			})
 		}
 	}

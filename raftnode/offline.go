@@ -25,14 +25,15 @@ type Offline struct {
 	apply applyFunc
 }
 
-// OpenOffline opens a stopped member's data folder. It makes no new member.
+// OpenOffline opens a stopped member's data folder. It makes no new member, and changes nothing in a folder with a Raft snapshot of a
+// newer build. Entries of a newer build are no obstacle: they can be looked at.
 func OpenOffline(dir string) (*Offline, error) {
 	kind, err := store.KindOf(dir)
 	if err != nil {
 		return nil, err
 	}
 	o := &Offline{dir: dir, apply: applyCommand}
-	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.dump.decode}); err != nil {
+	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.dump.decode, CheckHeader: checkDumpHeader}); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
 	}
 	return o, nil
