@@ -15,6 +15,8 @@ import (
 type CSICluster interface {
 	// Site is the site that the calls act for.
 	Site() string
+	// Actor is in whose name Propose has commands applied.
+	Actor() string
 	// Propose, Read and View are those of Cluster.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
 	Read(ctx context.Context, fn func(*fsm.State) error) (index uint64, err error)
@@ -46,6 +48,9 @@ type forkCluster struct {
 }
 
 func (f *forkCluster) Site() string { return f.site }
+
+// Actor is the plan's, an admin.
+func (f *forkCluster) Actor() string { return f.dryRun.Actor }
 
 // Propose tries the command.
 func (f *forkCluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {

@@ -35,7 +35,7 @@ func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection)
 	case *fsmpb.Command_PublishVolume:
 		return s.publishedVolume(cmd.GetActor(), at, c.PublishVolume)
 	case *fsmpb.Command_UnpublishVolume:
-		return s.unpublishedVolume(at, c.UnpublishVolume), nil
+		return s.unpublishedVolume(cmd.GetActor(), at, c.UnpublishVolume), nil
 	case *fsmpb.Command_ExpandVolume:
 		return s.expandedVolume(at, c.ExpandVolume)
 	case *fsmpb.Command_ModifyVolume:

@@ -176,11 +176,11 @@ func TestS36_OnlyTheSitesOwnNodesExist(t *testing.T) {
 	require.True(t, w.s.Through("B").HiddenNodes()[NodeID(node)])
 	require.Nil(t, newWorld(t).s.Through(DefaultSite).HiddenNodes(), "with one site nothing changes")
 	for _, n := range []string{node, ""} {
-		require.Empty(t, w.s.Through("B").UnpublishProgress(v.ID, NodeID(n)).Held)
+		require.Empty(t, w.s.Through("B").UnpublishProgress(controller, v.ID, NodeID(n)).Held)
 		w.okAt("B", &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: n})
 		require.NotNil(t, w.volume(1).Publication(NodeID(node)), "a stale attachment of another cluster ends nothing")
 	}
-	require.Len(t, w.s.Through("A").UnpublishProgress(v.ID, "").Held, 1)
+	require.Len(t, w.s.Through("A").UnpublishProgress(controller, v.ID, "").Held, 1)
 	w.okAt("A", &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	require.Empty(t, w.volume(1).Publications())
 	a, _ := w.s.Through("A").Available(nil, nil, 1, nil)

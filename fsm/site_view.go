@@ -12,8 +12,8 @@ func (s *State) Through(site string) SiteView {
 }
 
 // UnpublishProgress is the state's for the site's hosts.
-func (x SiteView) UnpublishProgress(id VolumeID, node NodeID) UnpublishProgress {
-	return x.state.unpublishProgress(x.at, id, node)
+func (x SiteView) UnpublishProgress(actor string, id VolumeID, node NodeID) UnpublishProgress {
+	return x.state.unpublishProgress(actor, x.at, id, node)
 }
 
 // VolumeIsolation is the state's for the site's hosts.

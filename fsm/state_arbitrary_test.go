@@ -100,7 +100,7 @@ func (p *player) readAll() {
 			s.PromotionDone(v, "n1")
 			s.VolumeView(v).Condition(v)
 			for _, n := range []NodeID{"n1", "n2", ""} {
-				s.UnpublishProgress(v.ID, n)
+				s.UnpublishProgress(controller, v.ID, n)
 				s.VolumeIsolation(v.ID, n)
 				_, _, _ = s.VolumePublication(v.ID, n, Epoch{})
 			}

@@ -87,7 +87,54 @@ func TestOperatorsAndOrchestratorsShareNoPublication(t *testing.T) {
 			kept, _ := restored(t, w.s).Volume(v.ID)
 			require.Equal(t, tc.first != controller, kept.Publications()[0].MadeBy == tc.first)
 			require.Equal(t, w.s.Hash(), restored(t, w.s).Hash())
-			w.twice("operator/ann", &fsmpb.UnpublishVolume{VolumeId: string(v.ID), NodeId: publish.GetNodeId()})
 		})
 	}
+}
+
+// Who unpublishes ends what its own kind published, and of the other kind nothing, which is done all the same; an admin ends both.
+func TestOperatorsAndOrchestratorsEndNoPublicationOfEachOther(t *testing.T) {
+	const operator = "operator/ann"
+	for name, tc := range map[string]struct {
+		maker, ender string
+		ends         bool
+	}{
+		"an orchestrator's, by an operator":  {controller, operator, false},
+		"an orchestrator's, by an admin":     {controller, admin, true},
+		"an orchestrator's, by the next one": {controller, controllerB, true},
+		"an operator's, by an orchestrator":  {operator, controller, false},
+		"an admin's, by an orchestrator":     {admin, controller, false},
+		"an operator's, by an operator":      {operator, operator, true},
+		"an admin's, by an operator":         {admin, operator, true},
+		"an operator's, by an admin":         {operator, admin, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			v := w.ready(1, create(1))
+			node := string(v.Replicas[0].Node)
+			published := w.ok(tc.maker, publish(1, node))
+			w.ok("node/"+node, w.stage(1, node, 1))
+			kept := w.volume(1).Publications()
+			for _, c := range []*fsmpb.UnpublishVolume{
+				{VolumeId: string(v.ID), NodeId: node, Epoch: published.GetEpoch()}, {VolumeId: string(v.ID), NodeId: node}, {VolumeId: string(v.ID)},
+			} {
+				_, rej := w.s.AnswerExpired(through(w.site, envelope(tc.ender, "late", 1, c)))
+				require.Equal(t, tc.ends && len(w.volume(1).Publications()) > 0, rej != nil, "what is not ended is answered")
+				w.twice(tc.ender, c)
+				if tc.ends {
+					kept = nil
+				}
+				require.Equal(t, kept, w.volume(1).Publications())
+				require.Empty(t, w.s.UnpublishProgress(tc.ender, v.ID, NodeID(node)).Held, "nothing is waited for")
+			}
+		})
+	}
+}
+
+// Below level 3 nobody knows who published.
+func TestBelowLevel3EveryPublicationIsAnybodys(t *testing.T) {
+	two := newWorldAt(t, Level2)
+	v := two.ready(1, create(1))
+	two.ok(admin, publish(1, "n1"))
+	two.twice(controller, &fsmpb.UnpublishVolume{VolumeId: string(v.ID), NodeId: "n1"})
+	require.Empty(t, two.volume(1).Publications())
 }

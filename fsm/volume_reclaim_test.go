@@ -45,7 +45,7 @@ func TestS61_AReclaimIsAnInternalPublication(t *testing.T) {
 	epoch := EpochFrom(w.twice(controller, beginReclaim(1)).GetEpoch())
 	require.Equal(t, epoch, w.volume(1).Publication("n1").Epoch)
 	require.Zero(t, w.s.PublicationCount("n1"), "no orchestrator counts it")
-	require.Empty(t, w.s.UnpublishProgress(VolumeID(volumeID(1)), "").Held, "nor ends it")
+	require.Empty(t, w.s.UnpublishProgress(controller, VolumeID(volumeID(1)), "").Held, "nor ends it")
 	w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	w.rejected(Precondition, "node/n1", w.stage(1, "n1", 1)) // at a path of the orchestrator
 	w.ok("node/n1", w.stageReclaim(1))

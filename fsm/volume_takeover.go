@@ -171,7 +171,7 @@ func (s *State) takeoverWaitsFor(v *Volume) string {
 // UnpublishProgress is what an unpublish call waits for within its deadline. The call does not
 // fail for what is not done by then: the volume's hosts finish it later.
 type UnpublishProgress struct {
-	// Held are the publications that are left.
+	// Held are the publications that are left of those that the actor ends.
 	Held []Publication
 	// Unstaging: a reachable host has it staged, and was not requested to unstage it. The
 	// report that it is unstaged may be on its way (S31).
@@ -184,17 +184,17 @@ type UnpublishProgress struct {
 }
 
 // UnpublishProgress is how far the end of the node's publication is, or of all when node is
-// empty.
-func (s *State) UnpublishProgress(id VolumeID, node NodeID) UnpublishProgress {
-	return s.unpublishProgress(endpoint{}, id, node)
+// empty, that the actor asks for.
+func (s *State) UnpublishProgress(actor string, id VolumeID, node NodeID) UnpublishProgress {
+	return s.unpublishProgress(actor, endpoint{}, id, node)
 }
 
-func (s *State) unpublishProgress(at endpoint, id VolumeID, node NodeID) UnpublishProgress {
+func (s *State) unpublishProgress(actor string, at endpoint, id VolumeID, node NodeID) UnpublishProgress {
 	v, ok := s.Volume(id)
 	if !ok {
 		return UnpublishProgress{}
 	}
-	x := UnpublishProgress{Held: s.publicationsOn(at, v, node, Epoch{}), TearingDown: s.isTearingDown(at, v, node)}
+	x := UnpublishProgress{Held: s.publicationsOn(actor, at, v, node, Epoch{}), TearingDown: s.isTearingDown(at, v, node)}
 	for i := range x.Held {
 		p := &x.Held[i]
 		working := p.Staging != nil && s.HostReachable(p.Node, p.Host)

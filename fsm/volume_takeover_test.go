@@ -283,16 +283,16 @@ func TestUnpublishProgress(t *testing.T) {
 			w.ready(1, create(1))
 			w.staged(1, "n1", 1)
 			tc.given(w)
-			got := w.s.UnpublishProgress(VolumeID(volumeID(1)), tc.node)
+			got := w.s.UnpublishProgress(controller, VolumeID(volumeID(1)), tc.node)
 			require.Equal(t, tc.want, progress{len(got.Held) > 0, got.Unstaging, got.Ending, got.TearingDown})
 		})
 	}
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
-	require.Zero(t, w.s.UnpublishProgress(VolumeID(volumeID(9)), ""))
+	require.Zero(t, w.s.UnpublishProgress(controller, VolumeID(volumeID(9)), ""))
 	revoked(w)
 	require.NotEmpty(t, w.volume(1).Teardowns)
-	require.False(t, w.s.UnpublishProgress(VolumeID(volumeID(1)), "").TearingDown, "its isolation is waited for")
+	require.False(t, w.s.UnpublishProgress(controller, VolumeID(volumeID(1)), "").TearingDown, "its isolation is waited for")
 }
 
 // connectedInVain has the replicas of n1 and n2 connected, with what is given of them.

@@ -9,14 +9,14 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // unstage it, and the command is proposed again when it did. On an unreachable host, the
 // unpublish is the first step of a takeover (S8): from here on the host's requests to outdate
 // its peer are refused. With protocol A that could lose writes, so it takes a recorded
-// decision first (S11).
+// decision first (S11). Orchestrators and operators do not end each other's.
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
-	if out := s.unpublishedVolume(m.endpoint, c); out != nil {
+	if out := s.unpublishedVolume(m.Actor, m.endpoint, c); out != nil {
 		return out, nil
 	}
 	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
 	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
-	ending := s.publicationsToEnd(m.endpoint, v, c)
+	ending := s.publicationsToEnd(m.Actor, m.endpoint, v, c)
 	for i := range ending {
 		if s.HostReachable(ending[i].Node, ending[i].Host) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
 			return s.requestEnd(v, &ending[i], out)
@@ -36,13 +36,13 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 	return out, nil
 }
 
-// unpublishedVolume is the outcome where no publication is left to end; nil where one is.
-func (s *State) unpublishedVolume(at endpoint, c *fsmpb.UnpublishVolume) *fsmpb.Outcome {
+// unpublishedVolume is the outcome where no publication is left that the actor ends; nil where one is.
+func (s *State) unpublishedVolume(actor string, at endpoint, c *fsmpb.UnpublishVolume) *fsmpb.Outcome {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	switch {
 	case !ok:
 		return &fsmpb.Outcome{}
-	case len(s.publicationsToEnd(at, v, c)) == 0:
+	case len(s.publicationsToEnd(actor, at, v, c)) == 0:
 		return &fsmpb.Outcome{VolumeId: string(v.ID)}
 	}
 	return nil
@@ -66,20 +66,36 @@ func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmp
 
 // publicationsToEnd are the publications that are meant: the node's, or all of the endpoint's site when
 // it is empty, and only the one of the epoch when that is set (S4).
-func (s *State) publicationsToEnd(at endpoint, v *Volume, c *fsmpb.UnpublishVolume) []Publication {
-	return s.publicationsOn(at, v, NodeID(c.GetNodeId()), EpochFrom(c.GetEpoch()))
+func (s *State) publicationsToEnd(actor string, at endpoint, v *Volume, c *fsmpb.UnpublishVolume) []Publication {
+	return s.publicationsOn(actor, at, v, NodeID(c.GetNodeId()), EpochFrom(c.GetEpoch()))
 }
 
-// publicationsOn are the node's, or all of the endpoint's site when it is empty, and only the one of
-// the epoch when that is not zero.
-func (s *State) publicationsOn(at endpoint, v *Volume, node NodeID, epoch Epoch) []Publication {
+// publicationsOn are those that the actor ends: the node's, or all of the endpoint's site when it is empty, and only
+// the one of the epoch when that is not zero.
+func (s *State) publicationsOn(actor string, at endpoint, v *Volume, node NodeID, epoch Epoch) []Publication {
 	var matching []Publication
 	for _, p := range v.Publications() {
-		if !p.Reclaim && s.concerns(at, node, p.Node) && (epoch.IsZero() || p.Epoch == epoch) {
+		if !p.Reclaim && s.mayEnd(actor, &p) && s.concerns(at, node, p.Node) && (epoch.IsZero() || p.Epoch == epoch) {
 			matching = append(matching, p)
 		}
 	}
 	return matching
+}
+
+// mayEnd tells whether the one who unpublishes may end the publication. A certificate that mounts volumes on a host
+// ends no orchestrator's, under which a workload may run anywhere; an orchestrator's unpublish that comes late, or after
+// its publish was refused, ends none under which an operator has it mounted. An admin ends both. Below level 3 nobody
+// knows who published.
+func (s *State) mayEnd(actor string, p *Publication) bool {
+	switch {
+	case !s.level3():
+		return true
+	case hasRole(actor, "operator/"):
+		return p.MadeBy != ""
+	case hasRole(actor, "controller/"):
+		return p.MadeBy == ""
+	}
+	return true
 }
 
 // needsForceFirst is S11.

@@ -91,6 +91,7 @@ func (c *fakeCluster) View(fn func(*fsm.State) error) error {
 }
 
 func (c *fakeCluster) Site() string                                           { return c.site }
+func (c *fakeCluster) Actor() string                                          { return "controller/c" + c.site }
 func (c *fakeCluster) WatchVolumes(...fsm.VolumeID) (<-chan struct{}, func()) { return nil, func() {} }
 func (c *fakeCluster) WatchSnapshot(fsm.SnapshotID) (<-chan struct{}, func()) { return nil, func() {} }
 func (c *fakeCluster) WatchGroup(fsm.GroupSnapshotID) (<-chan struct{}, func()) {

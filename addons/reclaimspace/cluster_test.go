@@ -127,7 +127,8 @@ func (c *testCluster) VolumeFacts(ctx context.Context, node fsm.NodeID, id fsm.V
 	return c.facts(ctx, node, id)
 }
 
-func (c *testCluster) Site() string { return fsm.DefaultSite }
+func (c *testCluster) Site() string  { return fsm.DefaultSite }
+func (c *testCluster) Actor() string { return byController }
 
 func (c *testCluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	out, err := c.apply(byController, cmd)

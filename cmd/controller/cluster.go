@@ -136,7 +136,10 @@ type csiCluster struct {
 // Site is the site that this controller's endpoint acts for.
 func (c csiCluster) Site() string { return c.site }
 
-// Propose has a command applied with this controller as its actor.
+// Actor is this controller, or the operator in whose name the call is made.
+func (c csiCluster) Actor() string { return c.actor }
+
+// Propose has a command applied in the actor's name.
 func (c csiCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd.Actor = c.actor
 	return c.cluster.Propose(ctx, cmd)

@@ -16,6 +16,8 @@ import (
 type Cluster interface {
 	// Site is the site that the endpoint acts for.
 	Site() string
+	// Actor is in whose name Propose has commands applied.
+	Actor() string
 	// Propose has a command applied, on this member too when it returns. It fills the
 	// request id and the actor. A rejection is the error *fsm.Rejection.
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)

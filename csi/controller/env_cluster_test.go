@@ -28,6 +28,7 @@ type fakeCluster struct {
 	watchers      map[any]map[chan struct{}]bool // by id
 	hosts         []*fakeHost
 	site          string               // that the endpoint acts for; empty: the default one
+	actor         string               // in whose name it proposes; empty: the site's controller
 	noQuorum      bool                 // no quorum
 	unresponsive  bool                 // no answer at all, until the caller's time ran out
 	mutateCommand func(*fsmpb.Command) // changes commands of controllers before they are applied
@@ -87,10 +88,7 @@ func (c *fakeCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.O
 	c.proposed++
 	mutate := c.mutateCommand
 	c.mu.Unlock()
-	cmd.Actor = "controller/c1"
-	if c.site != "" {
-		cmd.Actor = "controller/c" + c.site
-	}
+	cmd.Actor = c.Actor()
 	applied := proto.Clone(cmd).(*fsmpb.Command)
 	if mutate != nil {
 		mutate(applied)
@@ -156,6 +154,7 @@ func (c *fakeCluster) View(fn func(*fsm.State) error) error {
 
 func (c *fakeCluster) WatchSnapshot(id fsm.SnapshotID) (<-chan struct{}, func()) { return c.watch(id) }
 func (c *fakeCluster) Site() string                                              { return cmp.Or(c.site, fsm.DefaultSite) }
+func (c *fakeCluster) Actor() string                                             { return cmp.Or(c.actor, "controller/c"+cmp.Or(c.site, "1")) }
 
 // actAs has the endpoint be one of another site from now on.
 func (c *fakeCluster) actAs(t testing.TB, site string) {

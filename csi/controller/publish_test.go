@@ -214,6 +214,32 @@ func TestControllerUnpublishVolume(t *testing.T) {
 	}
 }
 
+// What the other kind published is unpublished already: the call neither waits for its host nor enters the log, also where
+// the host has it staged.
+func TestUnpublishOfTheOtherKindsPublication(t *testing.T) {
+	for maker, ender := range map[string]string{"operator/ann": "", "": "operator/ann", "admin/bob": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newEnv(t)
+			id := w.create(t, "v")
+			w.cluster.actor = maker
+			context := w.publish(t, id, mount(writer, ""))
+			_, err := w.node.NodeStageVolume(t.Context(), stageRequest(id, t.TempDir(), context, mount(writer, "")))
+			require.NoError(t, err)
+			before, started := w.cluster.proposedCount(), time.Now()
+			w.cluster.actor = ender
+			for range 2 {
+				require.NoError(t, w.unpublish(t, id, "n1"))
+				require.NoError(t, w.unpublish(t, id, ""))
+			}
+			require.Equal(t, before, w.cluster.proposedCount())
+			require.Zero(t, time.Since(started), "nothing is waited for")
+			w.cluster.actor = maker
+			require.NoError(t, w.unpublish(t, id, "n1"))
+			require.Greater(t, w.cluster.proposedCount(), before, "its own is ended")
+		})
+	}
+}
+
 // TestUnpublishNothingProposesNothing: what has no effect does not enter the log.
 func TestUnpublishNothingProposesNothing(t *testing.T) {
 	w := newEnv(t)

@@ -28,10 +28,10 @@ func (q *stateQueries) readState(ctx context.Context, fn func(*fsm.State) error)
 	return q.client.ReadState(ctx, fn)
 }
 
-// publicationsHeld are the volume's on that node, or all when node is empty.
+// publicationsHeld are the volume's on that node, or all when node is empty, that the caller's unpublish ends.
 func (q *stateQueries) publicationsHeld(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) (held []fsm.Publication, err error) {
 	err = q.readState(ctx, func(state *fsm.State) error {
-		held = state.Through(q.client.Site()).UnpublishProgress(id, node).Held
+		held = state.Through(q.client.Site()).UnpublishProgress(q.client.Actor(), id, node).Held
 		return nil
 	})
 	return held, err

@@ -12,7 +12,7 @@ import (
 )
 
 // ControllerUnpublishVolume ends a node's publication, or all of them without a node id.
-// What is not known or not published is unpublished. A reachable host tears down within
+// What is not known or not published is unpublished; so is, for an orchestrator, what an operator published. A reachable host tears down within
 // the call what it has staged, but never by force what is in use. A volume in use that
 // has a single replica is unpublished all the same, and its host has a pending teardown;
 // a replicated one stays published. For a replicated volume on an unreachable host the
@@ -97,7 +97,7 @@ func (p *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, node fsm.N
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_ = p.await(ctx, id, "unpublish", func(state *fsm.State) (bool, *fsm.Rejection) {
-		u := state.Through(p.client.Site()).UnpublishProgress(id, node)
+		u := state.Through(p.client.Site()).UnpublishProgress(p.client.Actor(), id, node)
 		return !underWay(&u), nil
 	})
 }

@@ -227,8 +227,11 @@ func (m *member) Peers(context.Context) ([]session.Peer, error) {
 // actingMember is the member as the CSI services see it.
 type actingMember struct{ *member }
 
+// Actor is this controller.
+func (a actingMember) Actor() string { return "controller/" + a.name }
+
 // Propose has a command applied with this controller as its actor.
 func (a actingMember) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	cmd.Actor = "controller/" + a.name
+	cmd.Actor = a.Actor()
 	return a.member.Propose(ctx, cmd)
 }
