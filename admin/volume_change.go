@@ -32,6 +32,8 @@ type volumeChange struct {
 	call    func(context.Context, csi.ControllerServer) error
 	request proto.Message     // that the call is of
 	context map[string]string // a publication's
+
+	byOperator bool // the caller has the role operator, and is no admin
 }
 
 // PlanVolume returns what the change would do now; it changes nothing.
@@ -65,6 +67,9 @@ func (s *Server) ChangeVolume(ctx context.Context, req *adminpb.VolumeChangeRequ
 	if err := x.read(ctx); err != nil {
 		return nil, err
 	}
+	if req.GetVerb() == verbUnpublish && x.byOperator && x.step.state == stepDone { // an orchestrator published meanwhile
+		x.leavesPublication()
+	}
 	return x.response(), nil
 }
 
@@ -78,7 +83,7 @@ func (s *Server) planVolume(ctx context.Context, req *adminpb.VolumeChangeReques
 		return nil, err
 	}
 	defer release()
-	x := &volumeChange{server: s, req: proto.CloneOf(req), step: step{action: req.GetVerb(), node: fsm.NodeID(req.GetNode())}}
+	x := &volumeChange{server: s, req: proto.CloneOf(req), step: step{action: req.GetVerb(), node: fsm.NodeID(req.GetNode())}, byOperator: s.isOperator(ctx)}
 	if err := x.read(ctx); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type logCluster struct {
 	actor string
 }
 
+func (c *logCluster) Actor() string { return c.actor }
+
 func (c *logCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd.Actor = c.actor
 	return c.w.Propose(ctx, cmd)
@@ -43,6 +45,11 @@ func (c callsOf) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	out, err := c.on.Propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
 		VolumeId: req.GetVolumeId(), NodeId: req.GetNodeId(), Capability: capability()}}})
 	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"epoch": fsm.EpochFrom(out.GetEpoch()).String()}}, grpcError(err)
+}
+
+func (c callsOf) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	_, err := c.on.Propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: req.GetVolumeId(), NodeId: req.GetNodeId()}}})
+	return nil, grpcError(err)
 }
 
 func newVolumesEnv(t *testing.T) *env {
@@ -148,4 +155,53 @@ func TestWhichChangesOfVolumesAreRefused(t *testing.T) {
 	resp, err := w.server.ChangeVolume(ctx, &adminpb.VolumeChangeRequest{Verb: "delete", Volume: theirs, EvenIfOrchestrated: true})
 	require.NoError(t, err)
 	require.True(t, resp.GetDone())
+}
+
+// Whose volume it is and what the caller sets, the role operator ends no orchestrator's publication, also one that came
+// after the plan; an admin does when told to.
+func TestWhoEndsAnOrchestratorsPublication(t *testing.T) {
+	w := newVolumesEnv(t)
+	mine := string(w.makeMine(1))
+	publish := func(actor string) {
+		w.mustApply(&fsmpb.Command{Actor: actor, Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{VolumeId: mine, NodeId: "n1", Capability: capability()}}})
+	}
+	unpublish := func(actor string, flagged bool) *adminpb.VolumeChangeResponse {
+		w.server.Actor = func(context.Context) (string, error) { return actor, nil }
+		resp, err := w.server.ChangeVolume(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: mine, Node: "n1", EvenIfOrchestrated: flagged})
+		require.NoError(t, err)
+		return resp
+	}
+	publish("controller/c1")
+	for _, tc := range []struct {
+		actor   string
+		flagged bool
+		says    string
+	}{{"operator/ann", false, "an admin may end"}, {"operator/ann", true, "an admin may end"}, {"admin/alice", false, "--even-if-orchestrated"}} {
+		for range 2 {
+			before := w.index
+			resp := unpublish(tc.actor, tc.flagged)
+			require.Equal(t, stepBlocked, resp.GetSteps()[0].GetState())
+			require.Contains(t, resp.GetSteps()[0].GetDetail(), tc.says)
+			require.Equal(t, before, w.index, "nothing was proposed")
+		}
+	}
+	for range 2 {
+		require.True(t, unpublish("admin/alice", true).GetDone())
+	}
+
+	publish("operator/ann")
+	cluster := w.server.VolumeCalls.Cluster
+	w.server.VolumeCalls.Cluster = func(actor, site string) CSICluster { // between the plan and the call
+		w.mustApply(&fsmpb.Command{Actor: "operator/ann", Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: mine, NodeId: "n1"}}})
+		publish("controller/c1")
+		return cluster(actor, site)
+	}
+	require.Equal(t, stepBlocked, unpublish("operator/ann", false).GetSteps()[0].GetState())
+	v, _ := w.state.Volume(fsm.VolumeID(mine))
+	require.Len(t, v.Publications(), 1)
+	require.Empty(t, v.Publications()[0].MadeBy)
+	w.server.VolumeCalls.Cluster = cluster
+	require.True(t, unpublish("admin/alice", true).GetDone())
+	publish("operator/ann")
+	require.True(t, unpublish("operator/ann", false).GetDone(), "its own")
 }

@@ -116,8 +116,7 @@ func (x *volumeChange) unpublish(v *fsm.Volume) error {
 	if n, ok := x.state.Node(fsm.NodeID(x.req.GetNode())); ok {
 		x.site = cmp.Or(x.req.GetSite(), fsm.Site(n.Site).String())
 	}
-	if p := x.publication(); p != nil && p.MadeBy == "" && x.req.GetOperatorsOnly() {
-		x.step.state, x.step.detail = stepDone, "no operator published it to this node: its publication is left"
+	if x.leavesPublication() {
 		return nil
 	}
 	req := &csi.ControllerUnpublishVolumeRequest{VolumeId: string(v.ID), NodeId: x.req.GetNode()}
@@ -130,6 +129,25 @@ func (x *volumeChange) unpublish(v *fsm.Volume) error {
 		return err
 	}
 	return nil
+}
+
+// leavesPublication tells whether the publication is an orchestrator's that the request does not end, and sets the step's
+// state then. The log decides the same for an operator's certificate, but only that the publication stays.
+func (x *volumeChange) leavesPublication() bool {
+	p := x.publication()
+	switch {
+	case p == nil || p.MadeBy != "":
+		return false
+	case x.req.GetOperatorsOnly():
+		x.step.state, x.step.detail = stepDone, "no operator published it to this node: its publication is left"
+	case x.byOperator:
+		x.step.state, x.step.detail = stepBlocked, "an orchestrator published it to this node: an admin may end that, the role operator may not"
+	case !x.req.GetEvenIfOrchestrated():
+		x.step.state, x.step.detail = stepBlocked, "an orchestrator published it to this node and may rely on it: --even-if-orchestrated ends it all the same"
+	default:
+		return false
+	}
+	return true
 }
 
 // publication is the one to the node that the request names; nil: there is none.
