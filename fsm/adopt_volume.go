@@ -137,12 +137,19 @@ func (s *State) readHeldReplica(a *adoption, r *fsmpb.AdoptedReplica) (h heldRep
 		return h, Reject(Precondition, "adopt volume %s: node %s has no device of it", a.id, n.ID)
 	case slices.ContainsFunc(a.held, func(o heldReplica) bool { return o.node.Host == n.Host }):
 		return h, Reject(Invalid, "adopt volume %s: node %s is named twice", a.id, n.ID)
+	case !isMaker(manifest.GetPublication().GetMadeBy()):
+		return h, Reject(Invalid, "adopt volume %s: the manifest of node %s says that %q published it, who is no operator", a.id, n.ID, clip(manifest.GetPublication().GetMadeBy()))
 	case n.pool(pool) == nil:
 		return h, Reject(Precondition, "adopt volume %s: its pool %s is not on node %s", a.id, pool, n.ID)
 	case h.at.Incarnation == 0 || h.at.Incarnation >= s.cluster.Incarnation:
 		return h, Reject(Precondition, "adopt volume %s: what node %s says is of incarnation %d, and this log is of %d: nothing was lost since", a.id, n.ID, h.at.Incarnation, s.cluster.Incarnation)
 	}
 	return h, nil
+}
+
+// isMaker tells whether a manifest may name one as who published: an admin, an operator or, when empty, an orchestrator.
+func isMaker(actor string) bool {
+	return actor == "" || len(actor) <= maxIDBytes && (byAdmin(actor, nil) || hasRole(actor, "operator/"))
 }
 
 // adoptedVolume is the volume as the newest manifest has it, with the replicas of the hosts that hold it.

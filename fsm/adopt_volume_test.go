@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -282,6 +283,44 @@ func TestS1_ALateHostTakesNoPublicationBack(t *testing.T) {
 	before := w.volume(1).Publications()
 	w.ok(admin, adopt(1, late))
 	require.Equal(t, before, w.volume(1).Publications())
+}
+
+// S1: an operator's publication is still that of who made it, whether the backup knows the volume or not: an orchestrator
+// does not end it, and its maker does. A manifest of an older build does not say; one that says what cannot be is refused.
+func TestS1_AnAdoptedPublicationKeepsItsMaker(t *testing.T) {
+	const operator = "operator/ann"
+	for name, known := range map[string]bool{"the backup knows the volume": true, "it does not": false} {
+		t.Run(name, func(t *testing.T) {
+			lost := newWorld(t)
+			if known {
+				lost.ready(1, create(1))
+			}
+			w := lost.lostAfter(func() {
+				if !known {
+					lost.ready(1, create(1))
+				}
+				lost.ok(operator, publish(1, "n1"))
+			})
+			for _, other := range []string{controller, "node/n1", "operator", "operator/" + strings.Repeat("x", maxIDBytes)} {
+				bad := lost.held(1, "n1")
+				bad.Held.Manifest.Publication.MadeBy = other
+				w.rejected(Invalid, admin, adopt(1, bad))
+			}
+			older := &world{t: t, s: w.s.Fork(), index: w.index, calls: 2000}
+			silent := lost.held(1, "n1")
+			silent.Held.Manifest.Publication.MadeBy = ""
+			older.twice(admin, adopt(1, silent))
+			require.Empty(t, older.volume(1).Publication("n1").MadeBy)
+
+			w.twice(admin, adopt(1, lost.held(1, "n1")))
+			require.Equal(t, lost.volume(1).Publications(), w.volume(1).Publications())
+			require.Equal(t, operator, w.volume(1).Publication("n1").MadeBy)
+			w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
+			require.NotNil(t, w.volume(1).Publication("n1"))
+			w.twice(operator, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
+			require.Nil(t, w.volume(1).Publication("n1"))
+		})
+	}
 }
 
 // S1: a host that had no replica any more when the lost log spoke last gives none to the volume.

@@ -78,7 +78,7 @@ func importFromManifest(m *fsmpb.ImportManifest) *Import {
 }
 
 func (p *Publication) manifest() *fsmpb.PublicationManifest {
-	m := &fsmpb.PublicationManifest{Epoch: p.Epoch.Proto(), Capability: p.Capability.TextProto(), ReadOnly: p.ReadOnly, Ending: p.Ending}
+	m := &fsmpb.PublicationManifest{Epoch: p.Epoch.Proto(), Capability: p.Capability.TextProto(), ReadOnly: p.ReadOnly, Ending: p.Ending, MadeBy: p.MadeBy}
 	if s := p.Staging; s != nil {
 		m.Staging = &fsmpb.StagingManifest{Path: s.Path, BootId: s.Boot, Capability: s.Capability.TextProto(), Done: s.Done}
 	}
@@ -95,7 +95,7 @@ func (p *Publication) manifest() *fsmpb.PublicationManifest {
 func publicationFromManifest(n *Node, m *fsmpb.PublicationManifest) *Publication {
 	p := &Publication{
 		Node: n.ID, Host: n.Host, Epoch: EpochFrom(m.GetEpoch()), Capability: CapabilityFromText(m.GetCapability()),
-		ReadOnly: m.GetReadOnly(), Ending: m.GetEnding(),
+		ReadOnly: m.GetReadOnly(), Ending: m.GetEnding(), MadeBy: m.GetMadeBy(),
 	}
 	if s := m.GetStaging(); s != nil {
 		p.Staging = &Staging{Path: s.GetPath(), Boot: s.GetBootId(), Capability: CapabilityFromText(s.GetCapability()), Done: s.GetDone()}

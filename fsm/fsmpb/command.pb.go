@@ -2902,6 +2902,7 @@ type PublicationManifest struct {
 	Ending        bool                   `protobuf:"varint,4,opt,name=ending,proto3" json:"ending,omitempty"`
 	Staging       *StagingManifest       `protobuf:"bytes,5,opt,name=staging,proto3" json:"staging,omitempty"`
 	Targets       []*TargetManifest      `protobuf:"bytes,6,rep,name=targets,proto3" json:"targets,omitempty"`
+	MadeBy        string                 `protobuf:"bytes,7,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the operator who published; empty: an orchestrator
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2976,6 +2977,13 @@ func (x *PublicationManifest) GetTargets() []*TargetManifest {
 		return x.Targets
 	}
 	return nil
+}
+
+func (x *PublicationManifest) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 type StagingManifest struct {
@@ -11520,7 +11528,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"converting\"?\n" +
 	"\vReplicaHost\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xac\x02\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xc5\x02\n" +
 	"\x13PublicationManifest\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -11529,7 +11537,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x16\n" +
 	"\x06ending\x18\x04 \x01(\bR\x06ending\x12:\n" +
 	"\astaging\x18\x05 \x01(\v2 .holdfast.fsm.v1.StagingManifestR\astaging\x129\n" +
-	"\atargets\x18\x06 \x03(\v2\x1f.holdfast.fsm.v1.TargetManifestR\atargets\"\x8f\x01\n" +
+	"\atargets\x18\x06 \x03(\v2\x1f.holdfast.fsm.v1.TargetManifestR\atargets\x12\x17\n" +
+	"\amade_by\x18\a \x01(\tR\x06madeBy\"\x8f\x01\n" +
 	"\x0fStagingManifest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x12;\n" +
