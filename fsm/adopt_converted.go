@@ -62,13 +62,18 @@ func (a *adoption) heldOn(host HostID) *heldReplica {
 	return nil
 }
 
-// checkAdoptedImport refuses a device that is another volume's.
-func (s *State) checkAdoptedImport(v *Volume, a *adoption) *Rejection {
+// adoptImport refuses a device that is another volume's. A replicated volume outlives the host that it was imported on:
+// its import ends with that host's replica.
+func (s *State) adoptImport(v *Volume, a *adoption) *Rejection {
 	if v.Import == nil {
 		return nil
 	}
 	h := a.heldOn(v.Import.Host)
-	if h == nil {
+	switch {
+	case h == nil && a.newest.GetManifest().GetReplication() != nil:
+		v.Import = nil
+		return nil
+	case h == nil:
 		return Reject(Invalid, "adopt volume %s: its manifest says that it was imported on host %s, which does not have it", v.ID, clip(string(v.Import.Host)))
 	}
 	if other := s.importOf(h.node, v.Import.Device); other != nil {

@@ -65,6 +65,28 @@ func TestS1_AManifestsMakerAndImportAreChecked(t *testing.T) {
 	w.rejected(Busy, admin, adopt(3, third)) // another volume has the device
 }
 
+// S1: a pair that was imported outlives its first host as any other pair, and is given back by nobody then.
+func TestS1_AnImportedPairIsAdoptedWithoutItsFirstHost(t *testing.T) {
+	for without, imported := range map[string]bool{"n1": false, "n2": true} {
+		t.Run("without "+without, func(t *testing.T) {
+			lost := newLVMPair(t)
+			w := lost.lostAfter(func() { lost.importedPairReady(1) })
+			node := map[string]string{"n1": "n2", "n2": "n1"}[without]
+			held := lost.held(1, node)
+			require.Equal(t, "host-n1", held.GetHeld().GetManifest().GetImport().GetHostId())
+			w.twice(admin, adopt(1, held))
+			v := w.volume(1)
+			require.Len(t, v.ActiveReplicas(), 1)
+			require.Equal(t, imported, v.Import != nil)
+			if imported {
+				return
+			}
+			w.ok(admin, &fsmpb.AdoptNode{NodeId: node, HostId: held.GetHostId(), Incarnation: 2})
+			w.rejected(Precondition, admin, &fsmpb.ForgetImport{VolumeId: volumeID(1), DeviceId: "uuid-of-n1"})
+		})
+	}
+}
+
 // heldAt is what the volume's host at the site has.
 func (w *related) heldAt(n int, site Site) *fsmpb.AdoptedReplica {
 	w.t.Helper()

@@ -161,7 +161,7 @@ func (s *State) adoptedVolume(m Meta, a *adoption) (Volume, *Rejection) {
 	if other, taken := s.VolumeByName(v.Origin, v.Name); taken && !other.isFailed() {
 		return v, Reject(Incompatible, "adopt volume %s: volume %s has its name %q: remove that first, if no host has it any more", a.id, other.ID, v.Name)
 	}
-	if rej := s.checkAdoptedImport(&v, a); rej != nil {
+	if rej := s.adoptImport(&v, a); rej != nil {
 		return v, rej
 	}
 	v.Created = m.Epoch
