@@ -231,7 +231,7 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	c.follows(plan.GetSummary(), plan.GetSteps())
 	for i := range p.steps {
 		if p.holdsBack(i) {
-			p.steps[i].state, p.steps[i].detail = stepWaiting, "a volume could not be adopted"
+			p.steps[i].state, p.steps[i].detail = stepWaiting, "a volume could not be adopted or deleted"
 			continue
 		}
 		if err := s.carryOut(ctx, c, &p.steps[i], &p.index); err != nil {

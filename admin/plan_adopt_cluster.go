@@ -123,6 +123,7 @@ func (p *planner) planAdoptCluster() error {
 	a.adoptSnapshots()
 	a.listGroups()
 	a.forgetMissing()
+	a.forgetGivenBack()
 	a.forgetMissingSnapshots()
 	a.listOrphans()
 	a.listOrphanSnapshots()

@@ -32,6 +32,46 @@ func (a *adoption) forgetMissing() {
 	}
 }
 
+// forgetGivenBack deletes the imports that this log is in the middle of, and that the lost one finished and ended: the host
+// would take in again what is of others by now. Until that is deleted the host does not act.
+func (a *adoption) forgetGivenBack() {
+	for _, v := range slices.Collect(a.state.Volumes("")) {
+		if !a.isImportOver(v) || a.reachedTodoLimit() {
+			continue
+		}
+		own := v.Replicas[0].Node
+		t := step{action: "delete", volume: v, node: own, detail: "its import ended after the backup, and its host gave the device back, as that says"}
+		if !a.isMissing(v) {
+			t.state, t.detail = stepWaiting, "its host has it no more, and another one has it, or has not answered: start that, or delete the volume"
+			a.open[own] = t.detail
+			a.add(t)
+			continue
+		}
+		a.deleteVolume(t, v)
+		if !a.isDeleting(v.ID) {
+			a.open[own] = "an import that is over could not be deleted"
+		}
+	}
+}
+
+// isImportOver tells of an import whose host waits to be adopted, and says that the volume became ready and was removed.
+func (a *adoption) isImportOver(v *fsm.Volume) bool {
+	if _, creating := v.Phase.(fsm.Creating); !creating || v.Import == nil || !a.saidRemoved(v) {
+		return false
+	}
+	n, ok := a.state.Node(v.Replicas[0].Node)
+	return ok && n.Host == v.Replicas[0].Host && n.Incarnation != a.incarnation
+}
+
+func (a *adoption) isDeleting(id fsm.VolumeID) bool {
+	v, known := a.state.Volume(id)
+	if !known {
+		return true
+	}
+	_, deleting := v.Phase.(fsm.Deleting)
+	return deleting
+}
+
 func (a *adoption) deleteVolume(t step, v *fsm.Volume) {
 	for _, p := range v.Publications() {
 		end := step{action: "unpublish", volume: v, node: p.Node, detail: "no host has the volume"}
@@ -107,9 +147,10 @@ func (a *adoption) adoptNodes() {
 	}
 }
 
-// holdsBack tells whether a step adopts a host although a volume that was to be adopted before was refused by the log.
+// holdsBack tells whether a step adopts a host although a volume that was to be adopted or forgotten before was refused by
+// the log.
 func (p *planner) holdsBack(i int) bool {
 	return p.steps[i].action == "adopt-node" && p.steps[i].state == stepTodo && slices.ContainsFunc(p.steps[:i], func(t step) bool {
-		return (t.action == "adopt" || t.action == adoptSnapshot) && t.state == stepBlocked && t.command != nil
+		return (t.action == "adopt" || t.action == "delete" || t.action == adoptSnapshot) && t.state == stepBlocked && t.command != nil
 	})
 }
