@@ -13,7 +13,7 @@ func (s *State) adoptChanges(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *R
 	if v.converting() != nil && a.newest.GetManifest().GetReplication() == nil {
 		return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil // it was said before the backup
 	}
-	converted := a.wasConverted(v)
+	converted, decided := a.wasConverted(v), s.decidedSince(v) // of where this log has it: the second host never acted for it
 	if converted {
 		taken, rej := s.withConversionTaken(m, v, a)
 		if rej != nil {
@@ -27,7 +27,7 @@ func (s *State) adoptChanges(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *R
 	updated, changed := v.withReadiness(m, a)
 	changed = changed || converted
 	changed = updated.takeContent(a.newest.GetManifest()) || changed
-	if !s.decidedSince(v) {
+	if !decided {
 		changed = updated.takePublication(s, a) || changed
 		changed = updated.takeOutdated(a) || changed
 	}

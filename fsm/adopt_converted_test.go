@@ -172,3 +172,21 @@ func TestS1_S55_AManifestOfBeforeTheConversionChangesNothing(t *testing.T) {
 	require.Equal(t, before, w.volume(1).Modified)
 	require.True(t, w.volume(1).ConversionInDoubt())
 }
+
+// S1, S55: that the host of the second replica acts already says nothing of the volume: it did not have it here. Who uses
+// the volume on the first host goes on.
+func TestS1_S55_AConvertedVolumeStaysPublishedWhenTheSecondHostActs(t *testing.T) {
+	lost := newTwoSites(t, 0)
+	lost.readyAt("A", 1, create(1))
+	w := lost.lostAfter(func() {
+		lost.okAt("A", enable(sourceOf(1), "B"))
+		lost.secondMade()
+		lost.copied()
+		lost.ok(controller, publish(1, lost.node(1, "A")))
+	})
+	second := lost.heldAt(1, "B")
+	w.ok(admin, &fsmpb.AdoptNode{NodeId: second.GetNodeId(), HostId: second.GetHostId(), Incarnation: 2})
+	w.twice(admin, adopt(1, lost.heldAt(1, "A"), second))
+	require.Equal(t, lost.volume(1).Publications(), w.volume(1).Publications())
+	require.Len(t, w.volume(1).Publications(), 1)
+}
