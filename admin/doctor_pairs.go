@@ -96,7 +96,10 @@ func checkHostPairs(p *patient) (out []*adminpb.Diagnosis) {
 		var reached []string
 		for _, r := range answer.Hosts {
 			address, port, _ := net.SplitHostPort(r.Address)
-			other := names[address]
+			other, known := names[address]
+			if !known {
+				continue // it was not asked for that: a host may answer anything
+			}
 			if d := p.pairDiagnosis(n.GetId(), other, port, r); d != nil {
 				out = append(out, d)
 				continue
@@ -137,7 +140,10 @@ func (p *patient) pairDiagnosis(from, to, port string, r Reached) *adminpb.Diagn
 }
 
 func (p *patient) addressOf(node string) string {
-	n, _ := p.state.Node(fsm.NodeID(node))
+	n, ok := p.state.Node(fsm.NodeID(node))
+	if !ok {
+		return ""
+	}
 	return n.Replication.Address
 }
 

@@ -90,6 +90,19 @@ func TestTheRulesOfPairs(t *testing.T) {
 	}
 }
 
+// A host that answers what it was not asked keeps nobody from the findings of the others.
+func TestAHostThatReachesAnUnknownOneIsPassedOver(t *testing.T) {
+	w := pairsEnv(t)
+	for range 2 {
+		for _, address := range []string{"x:1", "", "192.0.2.9:65535", "no address"} {
+			w.nodeChecks["n1"] = HostCheck{Hosts: []Reached{{Address: address, Err: "no answer"}, {Address: "192.0.2.2:65535"}}}
+			text := foundText(w.doctor())
+			require.Contains(t, text, "ok host n1: it reaches 1 other host where replicas connect: n2")
+			require.NotContains(t, text, "pair n1/:")
+		}
+	}
+}
+
 func TestHistogramsAreInWideTablesAndInJSON(t *testing.T) {
 	w := wellEnv(t)
 	w.checks["id-c1"] = HostCheck{Findings: []*adminpb.Diagnosis{{Severity: SeverityWarn, Found: "the disk is slow", Remedy: "replace it",
