@@ -257,15 +257,18 @@ func (g *Gatherer) syncTimes(dir string) (took []time.Duration, err error) {
 	return took, nil
 }
 
-// reach dials the controllers, all at once.
+// reach dials the controllers, side by side.
 func (g *Gatherer) reach(ctx context.Context) []Reach { return ReachAll(ctx, g.Dial, g.Endpoints) }
 
-// ReachAll dials addresses, all at once.
+// ReachAll dials addresses, side by side, pairsAtOnce of them at a time.
 func ReachAll(ctx context.Context, dial func(context.Context, string) error, addresses []string) []Reach {
 	all := make([]Reach, len(addresses))
+	turn := make(chan struct{}, pairsAtOnce)
 	var wg sync.WaitGroup
 	for i, address := range addresses {
 		wg.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
 			start := time.Now()
 			all[i] = Reach{Address: address}
 			if err := dial(ctx, address); err != nil {

@@ -35,6 +35,7 @@ type PairProbe struct {
 	mu       sync.Mutex
 	listener net.Listener
 	timer    *time.Timer
+	turn     uint64 // counts the timers
 }
 
 // Listen begins to listen, or goes on for as long again. Connections are not accepted: the kernel answers them.
@@ -43,7 +44,7 @@ func (p *PairProbe) Listen(ctx context.Context, own string, port uint32) *Listen
 	defer p.mu.Unlock()
 	l := &Listened{Address: net.JoinHostPort(own, strconv.FormatUint(uint64(port), 10))}
 	if p.listener != nil && p.listener.Addr().String() == l.Address {
-		p.timer.Reset(listenFor)
+		p.keep(p.listener)
 		return l
 	}
 	p.close()
@@ -52,8 +53,27 @@ func (p *PairProbe) Listen(ctx context.Context, own string, port uint32) *Listen
 		l.Err, l.NotOurs = reasonOf(err), errors.Is(err, syscall.EADDRNOTAVAIL)
 		return l
 	}
-	p.listener, p.timer = listener, time.AfterFunc(listenFor, p.Close)
+	p.keep(listener)
 	return l
+}
+
+// keep has the listener end by itself later. A timer that fired while this one was made ends nothing.
+func (p *PairProbe) keep(listener net.Listener) {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.turn++
+	turn := p.turn
+	p.listener, p.timer = listener, time.AfterFunc(listenFor, func() { p.expire(turn) })
+}
+
+// expire ends the listening that was begun or renewed in that turn, not a later one.
+func (p *PairProbe) expire(turn uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if turn == p.turn {
+		p.close()
+	}
 }
 
 // Close ends the listening. It may be called again.

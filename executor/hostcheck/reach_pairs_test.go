@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -74,4 +76,35 @@ func TestAHostSaysWhyItCannotListen(t *testing.T) {
 		l = p.Listen(t.Context(), "192.0.2.1", port)
 		require.True(t, l.NotOurs, l.Err)
 	}
+}
+
+// A timer that fired while the listening was renewed does not end it.
+func TestATimerOfBeforeEndsNoListeningThatWasRenewed(t *testing.T) {
+	port, p := freePort(t), &PairProbe{}
+	t.Cleanup(p.Close)
+	require.Empty(t, p.Listen(t.Context(), "127.0.0.2", port).Err)
+	before := p.turn
+	require.Empty(t, p.Listen(t.Context(), "127.0.0.2", port).Err)
+	p.expire(before)
+	require.NotNil(t, p.listener)
+	for range 2 {
+		p.expire(p.turn)
+		require.Nil(t, p.listener)
+	}
+}
+
+func TestAddressesAreDialledSomeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int64
+		all := ReachAll(t.Context(), func(context.Context, string) error {
+			defer now.Add(-1)
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second) // of the bubble's time: all that may begin have begun by then
+			return nil
+		}, make([]string, 4*pairsAtOnce))
+		require.Len(t, all, 4*pairsAtOnce)
+		require.LessOrEqual(t, most.Load(), int64(pairsAtOnce))
+	})
 }
