@@ -38,7 +38,7 @@ type dumpParser struct {
 	numbers    map[string]uint64 // of settings outside of blocks, by name
 	uuids      []uint64          // of v08: current, bitmap, two of history
 	peers      map[int]map[string]uint64
-	marks      map[int]int64 // bits that are set, by bitmap
+	marks      map[int]int64 // bits that are set, by bitmap; without an entry no line of it was read
 	block      string        // that the line is in
 	blockIndex int
 }
@@ -212,6 +212,9 @@ func (p *dumpParser) fillV08(m *fsmpb.DrbdMetadata, flags uint64) error {
 	if len(p.uuids) < 2 {
 		return fmt.Errorf("there are %d UUIDs in it", len(p.uuids))
 	}
+	if _, ok := p.marks[0]; !ok && m.GetContentBytes() > 0 {
+		return fmt.Errorf("there is no bitmap in it")
+	}
 	m.CurrentUuid = p.uuids[0] &^ 1
 	m.Peers = []*fsmpb.DrbdPeer{{BitmapUuid: p.uuids[1] &^ 1, Behind: flags&(flagPeerOutdated|flagFullSync) != 0, OutOfSyncBits: p.marks[0]}}
 	return nil
@@ -236,8 +239,14 @@ func (p *dumpParser) fillV09(m *fsmpb.DrbdMetadata, flags uint64) error {
 		if !hasIndex || nodeNumber(index) < 0 {
 			continue // no bitmap is about it: it has no disk, or is none
 		}
+		since, hasUUID := peer["bitmap-uuid"]
+		flags, hasFlags := peer["flags"]
+		marks, hasMarks := p.marks[int(index)]
+		if !hasUUID || !hasFlags || !hasMarks && m.GetContentBytes() > 0 {
+			return fmt.Errorf("there is no bitmap-uuid, no flags or no bitmap of peer %d in it", id)
+		}
 		m.Peers = append(m.Peers, &fsmpb.DrbdPeer{
-			DrbdNode: int32(id), BitmapUuid: peer["bitmap-uuid"] &^ 1, Behind: peer["flags"]&(peerFlagOutdated|peerFlagFullSync) != 0, OutOfSyncBits: p.marks[int(index)],
+			DrbdNode: int32(id), BitmapUuid: since &^ 1, Behind: flags&(peerFlagOutdated|peerFlagFullSync) != 0, OutOfSyncBits: marks,
 		})
 	}
 	return nil

@@ -58,6 +58,7 @@ func TestDumpsOfBothFormatsAreRead(t *testing.T) {
 // What a decision needs is never guessed: half a dump, or one that says something else, is an error.
 func TestDumpsThatCannotBeReadAreErrors(t *testing.T) {
 	whole := string(readDump(t, "dump-v09-whole"))
+	whole8 := string(readDump(t, "dump-v08-whole"))
 	for name, text := range map[string]string{
 		"nothing":                           "",
 		"half of it":                        whole[:len(whole)/2],
@@ -68,6 +69,13 @@ func TestDumpsThatCannotBeReadAreErrors(t *testing.T) {
 		"an impossible size":                strings.Replace(whole, "la-size-sect 1", "la-size-sect 0xFFFFFFFFFFFFFF1; #", 1),
 		"marks of a kind that is not known": strings.Replace(whole, "292 times 0x0000000000000000;", "292 of 0x0000000000000000;", 1),
 		"without its generation":            strings.Replace(whole, "current-uuid", "uuid-current", 1),
+		"a peer's flags of another kind":    strings.Replace(whole, "    flags 0x00010010;", "    flags seen,exists;", 1),
+		"a peer without flags":              strings.Replace(whole, "    flags 0x00010010;", "", 1),
+		"a bitmap-uuid of another kind":     strings.Replace(whole, "    bitmap-uuid 0x", "    bitmap-uuid ~0x", 1),
+		"without a peer's bitmap":           strings.Replace(whole, "bitmap[0] {", "bitmap[9] {", 1),
+		"a peer's bitmap without a line":    strings.Replace(strings.Replace(whole, "    292 times 0x0000000000000000;", "", 1), "    0x0000000000000000;\n}", "}", 1),
+		"v08 without its bitmap":            strings.Replace(whole8, "bm {", "bn {", 1),
+		"v08, a bitmap without a line":      strings.Replace(whole8, "    512 times 0x0000000000000000;", "", 1),
 	} {
 		_, err := parseDump([]byte(text))
 		require.Error(t, err, name)
