@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -149,7 +150,7 @@ func (p *planner) addImportDRBD(view *fsm.Volume) {
 }
 
 func (p *planner) unknownOfReplicas() string {
-	rest := "any other replica of the DRBD resource, one without a disk too, stays as it is and must not be used again. Stop what would bring the resource up, such as linstor-satellite; delete it there only after the import, as LINSTOR would remove the logical volumes before"
+	rest := "whether anything but DRBD wrote to a logical volume, which nothing may have: only parts of the content are read, its beginning and its end among them, and not all of it is compared; any other replica of the DRBD resource, one without a disk too, stays as it is and must not be used again. Stop what would bring the resource up, such as linstor-satellite; delete it there only after the import, as LINSTOR would remove the logical volumes before"
 	if p.isPair() {
 		return rest
 	}
@@ -176,10 +177,25 @@ func (p *planner) refuseReplica(i int) string {
 	case p.isPair() && c.GetDrbdRefusal() != "":
 		return c.GetDrbdRefusal()
 	}
-	if why := refuseContent(c, p.req.GetBlock()); why != "" {
-		return why
+	for _, why := range []string{refuseContent(c, p.req.GetBlock()), fsm.DRBDUnfit(c.GetDrbd(), p.isPair(), peer), refuseUnread(c, p.req.GetBlock())} {
+		if why != "" {
+			return why
+		}
 	}
-	return fsm.DRBDUnfit(c.GetDrbd(), p.isPair(), peer)
+	return ""
+}
+
+// refuseUnread is why it cannot be told that the content is what lies before the metadata: those stay as they are where a
+// filesystem is used without DRBD, and what is behind the content is overwritten.
+func refuseUnread(c *fsmpb.ImportCandidate, block bool) string {
+	content := c.GetDrbd().GetContentBytes()
+	switch {
+	case len(c.GetContentDigest()) == 0 || c.GetFsBytes() == 0 && !block:
+		return "its content was not read: the host runs an older version, or one without tools for filesystems"
+	case c.GetFsBytes() > content:
+		return fmt.Sprintf("its filesystem has %d bytes, of which the DRBD resource had %d: it was made larger without DRBD, whose metadata say nothing of it any more: copy its files into a new volume", c.GetFsBytes(), content)
+	}
+	return ""
 }
 
 // refuseContent is why what is before the metadata may not be imported.
@@ -213,6 +229,8 @@ func refusePair(a, b *fsmpb.ImportCandidate) string {
 		return fmt.Sprintf("it has %d bytes of content, the other replica %d: connect them once", y.GetContentBytes(), x.GetContentBytes())
 	case a.GetFsType() != b.GetFsType() || a.GetFsUuid() != b.GetFsUuid():
 		return "it holds another filesystem than the other replica"
+	case !bytes.Equal(a.GetContentDigest(), b.GetContentDigest()):
+		return "its content is not the other replica's, though their metadata say so: one was written to without DRBD since, as by a mount of its logical volume: bring both up, `drbdadm invalidate` the one that is not the good one, and `drbdadm down` it on both hosts when it is copied; or import the good replica alone"
 	case x.GetContentBytes() > size:
 		return fmt.Sprintf("Holdfast's metadata would cut its content of %d bytes off at %d: extend both with `lvextend`, and run `drbdadm resize`, while they are the DRBD resource's", x.GetContentBytes(), size)
 	case difference > maxPairDifference:
@@ -232,7 +250,7 @@ func describeReplica(c *fsmpb.ImportCandidate) string {
 
 func (p *planner) importDRBDCommand() *fsmpb.ImportDrbd {
 	first := p.replicas[0].found
-	c := &fsmpb.ImportDrbd{VolumeId: "hf-" + uuid.NewString(), Name: p.req.GetVolume(), SizeBytes: first.GetSizeBytes(), Block: p.req.GetBlock()}
+	c := &fsmpb.ImportDrbd{VolumeId: "hf-" + uuid.NewString(), Name: p.req.GetVolume(), SizeBytes: first.GetSizeBytes(), Block: p.req.GetBlock(), ContentDigest: first.GetContentDigest()}
 	if p.isPair() {
 		c.SizeBytes = min(first.GetReplicatedBytes(), p.replicas[1].found.GetReplicatedBytes())
 	}

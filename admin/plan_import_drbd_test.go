@@ -28,7 +28,7 @@ func newReplicasEnv(t *testing.T) *env {
 		w.mustApply(&fsmpb.Command{Actor: "node/" + string(node), Body: &fsmpb.Command_RegisterNode{RegisterNode: r}})
 		w.replicasOf[node] = []*fsmpb.ImportCandidate{{
 			PoolId: r.Pools[0].PoolId, DeviceId: "uuid-" + string(node), DeviceName: "pvc-1_00000", SizeBytes: 24 << 20, Active: true, Probed: true,
-			FsType: "ext4", FsUuid: importFSUUID, Signatures: []string{"drbd", "ext4"}, ReplicatedBytes: 23 << 20,
+			FsType: "ext4", FsUuid: importFSUUID, Signatures: []string{"drbd", "ext4"}, ReplicatedBytes: 23 << 20, ContentDigest: []byte(strings.Repeat("d", 32)), FsBytes: 22 << 20,
 			Drbd: &fsmpb.DrbdMetadata{Format: 9, CurrentUuid: 0xA1B2C3D4E5F60718, ContentBytes: 22 << 20, DrbdNode: int32(i), Consistent: true, UpToDate: true, Peers: []*fsmpb.DrbdPeer{{DrbdNode: int32(1 - i)}}},
 		}}
 	}
@@ -65,6 +65,7 @@ func TestAnImportOfReplicasIsPlannedAndCarriedOut(t *testing.T) {
 			require.Contains(t, text, "todo import data@"+tc.nodes[0])
 			require.Contains(t, text, "follows replace-metadata")
 			require.Contains(t, plan.GetSteps()[len(plan.GetSteps())-1].GetDetail(), "must not be used again")
+			require.Contains(t, plan.GetSteps()[len(plan.GetSteps())-1].GetDetail(), "only parts of the content are read")
 			require.Equal(t, tc.devices, plan.GetDeviceId())
 
 			_, err := w.server.CarryOut(context.Background(), req)
@@ -85,6 +86,7 @@ func TestAnImportOfReplicasIsPlannedAndCarriedOut(t *testing.T) {
 			v := w.state.VolumeNamed("data")
 			require.Equal(t, tc.size, v.Size)
 			require.Equal(t, len(tc.nodes) == 2, v.Replication != nil)
+			require.Equal(t, strings.Repeat("d", 32), v.Import.DRBD.ContentDigest)
 			require.Equal(t, fsm.Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSType: "ext4", FSUUID: importFSUUID}, v.Format)
 			forget := w.plan(&adminpb.PlanRequest{Verb: forgetImport, Volume: "data"})
 			require.Equal(t, len(tc.nodes) == 2, forget.GetBlocked() == 1, planText(forget))
@@ -111,8 +113,12 @@ func TestAnImportOfReplicasIsBlockedWithItsReason(t *testing.T) {
 		"it went on alone":       {func(c *fsmpb.ImportCandidate) { c.Drbd.Peers[0].BitmapUuid = 7 }, "went on without", true},
 		"two resources":          {func(c *fsmpb.ImportCandidate) { c.Drbd.CurrentUuid = 0xBAD0BAD0 }, "00000000BAD0BAD0", true},
 		"two versions of DRBD":   {func(c *fsmpb.ImportCandidate) { c.Drbd.Format = 8 }, "another version", true},
-		"two sizes of content":   {func(c *fsmpb.ImportCandidate) { c.Drbd.ContentBytes -= 4096 }, "connect them once", true},
+		"two sizes of content":   {func(c *fsmpb.ImportCandidate) { c.Drbd.ContentBytes += 4096 }, "connect them once", true},
 		"two filesystems":        {func(c *fsmpb.ImportCandidate) { c.FsUuid = strings.Replace(c.FsUuid, "0f", "1f", 1) }, "another filesystem", true},
+		"a write without DRBD":   {func(c *fsmpb.ImportCandidate) { c.ContentDigest = []byte(strings.Repeat("e", 32)) }, "without DRBD", true},
+		"grown without DRBD":     {func(c *fsmpb.ImportCandidate) { c.FsBytes += 4096 }, "23072768 bytes", false},
+		"content that is unread": {func(c *fsmpb.ImportCandidate) { c.ContentDigest = nil }, "older version", false},
+		"a size that is unread":  {func(c *fsmpb.ImportCandidate) { c.FsBytes = 0 }, "older version", false},
 		"content that is cut":    {func(c *fsmpb.ImportCandidate) { c.ReplicatedBytes = 21 << 20 }, "cut its content", true},
 		"devices that differ":    {func(c *fsmpb.ImportCandidate) { c.SizeBytes, c.ReplicatedBytes = 124<<20, 123<<20 }, "differ by", true},
 		"one node of DRBD twice": {func(c *fsmpb.ImportCandidate) { c.Drbd.DrbdNode = 0 }, "no other node", true},
@@ -136,11 +142,17 @@ func TestAnImportOfReplicasIsBlockedWithItsReason(t *testing.T) {
 	t.Run("raw", func(t *testing.T) {
 		w := newReplicasEnv(t)
 		for _, all := range w.replicasOf {
-			all[0].FsType, all[0].FsUuid, all[0].Signatures = "", "", []string{"crypto_LUKS", "drbd"}
+			all[0].FsType, all[0].FsUuid, all[0].FsBytes, all[0].Signatures = "", "", 0, []string{"crypto_LUKS", "drbd"}
 		}
 		req := replicasRequest("n1", "n2")
 		req.Block = true
 		require.EqualValues(t, 1, w.plan(req).GetTodo())
+		w.replicasOf["n2"][0].ContentDigest[0]++
+		require.Zero(t, w.plan(req).GetTodo(), "a write without DRBD")
+		w.replicasOf["n2"][0].ContentDigest[0]--
+		w.replicasOf["n2"][0].FsBytes = 24 << 20
+		require.Zero(t, w.plan(req).GetTodo(), "a filesystem that reaches into the metadata")
+		w.replicasOf["n2"][0].FsBytes = 0
 		w.replicasOf["n1"][0].Signatures = []string{"LVM2_member", "drbd"}
 		require.Zero(t, w.plan(req).GetTodo())
 	})

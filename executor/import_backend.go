@@ -51,6 +51,9 @@ type MetadataImporter interface {
 	// make them again. It is nil where there are none, and an error where they cannot be read or there is more to be done
 	// to them first, as after a crash or, with DRBD 8.4, each `down`. It writes nothing.
 	ForeignMetadata(ctx context.Context, path string) (m *fsmpb.DrbdMetadata, dump []byte, err error)
+	// ContentDigest is the SHA-256 of parts of a device's first bytes, which are the content: of its beginning, of its end,
+	// and of some between, at places that follow from its size alone. It writes nothing.
+	ContentDigest(ctx context.Context, path string, content int64) (digest []byte, err error)
 	// ReplicatedBytes is the size in bytes of the replicated device above a device of so many bytes, and why it can be no
 	// replica's; empty: it can.
 	ReplicatedBytes(backing int64) (size int64, refusal string)

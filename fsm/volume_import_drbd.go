@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -11,6 +12,8 @@ type DRBDImport struct {
 	Format       uint32 // of the metadata: 8 of DRBD 8.4, 9 of DRBD 9
 	UUID         uint64 // the current one, without the primary's bit
 	ContentBytes int64  // which lie before the metadata
+	// ContentDigest is the SHA-256 of parts of the content, which is the same of each device.
+	ContentDigest string
 	// Devices are those that are taken in: of a pair two, of which the first is Import's own.
 	Devices []DRBDDevice
 }
@@ -30,6 +33,8 @@ type DesiredDRBDImport struct {
 	UUID         uint64
 	ContentBytes int64
 	DeviceBytes  int64
+	// ContentDigest is the one that the device's content has to have; the metadata do not tell who wrote beside DRBD.
+	ContentDigest string
 	// Peer is the other replica's node id in metadata of DRBD 9, where two are imported: Paired.
 	Peer   int32
 	Paired bool
@@ -37,8 +42,11 @@ type DesiredDRBDImport struct {
 	Replace bool
 }
 
-// fieldImportDRBD is the number before a DRBD import in a volume's hash.
-const fieldImportDRBD = 113
+// The numbers before a DRBD import in a volume's hash, and before what it has of its content.
+const (
+	fieldImportDRBD   = 113
+	fieldImportDigest = 114
+)
 
 // The formats of DRBD's metadata.
 const (
@@ -63,13 +71,17 @@ func (d *DRBDImport) hash(e *encoder) {
 		e.i64(x.Bytes)
 		e.u64(uint64(x.Node))
 	}
+	if d.ContentDigest != "" {
+		e.u64(fieldImportDigest)
+		e.str(d.ContentDigest)
+	}
 }
 
 func (d *DRBDImport) record() *fsmpb.DrbdImportRecord {
 	if d == nil {
 		return nil
 	}
-	r := &fsmpb.DrbdImportRecord{Format: d.Format, CurrentUuid: d.UUID, ContentBytes: d.ContentBytes}
+	r := &fsmpb.DrbdImportRecord{Format: d.Format, CurrentUuid: d.UUID, ContentBytes: d.ContentBytes, ContentDigest: []byte(d.ContentDigest)}
 	for _, x := range d.Devices {
 		r.Replicas = append(r.Replicas, &fsmpb.DrbdReplica{HostId: string(x.Host), DeviceId: x.Device, DeviceName: x.Name, DeviceBytes: x.Bytes, DrbdNode: x.Node})
 	}
@@ -80,7 +92,7 @@ func drbdImportFrom(r *fsmpb.DrbdImportRecord) *DRBDImport {
 	if r == nil {
 		return nil
 	}
-	d := &DRBDImport{Format: r.GetFormat(), UUID: r.GetCurrentUuid(), ContentBytes: r.GetContentBytes()}
+	d := &DRBDImport{Format: r.GetFormat(), UUID: r.GetCurrentUuid(), ContentBytes: r.GetContentBytes(), ContentDigest: string(r.GetContentDigest())}
 	for _, x := range r.GetReplicas() {
 		d.Devices = append(d.Devices, drbdDevice(x))
 	}
@@ -113,7 +125,9 @@ func (v *Volume) importDRBD(host HostID) *DesiredDRBDImport {
 	if own == nil {
 		return nil
 	}
-	want := &DesiredDRBDImport{Format: d.Format, UUID: d.UUID, ContentBytes: d.ContentBytes, DeviceBytes: own.Bytes, Paired: v.Replicated()}
+	want := &DesiredDRBDImport{
+		Format: d.Format, UUID: d.UUID, ContentBytes: d.ContentBytes, ContentDigest: d.ContentDigest, DeviceBytes: own.Bytes, Paired: v.Replicated(),
+	}
 	want.Replace = !want.Paired || v.allPresent()
 	for i := range d.Devices {
 		if x := &d.Devices[i]; x.Host != host {
@@ -150,6 +164,9 @@ func checkDRBDReplicas(c *fsmpb.ImportDrbd) *Rejection {
 	all, name := c.GetReplicas(), clip(c.GetName())
 	if len(all) < 1 || len(all) > MaxReplicas {
 		return Reject(Invalid, "import volume %q: name one replica or two of the DRBD resource, not %d", name, len(all))
+	}
+	if len(c.GetContentDigest()) != sha256.Size {
+		return Reject(Invalid, "import volume %q: its content's digest has %d bytes, not %d", name, len(c.GetContentDigest()), sha256.Size)
 	}
 	first := all[0]
 	for _, r := range all {
@@ -206,7 +223,7 @@ func (s *State) drbdVolume(m Meta, nodes []*Node, c *fsmpb.ImportDrbd) (Volume, 
 	if rej != nil {
 		return v, rej
 	}
-	v.Import.DRBD = &DRBDImport{Format: first.GetFormat(), UUID: first.GetCurrentUuid() &^ 1, ContentBytes: first.GetContentBytes()}
+	v.Import.DRBD = &DRBDImport{Format: first.GetFormat(), UUID: first.GetCurrentUuid() &^ 1, ContentBytes: first.GetContentBytes(), ContentDigest: string(c.GetContentDigest())}
 	for i, r := range c.GetReplicas() {
 		if other := s.importOf(nodes[i], r.GetDeviceId()); other != nil {
 			return v, Reject(Incompatible, "import volume %q: device %s is volume %s already", v.Name, clip(r.GetDeviceName()), other.ID)

@@ -9,7 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-const importedGeneration = 0xA1B2C3D4E5F60718
+const (
+	importedGeneration = 0xA1B2C3D4E5F60718
+	importedDigest     = "the digest of parts of it \x00\xff...."
+)
 
 // newLVMPair has two hosts that hold replicas, with pools of LVM's.
 func newLVMPair(t testing.TB) *world {
@@ -25,7 +28,7 @@ func newLVMPair(t testing.TB) *world {
 }
 
 func (w *world) importDRBD(n int, nodes ...string) *fsmpb.ImportDrbd {
-	c := &fsmpb.ImportDrbd{VolumeId: volumeID(n), Name: "data", SizeBytes: 20 << 20, FsType: "ext4", FsUuid: importedUUID}
+	c := &fsmpb.ImportDrbd{VolumeId: volumeID(n), Name: "data", SizeBytes: 20 << 20, FsType: "ext4", FsUuid: importedUUID, ContentDigest: []byte(importedDigest)}
 	for i, id := range nodes {
 		node, _ := w.s.Node(NodeID(id))
 		c.Replicas = append(c.Replicas, &fsmpb.DrbdReplica{
@@ -70,7 +73,7 @@ func TestS15_AnImportedPairIsBornWithItsContent(t *testing.T) {
 	v := w.volume(1)
 	require.Equal(t, Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSType: "ext4", FSUUID: importedUUID}, v.Format)
 	require.Equal(t, HostID("host-n1"), v.Replication.Seed)
-	want := &DesiredDRBDImport{Format: DRBDFormat9, UUID: importedGeneration, ContentBytes: 19 << 20, DeviceBytes: 24 << 20, Peer: 1, Paired: true}
+	want := &DesiredDRBDImport{Format: DRBDFormat9, UUID: importedGeneration, ContentBytes: 19 << 20, ContentDigest: importedDigest, DeviceBytes: 24 << 20, Peer: 1, Paired: true}
 	for i, node := range []string{"n1", "n2"} {
 		d, _ := w.s.DesiredVolume(NodeID(node), v.ID)
 		want.Peer = int32(1 - i)
@@ -110,7 +113,7 @@ func TestAnImportedReplicaAloneIsAPlainVolume(t *testing.T) {
 	require.Nil(t, v.Replication)
 	require.Equal(t, int64(24<<20), v.Size)
 	d, _ := w.s.DesiredVolume("n2", v.ID)
-	require.Equal(t, &DesiredDRBDImport{Format: DRBDFormat9, UUID: importedGeneration, ContentBytes: 19 << 20, DeviceBytes: 24 << 20, Replace: true}, d.ImportDRBD)
+	require.Equal(t, &DesiredDRBDImport{Format: DRBDFormat9, UUID: importedGeneration, ContentBytes: 19 << 20, ContentDigest: importedDigest, DeviceBytes: 24 << 20, Replace: true}, d.ImportDRBD)
 	w.takenIn(1, "n2")
 	require.Equal(t, Ready{}, w.volume(1).Phase)
 	w.twice(admin, &fsmpb.ForgetImport{VolumeId: volumeID(1), DeviceId: "uuid-of-n2"})
@@ -169,6 +172,8 @@ func TestAnImportOfReplicasIsRefused(t *testing.T) {
 		"two sizes of content":       {Precondition, second(func(r *fsmpb.DrbdReplica) { r.ContentBytes -= 4096 })},
 		"two formats":                {Precondition, second(func(r *fsmpb.DrbdReplica) { r.Format = DRBDFormat8 })},
 		"a format that is none":      {Invalid, second(func(r *fsmpb.DrbdReplica) { r.Format = 7 })},
+		"content without a digest":   {Invalid, func(_ *world, c *fsmpb.ImportDrbd) { c.ContentDigest = nil }},
+		"half a digest":              {Invalid, func(_ *world, c *fsmpb.ImportDrbd) { c.ContentDigest = c.GetContentDigest()[:16] }},
 		"metadata just created":      {Invalid, func(_ *world, c *fsmpb.ImportDrbd) { c.Replicas[0].CurrentUuid = 5 }},
 		"content that does not fit":  {OutOfRange, func(_ *world, c *fsmpb.ImportDrbd) { c.SizeBytes = 18 << 20 }},
 		"a device that is too small": {OutOfRange, second(func(r *fsmpb.DrbdReplica) { r.DeviceBytes = 19 << 20 })},
@@ -215,11 +220,14 @@ func TestAnImportedPairOutlivesADump(t *testing.T) {
 	require.Equal(t, imported, importFrom(imported.record()))
 	require.Len(t, imported.DRBD.Devices, 2)
 	again := *w.volume(1)
-	other := *imported.DRBD
-	other.UUID++
-	again.Import = &Import{Host: imported.Host, Device: imported.Device, Name: imported.Name, DRBD: &other}
-	e, f := &encoder{}, &encoder{}
-	require.NotEqual(t, hashVolume(e, w.volume(1)), hashVolume(f, &again))
+	require.Equal(t, importedDigest, imported.DRBD.ContentDigest)
+	for _, change := range []func(*DRBDImport){func(d *DRBDImport) { d.UUID++ }, func(d *DRBDImport) { d.ContentDigest = "" }} {
+		other := *imported.DRBD
+		change(&other)
+		again.Import = &Import{Host: imported.Host, Device: imported.Device, Name: imported.Name, DRBD: &other}
+		e, f := &encoder{}, &encoder{}
+		require.NotEqual(t, hashVolume(e, w.volume(1)), hashVolume(f, &again))
+	}
 }
 
 // What a replica's metadata have to say, in both formats: S5 asks for nothing less of a pair's.

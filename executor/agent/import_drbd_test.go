@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -23,6 +24,7 @@ const (
 	othersGeneration = 0xA1B2C3D4E5F60718
 	othersContent    = importSize - (2 << 20)
 	othersDump       = "version \"v09\";\n"
+	othersDigest     = "32 bytes which stand for content"
 )
 
 // othersDevice is one host's device of a DRBD resource of others, in a pool that makes and removes nothing.
@@ -34,6 +36,8 @@ type othersDevice struct {
 
 	mu       sync.Mutex
 	metadata *fsmpb.DrbdMetadata // nil: they were overwritten
+	digests  int                 // how often the content was read
+	written  int                 // before which of them something wrote to it beside DRBD, counted from 1; 0: nothing did
 	open     bool
 	taken    bool // it has the volume's name
 	clears   int
@@ -132,6 +136,16 @@ func (r othersDRBD) ForeignMetadata(context.Context, string) (*fsmpb.DrbdMetadat
 	return protobuf.CloneOf(r.d.metadata), []byte(othersDump), nil
 }
 
+func (r othersDRBD) ContentDigest(_ context.Context, _ string, content int64) ([]byte, error) {
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	require.EqualValues(r.d.t, othersContent, content)
+	if r.d.digests++; r.d.written > 0 && r.d.digests >= r.d.written {
+		return []byte(strings.ToUpper(othersDigest)), nil
+	}
+	return []byte(othersDigest), nil
+}
+
 func (othersDRBD) ReplicatedBytes(backing int64) (int64, string) { return backing - (1 << 20), "" }
 
 // ClearBehind is called once both hosts have their devices, and with a dump on disk.
@@ -156,7 +170,7 @@ func (r othersDRBD) ClearBehind(_ context.Context, _ string, from int64) error {
 func (p *othersPair) imports(hosts ...*member) fsm.VolumeID {
 	p.t.Helper()
 	id := backendtest.NewID()
-	c := &fsmpb.ImportDrbd{VolumeId: string(id), Name: "imported", SizeBytes: importSize - (1 << 20), FsType: "ext4", FsUuid: importFSUUID}
+	c := &fsmpb.ImportDrbd{VolumeId: string(id), Name: "imported", SizeBytes: importSize - (1 << 20), FsType: "ext4", FsUuid: importFSUUID, ContentDigest: []byte(othersDigest)}
 	if len(hosts) == 1 {
 		c.SizeBytes = importSize
 	}
@@ -240,6 +254,33 @@ func TestS14_APairOfWhichOneHostRefusesIsGivenBackUntouched(t *testing.T) {
 	}
 }
 
+// S14, S55: a host that has other content than the plan saw, before the rename or under the new name, ends the import without
+// replacing its metadata, which say nothing of it; when all hosts have theirs, it waits for an operator, who ends it.
+func TestS14_AReplicaThatWasWrittenToBesideDRBDIsGivenBack(t *testing.T) {
+	for name, written := range map[string]int{"before the rename": 1, "before it is verified": 2, "before its metadata are replaced": 3} {
+		t.Run(name, func(t *testing.T) {
+			p := newOthersPair(t)
+			p.devices[1].written = written
+			p.hosts[0].start(nil)
+			p.hosts[1].start(nil)
+			id := p.imports(p.hosts[0], p.hosts[1])
+			if written == 3 {
+				var op fsm.Operation
+				p.eventually("the operation says why it waits", func() bool {
+					op = *p.volume(id).Operation
+					return strings.Contains(op.LastError, "without DRBD")
+				})
+				p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_CancelOperation{CancelOperation: &fsmpb.CancelOperation{OperationId: uint64(op.ID)}}})
+			}
+			p.eventually("it is given back", func() bool { return p.volume(id) == nil })
+			require.NotNil(t, p.devices[1].metadata)
+			require.Zero(t, p.devices[1].clears)
+			require.False(t, p.devices[0].taken || p.devices[1].taken)
+			require.GreaterOrEqual(t, p.devices[1].digests, written)
+		})
+	}
+}
+
 // A device that was brought up again between the plan and the import is waited for, and the operation says so.
 func TestAReplicaThatIsUpIsNotImported(t *testing.T) {
 	p := newOthersPair(t)
@@ -308,6 +349,8 @@ func TestCandidatesShowTheMetadataOfOthers(t *testing.T) {
 	p := newOthersPair(t)
 	p.hosts[0].start(nil)
 	p.devices[0].path = ownedPath(t, p.hosts[0].pool)
+	id, _ := p.hosts[0].pool.Owner(p.devices[0].path)
+	p.hosts[0].mounter.setContent(id, executor.Content{Read: true, Found: executor.Filesystem{Type: "ext4", UUID: importFSUUID}})
 	found, err := p.hosts[0].e.Candidates(t.Context())
 	require.NoError(t, err)
 	require.Len(t, found.Items, 1)
@@ -315,6 +358,9 @@ func TestCandidatesShowTheMetadataOfOthers(t *testing.T) {
 	require.NoError(t, protobuf.Unmarshal([]byte(found.Items[0].Candidate), c))
 	require.EqualValues(t, uint64(othersGeneration), c.GetDrbd().GetCurrentUuid())
 	require.EqualValues(t, importSize-(1<<20), c.GetReplicatedBytes())
+	require.Equal(t, othersDigest, string(c.GetContentDigest()))
+	require.Equal(t, "ext4", c.GetFsType())
+	require.EqualValues(t, testSize-4096, c.GetFsBytes())
 }
 
 // ownedPath is the path of a device that the fake pool has, and knows by it.

@@ -97,7 +97,8 @@ func (l *lister) describeCandidate(ctx context.Context, pool fsm.PoolID, c *exec
 	if !p.GetActive() {
 		return p, nil
 	}
-	mounts, err := l.Mounter.Mounts(ctx, executor.Device{Exists: true, Size: c.Size, Path: c.Path, Number: c.Number})
+	device := executor.Device{Exists: true, Size: c.Size, Path: c.Path, Number: c.Number}
+	mounts, err := l.Mounter.Mounts(ctx, device)
 	if err != nil {
 		return nil, fmt.Errorf("look at the mounts of %s: %w", c.Name, err)
 	}
@@ -109,6 +110,6 @@ func (l *lister) describeCandidate(ctx context.Context, pool fsm.PoolID, c *exec
 	} else {
 		p.FsType, p.FsUuid = content.Found.Type, content.Found.UUID
 	}
-	l.describeMetadata(ctx, p, c.Path)
+	l.describeMetadata(ctx, p, device)
 	return p, nil
 }

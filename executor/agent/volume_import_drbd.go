@@ -49,7 +49,8 @@ func (j *job) checkReplicaOfOthers(ctx context.Context, pool executor.ImportBack
 	return err
 }
 
-// readExpectedMetadata returns the dump of the metadata, when they are those that the log names.
+// readExpectedMetadata returns the dump of the metadata, when they are those that the log names, and so is what was read of
+// the content: a mount of the device itself changes that alone.
 func (j *job) readExpectedMetadata(ctx context.Context, importer executor.MetadataImporter, path string) ([]byte, error) {
 	m, dump, err := importer.ForeignMetadata(ctx, path)
 	if err != nil {
@@ -57,6 +58,13 @@ func (j *job) readExpectedMetadata(ctx context.Context, importer executor.Metada
 	}
 	if why := j.want.ImportDRBD.Fits(m); why != "" {
 		return nil, fsm.Reject(fsm.Precondition, "the device %s of volume %s is not imported: %s", j.want.Import, j.v.id, why)
+	}
+	digest, err := importer.ContentDigest(ctx, path, j.want.ImportDRBD.ContentBytes)
+	if err != nil {
+		return nil, err
+	}
+	if string(digest) != j.want.ImportDRBD.ContentDigest {
+		return nil, fsm.Reject(fsm.Precondition, "the device %s of volume %s is not imported: it was written to without DRBD: let nothing do so, and plan again", j.want.Import, j.v.id)
 	}
 	return dump, nil
 }
@@ -151,8 +159,9 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// describeMetadata adds the metadata of a DRBD resource of others. They are not read while anything has the device open.
-func (l *lister) describeMetadata(ctx context.Context, p *fsmpb.ImportCandidate, path string) {
+// describeMetadata adds the metadata of a DRBD resource of others, and what there is to know of the content before them. They
+// are not read while anything has the device open.
+func (l *lister) describeMetadata(ctx context.Context, p *fsmpb.ImportCandidate, device executor.Device) {
 	importer, err := l.metadataImporter()
 	if err != nil {
 		p.DrbdDetail = err.Error()
@@ -163,7 +172,26 @@ func (l *lister) describeMetadata(ctx context.Context, p *fsmpb.ImportCandidate,
 		return
 	}
 	p.ReplicatedBytes, p.DrbdRefusal = importer.ReplicatedBytes(p.GetSizeBytes())
-	if p.Drbd, _, err = importer.ForeignMetadata(ctx, path); err != nil {
-		p.DrbdDetail = err.Error()
+	if p.Drbd, _, err = importer.ForeignMetadata(ctx, device.Path); err == nil && p.GetDrbd().GetContentBytes() > 0 {
+		err = l.describeContent(ctx, importer, p, device)
 	}
+	if err != nil {
+		p.Drbd, p.DrbdDetail = nil, err.Error()
+	}
+}
+
+// describeContent adds what tells of writes beside DRBD.
+func (l *lister) describeContent(ctx context.Context, importer executor.MetadataImporter, p *fsmpb.ImportCandidate, device executor.Device) (err error) {
+	if p.ContentDigest, err = importer.ContentDigest(ctx, device.Path, p.GetDrbd().GetContentBytes()); err != nil {
+		return err
+	}
+	fsType := p.GetFsType()
+	if fsType == "" || l.FilesystemTools == nil {
+		return nil
+	}
+	if fsType == "ext2" {
+		fsType = "ext4" // whose superblock has its size at the same place
+	}
+	p.FsBytes, err = l.FilesystemTools.FilesystemSize(ctx, device, fsType)
+	return err
 }

@@ -4014,7 +4014,8 @@ type ImportDrbd struct {
 	Block         bool                   `protobuf:"varint,4,opt,name=block,proto3" json:"block,omitempty"`                // it is used raw, for ever
 	FsType        string                 `protobuf:"bytes,5,opt,name=fs_type,json=fsType,proto3" json:"fs_type,omitempty"` // without block: the filesystem that is on it
 	FsUuid        string                 `protobuf:"bytes,6,opt,name=fs_uuid,json=fsUuid,proto3" json:"fs_uuid,omitempty"`
-	Replicas      []*DrbdReplica         `protobuf:"bytes,7,rep,name=replicas,proto3" json:"replicas,omitempty"` // the first gives a pair's first generation
+	Replicas      []*DrbdReplica         `protobuf:"bytes,7,rep,name=replicas,proto3" json:"replicas,omitempty"`                                // the first gives a pair's first generation
+	ContentDigest []byte                 `protobuf:"bytes,8,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"` // ImportCandidate's, the same of each replica
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4094,6 +4095,13 @@ func (x *ImportDrbd) GetFsUuid() string {
 func (x *ImportDrbd) GetReplicas() []*DrbdReplica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *ImportDrbd) GetContentDigest() []byte {
+	if x != nil {
+		return x.ContentDigest
 	}
 	return nil
 }
@@ -4460,6 +4468,8 @@ type ImportCandidate struct {
 	DrbdDetail      string        `protobuf:"bytes,142,opt,name=drbd_detail,json=drbdDetail,proto3" json:"drbd_detail,omitempty"`                 // why there are none: they could not be read, or there is more to do first
 	ReplicatedBytes int64         `protobuf:"varint,143,opt,name=replicated_bytes,json=replicatedBytes,proto3" json:"replicated_bytes,omitempty"` // the size of a replicated volume above the device
 	DrbdRefusal     string        `protobuf:"bytes,144,opt,name=drbd_refusal,json=drbdRefusal,proto3" json:"drbd_refusal,omitempty"`              // why the device can be no replica of Holdfast's; empty: it can
+	ContentDigest   []byte        `protobuf:"bytes,145,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`        // where there are metadata: SHA-256 of parts of the content before them, at places that follow from its size
+	FsBytes         int64         `protobuf:"varint,146,opt,name=fs_bytes,json=fsBytes,proto3" json:"fs_bytes,omitempty"`                         // where there are metadata: the size of the filesystem, by its superblock
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4611,6 +4621,20 @@ func (x *ImportCandidate) GetDrbdRefusal() string {
 		return x.DrbdRefusal
 	}
 	return ""
+}
+
+func (x *ImportCandidate) GetContentDigest() []byte {
+	if x != nil {
+		return x.ContentDigest
+	}
+	return nil
+}
+
+func (x *ImportCandidate) GetFsBytes() int64 {
+	if x != nil {
+		return x.FsBytes
+	}
+	return 0
 }
 
 // Capability is a CSI volume capability without its mount flags, which may be
@@ -11635,7 +11659,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05block\x18\t \x01(\bR\x05block\x12\x17\n" +
 	"\afs_type\x18\n" +
 	" \x01(\tR\x06fsType\x12\x17\n" +
-	"\afs_uuid\x18\v \x01(\tR\x06fsUuid\"\xde\x01\n" +
+	"\afs_uuid\x18\v \x01(\tR\x06fsUuid\"\x85\x02\n" +
 	"\n" +
 	"ImportDrbd\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
@@ -11645,7 +11669,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05block\x18\x04 \x01(\bR\x05block\x12\x17\n" +
 	"\afs_type\x18\x05 \x01(\tR\x06fsType\x12\x17\n" +
 	"\afs_uuid\x18\x06 \x01(\tR\x06fsUuid\x128\n" +
-	"\breplicas\x18\a \x03(\v2\x1c.holdfast.fsm.v1.DrbdReplicaR\breplicas\"\xb6\x02\n" +
+	"\breplicas\x18\a \x03(\v2\x1c.holdfast.fsm.v1.DrbdReplicaR\breplicas\x12%\n" +
+	"\x0econtent_digest\x18\b \x01(\fR\rcontentDigest\"\xb6\x02\n" +
 	"\vDrbdReplica\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -11679,7 +11704,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x10out_of_sync_bits\x18\x04 \x01(\x03R\routOfSyncBits\"H\n" +
 	"\fForgetImport\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x1b\n" +
-	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\"\x98\x04\n" +
+	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\"\xdc\x04\n" +
 	"\x0fImportCandidate\x12\x17\n" +
 	"\apool_id\x18\x01 \x01(\tR\x06poolId\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x1f\n" +
@@ -11704,7 +11729,9 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\vdrbd_detail\x18\x8e\x01 \x01(\tR\n" +
 	"drbdDetail\x12*\n" +
 	"\x10replicated_bytes\x18\x8f\x01 \x01(\x03R\x0freplicatedBytes\x12\"\n" +
-	"\fdrbd_refusal\x18\x90\x01 \x01(\tR\vdrbdRefusal\"\x99\x01\n" +
+	"\fdrbd_refusal\x18\x90\x01 \x01(\tR\vdrbdRefusal\x12&\n" +
+	"\x0econtent_digest\x18\x91\x01 \x01(\fR\rcontentDigest\x12\x1a\n" +
+	"\bfs_bytes\x18\x92\x01 \x01(\x03R\afsBytes\"\x99\x01\n" +
 	"\n" +
 	"Capability\x12/\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.holdfast.fsm.v1.AccessModeR\x04mode\x12\x14\n" +

@@ -1739,6 +1739,7 @@ type DrbdImportRecord struct {
 	CurrentUuid   uint64                 `protobuf:"varint,2,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"`
 	ContentBytes  int64                  `protobuf:"varint,3,opt,name=content_bytes,json=contentBytes,proto3" json:"content_bytes,omitempty"`
 	Replicas      []*DrbdReplica         `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"` // their hosts, devices and sizes alone
+	ContentDigest []byte                 `protobuf:"bytes,5,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1797,6 +1798,13 @@ func (x *DrbdImportRecord) GetContentBytes() int64 {
 func (x *DrbdImportRecord) GetReplicas() []*DrbdReplica {
 	if x != nil {
 		return x.Replicas
+	}
+	return nil
+}
+
+func (x *DrbdImportRecord) GetContentDigest() []byte {
+	if x != nil {
+		return x.ContentDigest
 	}
 	return nil
 }
@@ -4794,12 +4802,13 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vdevice_name\x18\x03 \x01(\tR\n" +
 	"deviceName\x12\x1b\n" +
 	"\tgive_back\x18\x04 \x01(\bR\bgiveBack\x125\n" +
-	"\x04drbd\x18q \x01(\v2!.holdfast.fsm.v1.DrbdImportRecordR\x04drbd\"\xac\x01\n" +
+	"\x04drbd\x18q \x01(\v2!.holdfast.fsm.v1.DrbdImportRecordR\x04drbd\"\xd3\x01\n" +
 	"\x10DrbdImportRecord\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12!\n" +
 	"\fcurrent_uuid\x18\x02 \x01(\x04R\vcurrentUuid\x12#\n" +
 	"\rcontent_bytes\x18\x03 \x01(\x03R\fcontentBytes\x128\n" +
-	"\breplicas\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.DrbdReplicaR\breplicas\"z\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.DrbdReplicaR\breplicas\x12%\n" +
+	"\x0econtent_digest\x18\x05 \x01(\fR\rcontentDigest\"z\n" +
 	"\x13HeaderRestoreRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1b\n" +

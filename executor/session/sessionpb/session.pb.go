@@ -1269,6 +1269,7 @@ type DesiredDrbdImport struct {
 	Peer          int32                  `protobuf:"varint,5,opt,name=peer,proto3" json:"peer,omitempty"`
 	Paired        bool                   `protobuf:"varint,6,opt,name=paired,proto3" json:"paired,omitempty"`
 	Replace       bool                   `protobuf:"varint,7,opt,name=replace,proto3" json:"replace,omitempty"`
+	ContentDigest []byte                 `protobuf:"bytes,8,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,6 +1351,13 @@ func (x *DesiredDrbdImport) GetReplace() bool {
 		return x.Replace
 	}
 	return false
+}
+
+func (x *DesiredDrbdImport) GetContentDigest() []byte {
+	if x != nil {
+		return x.ContentDigest
+	}
+	return nil
 }
 
 // DesiredReplica is fsm.DesiredReplica, field by field.
@@ -4096,7 +4104,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bmanifest\x18n \x01(\fR\bmanifest\x12#\n" +
 	"\rimport_device\x18o \x01(\tR\fimportDevice\x12G\n" +
 	"\vimport_drbd\x18q \x01(\v2&.holdfast.session.v1.DesiredDrbdImportR\n" +
-	"importDrbd\"\xcd\x01\n" +
+	"importDrbd\"\xf4\x01\n" +
 	"\x11DesiredDrbdImport\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x12\n" +
 	"\x04uuid\x18\x02 \x01(\x04R\x04uuid\x12#\n" +
@@ -4104,7 +4112,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\fdevice_bytes\x18\x04 \x01(\x03R\vdeviceBytes\x12\x12\n" +
 	"\x04peer\x18\x05 \x01(\x05R\x04peer\x12\x16\n" +
 	"\x06paired\x18\x06 \x01(\bR\x06paired\x12\x18\n" +
-	"\areplace\x18\a \x01(\bR\areplace\"\xfb\a\n" +
+	"\areplace\x18\a \x01(\bR\areplace\x12%\n" +
+	"\x0econtent_digest\x18\b \x01(\fR\rcontentDigest\"\xfb\a\n" +
 	"\x0eDesiredReplica\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
