@@ -3,7 +3,7 @@ GO       ?= go
 # By another name: a recipe that names $(MAKE) itself runs even under make -n.
 SUBMAKE  := $(MAKE)
 # What the tests need, in GiB: build caches, disks of clusters and of guests.
-ROOM     := 15
+ROOM     := 20
 BIN      := bin
 PACKAGES := ./...
 VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
