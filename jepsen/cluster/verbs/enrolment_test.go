@@ -148,7 +148,8 @@ func (h *host) killedAt(halted <-chan struct{}) (killed bool) {
 		select {
 		case <-halted:
 			killed = true
-		case <-ended: // it was told to ask again later
+		case err := <-ended: // it was told to ask again later
+			h.t.Logf("%s ended by itself: %v", h.name, err)
 			cmd, ended = h.run()
 		case <-time.After(5 * time.Millisecond):
 			require.NoError(h.t, h.t.Context().Err())
@@ -193,7 +194,8 @@ func (h *host) supervised(what string, isSo func() bool) {
 	cmd, ended := h.run()
 	err := harness.Poll(h.t.Context(), harness.Patience, what, func() (bool, error) {
 		select {
-		case <-ended:
+		case err := <-ended:
+			h.t.Logf("%s ended by itself: %v", h.name, err)
 			cmd, ended = h.run()
 		default:
 		}
