@@ -39,7 +39,7 @@ func (c *testCluster) proposeUnderLoad() (applied *atomic.Int64, stop func()) {
 				case err == nil:
 					applied.Add(1)
 				case IsUnavailable(err):
-					c.t.Logf("%s asks again: %v", n.cfg.Name, err)
+					time.Sleep(testHeartbeat)
 				default:
 					failed <- fmt.Errorf("%s: %w", n.cfg.Name, err)
 					return

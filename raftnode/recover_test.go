@@ -27,7 +27,8 @@ func loseQuorum(t *testing.T, kind string) (c *testCluster, survivor *testMember
 	before := survivor.raft.LastIndex()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	go func() { _, _ = survivor.Propose(ctx, registerNode("never-committed")) }()
+	leader := survivor.Member // which starts again before this has ended
+	go func() { _, _ = leader.Propose(ctx, registerNode("never-committed")) }()
 	eventually(t, func() error {
 		if survivor.raft.LastIndex() == before && survivor.raft.State().String() == "Leader" {
 			return context.DeadlineExceeded
