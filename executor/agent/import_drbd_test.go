@@ -312,8 +312,11 @@ func TestS1_MetadataAreReplacedOnce(t *testing.T) {
 	p.waitUpToDate(id)
 	b.unstage(id)
 	b.unpublish(id)
-	p.restore(p.beforeAttachment(1))
-	require.False(t, p.isReady(id), "the log is of the middle of the import")
+	p.restoreLog(p.beforeAttachment(1))
+	require.False(t, p.isReady(id), "the log is of the middle of the import, and no host acts for it yet")
+	for _, m := range p.hosts {
+		m.adopt()
+	}
 	p.eventually("the restored log has the volume again", func() bool { return p.isReady(id) })
 	for _, d := range p.devices {
 		require.Equal(t, 1, d.clears)
