@@ -110,11 +110,24 @@ func (r *relation) awaitReady(t *testing.T, s *site, force bool) {
 // requireOnePromotion requires that one attempt to promote ends with a code, and logs what it said.
 func (r *relation) requireRefused(t *testing.T, s *site, force bool, code codes.Code) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
-	defer cancel()
-	err := r.promoteOnce(ctx, s.replication[s.takeTurn()], s, force)
+	err := s.answered(t, func(ctx context.Context, turn uint64) error { return r.promoteOnce(ctx, s.replication[turn], s, force) })
 	t.Logf("promote at %s, force %t: %v", s.name, force, err)
 	require.Equal(t, code, status.Code(err), "%v", err)
+}
+
+// answered is what a site answers to a call, which is made again for as long as nobody there can be asked: its
+// controllers have just started.
+func (s *site) answered(t *testing.T, call func(ctx context.Context, turn uint64) error) (err error) {
+	t.Helper()
+	eventually(t, timeout, s.name+" answers", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if err = call(ctx, s.takeTurn()); status.Code(err) == codes.Unavailable {
+			return err
+		}
+		return nil
+	})
+	return err
 }
 
 // awaitNeedsForce repeats a promotion until the answer is that it needs force: meanwhile it is repeated (S30).

@@ -62,9 +62,10 @@ func (r *relation) requireOusted(t *testing.T, s *site) {
 	r.requireRefused(t, s, false, codes.Aborted)
 	r.requireRefused(t, s, true, codes.Aborted)
 	v := r.volumes[s][0]
-	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
-	defer cancel()
-	_, err := s.controllers[s.takeTurn()].ControllerPublishVolume(ctx, s.publishRequest(v, s.host(t, v)))
+	err := s.answered(t, func(ctx context.Context, turn uint64) error {
+		_, err := s.controllers[turn].ControllerPublishVolume(ctx, s.publishRequest(v, s.host(t, v)))
+		return err
+	})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err), "%v", err)
 }
 
