@@ -34,7 +34,7 @@ func prepareBuilds(t *testing.T) builds {
 	t.Helper()
 	this := testBinary(t)
 	dir, begin := t.TempDir(), time.Now()
-	built, err := harness.BuildCommit(t.Context(), previous, dir)
+	built, err := harness.BuildCommit(t.Context(), previous)
 	if errors.Is(err, harness.ErrNoHistory) {
 		t.Skipf("skipped: %v; fetch the whole history, or name a binary of that commit with %s", err, harness.PreviousVariable)
 	}

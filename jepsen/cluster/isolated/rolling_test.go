@@ -23,7 +23,7 @@ func TestS72_TwoBuildsRollOverBadLinks(t *testing.T) {
 		t.Skip("the long form only: it builds another build")
 	}
 	dir := t.TempDir()
-	previous, err := harness.BuildCommit(t.Context(), level1, dir)
+	previous, err := harness.BuildCommit(t.Context(), level1)
 	if errors.Is(err, harness.ErrNoHistory) {
 		t.Skipf("skipped: %v", err)
 	}

@@ -35,7 +35,7 @@ func startOwn(t *testing.T, options harness.Options) *operations {
 // TestRunbookOfANewBuild follows the page from the previous build to this one, back, and forward again until the level is raised.
 func TestRunbookOfANewBuild(t *testing.T) {
 	current, dir := testBinary(t), t.TempDir()
-	earlier, err := harness.BuildCommit(t.Context(), previous, dir)
+	earlier, err := harness.BuildCommit(t.Context(), previous)
 	if errors.Is(err, harness.ErrNoHistory) {
 		t.Skipf("skipped: %v; fetch the whole history, or name a binary of that commit with %s", err, harness.PreviousVariable)
 	}
