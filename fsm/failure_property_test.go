@@ -38,7 +38,7 @@ func (x *stopTrial) stopped() *State {
 // or another one take over, after the host stopped; and one that is not said to be lost has a copy after its host is lost.
 func TestWhatIsSafeToStopIsSafe(t *testing.T) {
 	tally := map[string]int{}
-	for seed := range int64(12) {
+	for seed := range int64(6) {
 		p := newPlayer(t, &seededDice{r: rand.New(rand.NewSource(1000 + seed)), left: 600})
 		p.w = newReplicatedAt(t, MaxFeatureLevel, protocolC)
 		p.at, p.created = p.w.index, 1

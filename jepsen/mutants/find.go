@@ -37,7 +37,7 @@ type subject struct {
 // subjects: of raftnode only what decides, not what carries.
 var subjects = []subject{
 	{dir: "executor/plan", share: 25, simulated: true},
-	{dir: "fsm", share: 60, simulated: true, slow: "^(TestReplayEqualsDumpAndRestAtEveryIndex|TestRandomReplicaHistoriesKeepEveryInvariant|TestAForkKeepsItsReplicaSyncs|" +
+	{dir: "fsm", share: 60, simulated: true, slow: "^(TestADumpAtAnyIndexIsTheState|TestRandomReplicaHistoriesKeepEveryInvariant|TestAForkKeepsItsReplicaSyncs|" +
 		"TestS152_PortsUnderRandomCommands|TestS71_NoOrderOfEventsRemovesTheLastCopy|TestS4_AnExpiredCommandIsAnsweredAsApplyWould)$"},
 	{dir: "raftnode", share: 15, long: true, decides: func(file string) bool {
 		return slices.Contains([]string{
