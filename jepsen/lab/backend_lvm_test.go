@@ -9,10 +9,12 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// longSuite are the tests of the suite that the short form leaves to the long one, each a minute of a guest. That a call which is
-// cancelled before it begins and one of what is missing change nothing is decided before the first command that changes any, and is
-// tested with files and in memory; reverting again and again is what the test of reverts that die does.
-const longSuite = "a_cancelled_revert|nothing_is_reverted_to_a_missing|to_any_of_its_snapshots"
+// longSuite are the tests of the suite that the short form leaves to the long one, each half a minute of a guest or more. That a
+// call which is cancelled before it begins and one of what is missing change nothing is decided before the first command that changes
+// any, and is tested with files and in memory; reverting again and again, and using what was reverted, is what the test of reverts
+// that die does; TestACopyReadsZeroBehindTheSourcesContent has what is behind a source's content.
+const longSuite = "a_cancelled_revert|nothing_is_reverted_to_a_missing|to_any_of_its_snapshots|a_reverted_image_is_activated|" +
+	"what_is_behind_a_source"
 
 // TestLVM runs the LVM backend's own tests, which need thin pools, in two guests; the long form has a crash at each command
 // of what has many, and the rest of the suite. It is not parallel to other tests: its guests alone keep two processors busy for minutes. The
