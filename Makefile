@@ -7,6 +7,9 @@ ROOM     := 20
 BIN      := bin
 PACKAGES := ./...
 VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
+# Programs are static, as guests need them; so is all that is compiled for tests, which is then compiled once. Only the race
+# detector needs cgo.
+export CGO_ENABLED := 0
 LDFLAGS  := -X github.com/holdfast-storage/holdfast/cmd/daemon.version=$(VERSION)
 LAB      := HOLDFAST_REQUIRE_LAB=1 HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast
 LOGS     := .cache/test
@@ -22,7 +25,7 @@ SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleS
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
-.PHONY: all build deps room quick check formatted generate lint test unit race sims system rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
+.PHONY: all build deps room quick check formatted generate lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
 
 all: build
 
@@ -69,7 +72,7 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 test: deps room build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
-	  system:race '$(SYSTEM)' rows:system '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
+	  system:race '$(SYSTEM)' drills:race '$(DRILLS)' rows:drills '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
 	  sites:race "$(THIRD)" backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
 
 unit: ## unit tests of every package
@@ -77,17 +80,23 @@ unit: ## unit tests of every package
 
 # The state machine starts no goroutine: its tests that do say so by their names, which one of its tests checks.
 race: ## the packages with goroutines, under the race detector
-	$(GO) test -vet=off -race -run 'WhileApplyGoesOn$$' ./fsm
-	$(GO) test -vet=off -race -short -timeout 30m ./raftnode/... ./executor/... ./csi/... ./admin/... ./jepsen/raftsim
+	CGO_ENABLED=1 $(GO) test -vet=off -race -run 'WhileApplyGoesOn$$' ./fsm
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 30m ./raftnode/... ./executor/... ./csi/... ./admin/... ./jepsen/raftsim
 
 sims: ## simulations: thousands of seeds of faults over the executors and over Raft members, on virtual time; needs no root
 	$(GO) test -vet=off -count=1 -p 1 -timeout 30m ./jepsen/sim/... ./jepsen/raftsim/...
 
-SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -timeout 60m -p 1 -v ./jepsen/cluster/...
+CLUSTERS  = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -timeout 60m -p 1 -v
+DRILLED   = ./jepsen/cluster/verbs/... ./jepsen/cluster/runbooks/...
+SYSTEM    = $(CLUSTERS) $$($(GO) list ./jepsen/cluster/... | grep -v -e /verbs -e /runbooks)
+DRILLS    = $(CLUSTERS) $(DRILLED)
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
 system: deps build ## real clusters: csi-sanity, the published clients of CSI-Addons, crashes, full disks, corrupted files (LONG=1: the long form)
 	$(SYSTEM)
+
+drills: deps build ## real clusters: each verb killed at each of its steps, and the runbooks to the letter (LONG=1: the long form)
+	$(DRILLS)
 
 rows: deps build ## every row of CSI against a real cluster; fails when one passes no longer
 	$(ROWS)
