@@ -32,7 +32,8 @@ type lab struct {
 	st    *fsm.State
 	index uint64
 	now   time.Time
-	logs  bytes.Buffer
+	logs  bytes.Buffer // of all controllers: by one handler, which writes one line at a time
+	log   *slog.Logger
 	lost  int // answers of UseJoinToken that are lost after they are applied
 }
 
@@ -40,6 +41,7 @@ const clusterName = "prod"
 
 func newLab(t *testing.T) *lab {
 	l := &lab{t: t, dir: t.TempDir(), st: fsm.New(), now: time.Now()}
+	l.log = slog.New(slog.NewTextHandler(&l.logs, nil))
 	require.NoError(t, pki.MakeCA(l.caDir(), clusterName))
 	require.NoError(t, l.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{ClusterId: "c", IncarnationId: make([]byte, 16), FeatureLevel: fsm.MaxFeatureLevel}}}))
 	return l
@@ -85,7 +87,7 @@ func (l *lab) serve(name string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(l.t, err)
 	_, server := NewServer(Config{
-		Cluster: l, Credentials: creds, Signer: signer, Logger: slog.New(slog.NewTextHandler(&l.logs, nil)),
+		Cluster: l, Credentials: creds, Signer: signer, Logger: l.log,
 		Addresses: func(context.Context) ([]string, []string) {
 			return []string{"10.0.0.1:9800"}, []string{"10.0.0.1:9802"}
 		},
