@@ -156,5 +156,6 @@ dev: deps build ## leave a cluster running in .cache/dev until interrupted
 bench: deps build ## the table of figures
 	$(GO) run ./jepsen/bench/report
 
-clean: ## remove what was built
+clean: ## remove what was built, and the cluster of make dev
+	test ! -d .cache/dev || $(GO) run ./cmd/holdfast dev clean --dir .cache/dev
 	rm -rf $(BIN) .cache
