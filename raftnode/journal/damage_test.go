@@ -234,6 +234,49 @@ func TestS26_AFullDiskLeavesAGapAndAppendContinues(t *testing.T) {
 	}
 }
 
+// While the disk is full no file has the gap, and its reader learns all the same what to do.
+func TestS26_AGapSaysThatTheDiskIsFull(t *testing.T) {
+	full := &os.PathError{Op: "write", Path: "/of/c1", Err: syscall.ENOSPC}
+	for name, tc := range map[string]struct {
+		written uint64
+		fail    func(d *faultyFilesystem)
+		says    []string
+		not     string
+	}{
+		"full":              {50, func(d *faultyFilesystem) { d.writeErr = full }, []string{"its disk is full", "/of/c1", "no space left"}, "damaged"},
+		"a quota":           {50, func(d *faultyFilesystem) { d.openErr, d.writeErr = syscall.EDQUOT, syscall.EDQUOT }, []string{"its disk is full"}, "damaged"},
+		"from the start":    {0, func(d *faultyFilesystem) { d.openErr = full }, []string{"its disk is full", "/of/c1"}, "damaged"},
+		"of another reason": {50, func(d *faultyFilesystem) { d.writeErr = syscall.EIO }, []string{"could not be written: input/output error"}, "full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &faultyFilesystem{}
+			j := openWith(t, fastDir(t), d)
+			if tc.written > 0 {
+				appendEvenEntries(t, j, 1, tc.written)
+				require.NoError(t, j.Sync(tc.written))
+			}
+			d.setFault(func() { tc.fail(d) })
+			appendEvenEntries(t, j, tc.written+1, 100)
+			for range 2 {
+				require.NoError(t, j.Sync(100))
+				var gaps []Entry
+				require.NoError(t, j.Range(1, 0, func(e Entry) bool {
+					if e.Gap {
+						gaps = append(gaps, e)
+					}
+					return true
+				}))
+				require.Len(t, gaps, 1)
+				require.Equal(t, []uint64{tc.written + 1, 100}, []uint64{gaps[0].Index, gaps[0].GapTo})
+				for _, text := range tc.says {
+					require.Contains(t, gaps[0].Reason, text)
+				}
+				require.NotContains(t, gaps[0].Reason, tc.not)
+			}
+		})
+	}
+}
+
 func TestADiskThatWasFullFromTheStartIsAGap(t *testing.T) {
 	d := &faultyFilesystem{openErr: syscall.ENOSPC}
 	j := openWith(t, fastDir(t), d)

@@ -57,6 +57,7 @@ type Journal struct {
 	covered      uint64      // every applied index up to here is in the journal, or in a gap
 	replay       replayCheck // digests of what is on disk already, while Raft applies it again
 	segments     []segment   // oldest first; the last is appended to
+	unwritten    Entry       // the gap that the writer could not write either, as long as its disk fails; GapTo is zero without one
 	closing      bool
 }
 
@@ -179,6 +180,13 @@ func (j *Journal) flush(index uint64, job writeJob) (covered uint64, err error) 
 	j.mu.Unlock()
 	<-job.done
 	return covered, nil
+}
+
+// setUnwritten tells readers of the gap that is in no file yet.
+func (j *Journal) setUnwritten(gap Entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.unwritten = gap
 }
 
 // First returns the lowest index from which history is kept; zero without any.

@@ -16,12 +16,12 @@ import (
 func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
 	covered, _ := j.flush(0, writeJob{}) // a closed journal is completely on disk
 	j.mu.Lock()
-	segments, historyStart := slices.Clone(j.segments), j.historyStart
+	segments, historyStart, unwritten := slices.Clone(j.segments), j.historyStart, j.unwritten
 	j.mu.Unlock()
 	if to == 0 {
 		to = math.MaxUint64
 	}
-	r := reader{journal: j, from: max(from, 1), to: min(to, covered), fn: fn, next: historyStart}
+	r := reader{journal: j, from: max(from, 1), to: min(to, covered), fn: fn, next: historyStart, unwritten: unwritten}
 	return r.read(segments)
 }
 
@@ -35,13 +35,15 @@ type reader struct {
 	from, to uint64
 	fn       func(Entry) bool
 	next     uint64 // first index that was not yielded yet
-	yielded  bool   // fn was called
-	stopped  bool   // fn returned false
+
+	unwritten Entry // as the journal's when the reading began
+	yielded   bool  // fn was called
+	stopped   bool  // fn returned false
 }
 
 func (r *reader) read(segments []segment) error {
 	if len(segments) == 0 {
-		r.yieldGap(r.to, "nothing could be written")
+		r.yieldEnd("nothing could be written")
 		return nil
 	}
 	begin := 0
@@ -57,8 +59,17 @@ func (r *reader) read(segments []segment) error {
 			return err
 		}
 	}
-	r.yieldGap(r.to, "the end of the journal is damaged or missing: "+filepath.Base(segments[len(segments)-1].path))
+	r.yieldEnd("the end of the journal is damaged or missing: " + filepath.Base(segments[len(segments)-1].path))
 	return nil
+}
+
+// yieldEnd yields what no segment has: the gap that could not be written, and what is missing beside it.
+func (r *reader) yieldEnd(missing string) {
+	if gap := r.unwritten; gap.GapTo != 0 {
+		r.yieldGap(gap.Index-1, missing)
+		r.yieldGap(gap.GapTo, gap.Reason)
+	}
+	r.yieldGap(r.to, missing)
 }
 
 // segment yields the entries of one file.

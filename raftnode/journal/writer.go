@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // writeJob is a block to write; done, if not nil, is closed when it was processed.
@@ -75,6 +76,7 @@ func (w *writer) run() {
 		if job.sync {
 			w.sync()
 		}
+		w.journal.setUnwritten(w.pendingGap)
 		if job.done != nil {
 			close(job.done)
 		}
@@ -140,10 +142,19 @@ func (w *writer) write(b block) {
 func (w *writer) recordLoss(first, last uint64, err error) {
 	if w.pendingGap.GapTo == 0 {
 		w.journal.log.Error("the journal cannot be written; its history has a gap", "from", first, "error", err)
-		w.pendingGap = Entry{Index: first, Gap: true, Reason: "the journal could not be written: " + err.Error()}
+		w.pendingGap = Entry{Index: first, Gap: true, Reason: lossReason(err)}
 	}
 	w.pendingGap.Index = min(w.pendingGap.Index, first)
 	w.pendingGap.GapTo = max(w.pendingGap.GapTo, last)
+}
+
+// lossReason is what readers of the gap are told. A full disk is what an operator can mend.
+func lossReason(err error) string {
+	what := "the journal could not be written"
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		what += " because its disk is full: free space there"
+	}
+	return what + ": " + err.Error()
 }
 
 // appendBlock appends one block to the last segment, completely or not at all.
