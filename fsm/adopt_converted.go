@@ -68,16 +68,18 @@ func (s *State) adoptImport(v *Volume, a *adoption) *Rejection {
 	if v.Import == nil {
 		return nil
 	}
-	h := a.heldOn(v.Import.Host)
-	switch {
+	switch h := a.heldOn(v.Import.Host); {
 	case h == nil && a.newest.GetManifest().GetReplication() != nil:
 		v.Import = nil
 		return nil
 	case h == nil:
 		return Reject(Invalid, "adopt volume %s: its manifest says that it was imported on host %s, which does not have it", v.ID, clip(string(v.Import.Host)))
 	}
-	if other := s.importOf(h.node, v.Import.Device); other != nil {
-		return Reject(Busy, "adopt volume %s: volume %s has its imported device %s", v.ID, other.ID, v.Import.Name)
+	for i := range a.held {
+		n := a.held[i].node
+		if other := s.importOf(n, v.Import.deviceOn(n.Host)); other != nil {
+			return Reject(Busy, "adopt volume %s: volume %s has the device on node %s that it was imported with", v.ID, other.ID, n.ID)
+		}
 	}
 	return nil
 }

@@ -203,8 +203,9 @@ func (s *State) volumeFromManifest(p *fsmpb.VolumeManifest) (v Volume, rej *Reje
 		return v, Reject(Invalid, "its manifest does not say whether it has a filesystem")
 	case v.MadeBy != "" && (!byAdmin(v.MadeBy, nil) || len(v.MadeBy) > maxIDBytes):
 		return v, Reject(Invalid, "its manifest says that %q made it, who is no operator", clip(v.MadeBy))
-	case v.Import != nil && (!isDeviceText(v.Import.Device) || !isDeviceText(v.Import.Name)):
-		return v, Reject(Invalid, "its manifest says that it was imported, of no device")
+	}
+	if rej := v.Import.checkAdopted(); rej != nil {
+		return v, rej
 	}
 	for _, site := range append([]string{p.GetOrigin(), p.GetHome()}, p.GetSites()...) {
 		if rej := CheckSite(site); site != "" && rej != nil {

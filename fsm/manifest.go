@@ -66,7 +66,7 @@ func (i *Import) manifest() *fsmpb.ImportManifest {
 	if i == nil {
 		return nil
 	}
-	return &fsmpb.ImportManifest{HostId: string(i.Host), DeviceId: i.Device, DeviceName: i.Name}
+	return &fsmpb.ImportManifest{HostId: string(i.Host), DeviceId: i.Device, DeviceName: i.Name, Drbd: i.DRBD.manifest()}
 }
 
 // importFromManifest is the inverse of Import.manifest. That of a Ready volume was not given back.
@@ -74,7 +74,7 @@ func importFromManifest(m *fsmpb.ImportManifest) *Import {
 	if m == nil {
 		return nil
 	}
-	return &Import{Host: HostID(m.GetHostId()), Device: m.GetDeviceId(), Name: m.GetDeviceName()}
+	return &Import{Host: HostID(m.GetHostId()), Device: m.GetDeviceId(), Name: m.GetDeviceName(), DRBD: drbdImportFromManifest(m.GetDrbd())}
 }
 
 func (p *Publication) manifest() *fsmpb.PublicationManifest {

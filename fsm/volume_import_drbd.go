@@ -81,11 +81,14 @@ func (d *DRBDImport) record() *fsmpb.DrbdImportRecord {
 	if d == nil {
 		return nil
 	}
-	r := &fsmpb.DrbdImportRecord{Format: d.Format, CurrentUuid: d.UUID, ContentBytes: d.ContentBytes, ContentDigest: []byte(d.ContentDigest)}
+	return &fsmpb.DrbdImportRecord{Format: d.Format, CurrentUuid: d.UUID, ContentBytes: d.ContentBytes, ContentDigest: []byte(d.ContentDigest), Replicas: d.devices()}
+}
+
+func (d *DRBDImport) devices() (all []*fsmpb.DrbdReplica) {
 	for _, x := range d.Devices {
-		r.Replicas = append(r.Replicas, &fsmpb.DrbdReplica{HostId: string(x.Host), DeviceId: x.Device, DeviceName: x.Name, DeviceBytes: x.Bytes, DrbdNode: x.Node})
+		all = append(all, &fsmpb.DrbdReplica{HostId: string(x.Host), DeviceId: x.Device, DeviceName: x.Name, DeviceBytes: x.Bytes, DrbdNode: x.Node})
 	}
-	return r
+	return all
 }
 
 func drbdImportFrom(r *fsmpb.DrbdImportRecord) *DRBDImport {

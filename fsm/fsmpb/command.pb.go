@@ -2685,6 +2685,7 @@ type ImportManifest struct {
 	HostId        string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	DeviceId      string                 `protobuf:"bytes,2,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	DeviceName    string                 `protobuf:"bytes,3,opt,name=device_name,json=deviceName,proto3" json:"device_name,omitempty"`
+	Drbd          *DrbdImportManifest    `protobuf:"bytes,4,opt,name=drbd,proto3" json:"drbd,omitempty"` // unset: it was no replica of a DRBD resource, or an older build wrote this
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2740,6 +2741,90 @@ func (x *ImportManifest) GetDeviceName() string {
 	return ""
 }
 
+func (x *ImportManifest) GetDrbd() *DrbdImportManifest {
+	if x != nil {
+		return x.Drbd
+	}
+	return nil
+}
+
+// DrbdImportManifest is what a manifest says of the DRBD resource that the volume was made of.
+type DrbdImportManifest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	CurrentUuid   uint64                 `protobuf:"varint,2,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"`
+	ContentBytes  int64                  `protobuf:"varint,3,opt,name=content_bytes,json=contentBytes,proto3" json:"content_bytes,omitempty"`
+	Replicas      []*DrbdReplica         `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"` // their hosts, devices, sizes and node ids alone; the first is the import's own
+	ContentDigest []byte                 `protobuf:"bytes,5,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrbdImportManifest) Reset() {
+	*x = DrbdImportManifest{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrbdImportManifest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrbdImportManifest) ProtoMessage() {}
+
+func (x *DrbdImportManifest) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrbdImportManifest.ProtoReflect.Descriptor instead.
+func (*DrbdImportManifest) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DrbdImportManifest) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *DrbdImportManifest) GetCurrentUuid() uint64 {
+	if x != nil {
+		return x.CurrentUuid
+	}
+	return 0
+}
+
+func (x *DrbdImportManifest) GetContentBytes() int64 {
+	if x != nil {
+		return x.ContentBytes
+	}
+	return 0
+}
+
+func (x *DrbdImportManifest) GetReplicas() []*DrbdReplica {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *DrbdImportManifest) GetContentDigest() []byte {
+	if x != nil {
+		return x.ContentDigest
+	}
+	return nil
+}
+
 // ReplicationManifest is what a manifest says of the replicas.
 type ReplicationManifest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2757,7 +2842,7 @@ type ReplicationManifest struct {
 
 func (x *ReplicationManifest) Reset() {
 	*x = ReplicationManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2854,7 @@ func (x *ReplicationManifest) String() string {
 func (*ReplicationManifest) ProtoMessage() {}
 
 func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2867,7 @@ func (x *ReplicationManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationManifest.ProtoReflect.Descriptor instead.
 func (*ReplicationManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReplicationManifest) GetProtocol() Protocol {
@@ -2851,7 +2936,7 @@ type ReplicaHost struct {
 
 func (x *ReplicaHost) Reset() {
 	*x = ReplicaHost{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2948,7 @@ func (x *ReplicaHost) String() string {
 func (*ReplicaHost) ProtoMessage() {}
 
 func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2961,7 @@ func (x *ReplicaHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaHost.ProtoReflect.Descriptor instead.
 func (*ReplicaHost) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReplicaHost) GetNodeId() string {
@@ -2909,7 +2994,7 @@ type PublicationManifest struct {
 
 func (x *PublicationManifest) Reset() {
 	*x = PublicationManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3006,7 @@ func (x *PublicationManifest) String() string {
 func (*PublicationManifest) ProtoMessage() {}
 
 func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3019,7 @@ func (x *PublicationManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationManifest.ProtoReflect.Descriptor instead.
 func (*PublicationManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PublicationManifest) GetEpoch() *Epoch {
@@ -2998,7 +3083,7 @@ type StagingManifest struct {
 
 func (x *StagingManifest) Reset() {
 	*x = StagingManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3095,7 @@ func (x *StagingManifest) String() string {
 func (*StagingManifest) ProtoMessage() {}
 
 func (x *StagingManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3108,7 @@ func (x *StagingManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingManifest.ProtoReflect.Descriptor instead.
 func (*StagingManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StagingManifest) GetPath() string {
@@ -3067,7 +3152,7 @@ type TargetManifest struct {
 
 func (x *TargetManifest) Reset() {
 	*x = TargetManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3164,7 @@ func (x *TargetManifest) String() string {
 func (*TargetManifest) ProtoMessage() {}
 
 func (x *TargetManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3177,7 @@ func (x *TargetManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetManifest.ProtoReflect.Descriptor instead.
 func (*TargetManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TargetManifest) GetPath() string {
@@ -3147,7 +3232,7 @@ type HeldVolume struct {
 
 func (x *HeldVolume) Reset() {
 	*x = HeldVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3244,7 @@ func (x *HeldVolume) String() string {
 func (*HeldVolume) ProtoMessage() {}
 
 func (x *HeldVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3257,7 @@ func (x *HeldVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldVolume.ProtoReflect.Descriptor instead.
 func (*HeldVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HeldVolume) GetManifest() *VolumeManifest {
@@ -3243,7 +3328,7 @@ type AdoptVolume struct {
 
 func (x *AdoptVolume) Reset() {
 	*x = AdoptVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3340,7 @@ func (x *AdoptVolume) String() string {
 func (*AdoptVolume) ProtoMessage() {}
 
 func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3353,7 @@ func (x *AdoptVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptVolume.ProtoReflect.Descriptor instead.
 func (*AdoptVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AdoptVolume) GetVolumeId() string {
@@ -3296,7 +3381,7 @@ type AdoptedReplica struct {
 
 func (x *AdoptedReplica) Reset() {
 	*x = AdoptedReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3393,7 @@ func (x *AdoptedReplica) String() string {
 func (*AdoptedReplica) ProtoMessage() {}
 
 func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3406,7 @@ func (x *AdoptedReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptedReplica.ProtoReflect.Descriptor instead.
 func (*AdoptedReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AdoptedReplica) GetNodeId() string {
@@ -3368,7 +3453,7 @@ type SnapshotManifest struct {
 
 func (x *SnapshotManifest) Reset() {
 	*x = SnapshotManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3465,7 @@ func (x *SnapshotManifest) String() string {
 func (*SnapshotManifest) ProtoMessage() {}
 
 func (x *SnapshotManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3478,7 @@ func (x *SnapshotManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotManifest.ProtoReflect.Descriptor instead.
 func (*SnapshotManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SnapshotManifest) GetSnapshotId() string {
@@ -3501,7 +3586,7 @@ type GroupSnapshotManifest struct {
 
 func (x *GroupSnapshotManifest) Reset() {
 	*x = GroupSnapshotManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3598,7 @@ func (x *GroupSnapshotManifest) String() string {
 func (*GroupSnapshotManifest) ProtoMessage() {}
 
 func (x *GroupSnapshotManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3611,7 @@ func (x *GroupSnapshotManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotManifest.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GroupSnapshotManifest) GetGroupSnapshotId() string {
@@ -3583,7 +3668,7 @@ type SnapshotPlace struct {
 
 func (x *SnapshotPlace) Reset() {
 	*x = SnapshotPlace{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3680,7 @@ func (x *SnapshotPlace) String() string {
 func (*SnapshotPlace) ProtoMessage() {}
 
 func (x *SnapshotPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3693,7 @@ func (x *SnapshotPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotPlace.ProtoReflect.Descriptor instead.
 func (*SnapshotPlace) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SnapshotPlace) GetSnapshotId() string {
@@ -3643,7 +3728,7 @@ type KeptManifest struct {
 
 func (x *KeptManifest) Reset() {
 	*x = KeptManifest{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3740,7 @@ func (x *KeptManifest) String() string {
 func (*KeptManifest) ProtoMessage() {}
 
 func (x *KeptManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3753,7 @@ func (x *KeptManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptManifest.ProtoReflect.Descriptor instead.
 func (*KeptManifest) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeptManifest) GetReason() string {
@@ -3705,7 +3790,7 @@ type HeldSnapshot struct {
 
 func (x *HeldSnapshot) Reset() {
 	*x = HeldSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3802,7 @@ func (x *HeldSnapshot) String() string {
 func (*HeldSnapshot) ProtoMessage() {}
 
 func (x *HeldSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3815,7 @@ func (x *HeldSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSnapshot.ProtoReflect.Descriptor instead.
 func (*HeldSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HeldSnapshot) GetManifest() *SnapshotManifest {
@@ -3773,7 +3858,7 @@ type AdoptSnapshot struct {
 
 func (x *AdoptSnapshot) Reset() {
 	*x = AdoptSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3870,7 @@ func (x *AdoptSnapshot) String() string {
 func (*AdoptSnapshot) ProtoMessage() {}
 
 func (x *AdoptSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3883,7 @@ func (x *AdoptSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptSnapshot.ProtoReflect.Descriptor instead.
 func (*AdoptSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AdoptSnapshot) GetGroupSnapshotId() string {
@@ -3826,7 +3911,7 @@ type AdoptedSnapshot struct {
 
 func (x *AdoptedSnapshot) Reset() {
 	*x = AdoptedSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3923,7 @@ func (x *AdoptedSnapshot) String() string {
 func (*AdoptedSnapshot) ProtoMessage() {}
 
 func (x *AdoptedSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3936,7 @@ func (x *AdoptedSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptedSnapshot.ProtoReflect.Descriptor instead.
 func (*AdoptedSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AdoptedSnapshot) GetNodeId() string {
@@ -3897,7 +3982,7 @@ type ImportVolume struct {
 
 func (x *ImportVolume) Reset() {
 	*x = ImportVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +3994,7 @@ func (x *ImportVolume) String() string {
 func (*ImportVolume) ProtoMessage() {}
 
 func (x *ImportVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4007,7 @@ func (x *ImportVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportVolume.ProtoReflect.Descriptor instead.
 func (*ImportVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ImportVolume) GetVolumeId() string {
@@ -4022,7 +4107,7 @@ type ImportDrbd struct {
 
 func (x *ImportDrbd) Reset() {
 	*x = ImportDrbd{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4119,7 @@ func (x *ImportDrbd) String() string {
 func (*ImportDrbd) ProtoMessage() {}
 
 func (x *ImportDrbd) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4132,7 @@ func (x *ImportDrbd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportDrbd.ProtoReflect.Descriptor instead.
 func (*ImportDrbd) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ImportDrbd) GetVolumeId() string {
@@ -4125,7 +4210,7 @@ type DrbdReplica struct {
 
 func (x *DrbdReplica) Reset() {
 	*x = DrbdReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4222,7 @@ func (x *DrbdReplica) String() string {
 func (*DrbdReplica) ProtoMessage() {}
 
 func (x *DrbdReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4235,7 @@ func (x *DrbdReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrbdReplica.ProtoReflect.Descriptor instead.
 func (*DrbdReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DrbdReplica) GetNodeId() string {
@@ -4240,7 +4325,7 @@ type DrbdMetadata struct {
 
 func (x *DrbdMetadata) Reset() {
 	*x = DrbdMetadata{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4337,7 @@ func (x *DrbdMetadata) String() string {
 func (*DrbdMetadata) ProtoMessage() {}
 
 func (x *DrbdMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4350,7 @@ func (x *DrbdMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrbdMetadata.ProtoReflect.Descriptor instead.
 func (*DrbdMetadata) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DrbdMetadata) GetFormat() uint32 {
@@ -4337,7 +4422,7 @@ type DrbdPeer struct {
 
 func (x *DrbdPeer) Reset() {
 	*x = DrbdPeer{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4434,7 @@ func (x *DrbdPeer) String() string {
 func (*DrbdPeer) ProtoMessage() {}
 
 func (x *DrbdPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4447,7 @@ func (x *DrbdPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrbdPeer.ProtoReflect.Descriptor instead.
 func (*DrbdPeer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrbdPeer) GetDrbdNode() int32 {
@@ -4405,7 +4490,7 @@ type ForgetImport struct {
 
 func (x *ForgetImport) Reset() {
 	*x = ForgetImport{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4502,7 @@ func (x *ForgetImport) String() string {
 func (*ForgetImport) ProtoMessage() {}
 
 func (x *ForgetImport) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4515,7 @@ func (x *ForgetImport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetImport.ProtoReflect.Descriptor instead.
 func (*ForgetImport) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ForgetImport) GetVolumeId() string {
@@ -4476,7 +4561,7 @@ type ImportCandidate struct {
 
 func (x *ImportCandidate) Reset() {
 	*x = ImportCandidate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4573,7 @@ func (x *ImportCandidate) String() string {
 func (*ImportCandidate) ProtoMessage() {}
 
 func (x *ImportCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4586,7 @@ func (x *ImportCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportCandidate.ProtoReflect.Descriptor instead.
 func (*ImportCandidate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ImportCandidate) GetPoolId() string {
@@ -4651,7 +4736,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4663,7 +4748,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4676,7 +4761,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -4717,7 +4802,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4814,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4827,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -4764,7 +4849,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +4861,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4874,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -4840,7 +4925,7 @@ type CreateVolume struct {
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +4937,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +4950,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -5013,7 +5098,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5025,7 +5110,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5038,7 +5123,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Claim) GetName() string {
@@ -5091,7 +5176,7 @@ type ReplicaSeen struct {
 
 func (x *ReplicaSeen) Reset() {
 	*x = ReplicaSeen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5188,7 @@ func (x *ReplicaSeen) String() string {
 func (*ReplicaSeen) ProtoMessage() {}
 
 func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5201,7 @@ func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
 func (*ReplicaSeen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReplicaSeen) GetBootId() string {
@@ -5241,7 +5326,7 @@ type AttachReplica struct {
 
 func (x *AttachReplica) Reset() {
 	*x = AttachReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5253,7 +5338,7 @@ func (x *AttachReplica) String() string {
 func (*AttachReplica) ProtoMessage() {}
 
 func (x *AttachReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5266,7 +5351,7 @@ func (x *AttachReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
 func (*AttachReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AttachReplica) GetVolumeId() string {
@@ -5327,7 +5412,7 @@ type SetPrimary struct {
 
 func (x *SetPrimary) Reset() {
 	*x = SetPrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5339,7 +5424,7 @@ func (x *SetPrimary) String() string {
 func (*SetPrimary) ProtoMessage() {}
 
 func (x *SetPrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5352,7 +5437,7 @@ func (x *SetPrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
 func (*SetPrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetPrimary) GetVolumeId() string {
@@ -5413,7 +5498,7 @@ type Outdate struct {
 
 func (x *Outdate) Reset() {
 	*x = Outdate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5425,7 +5510,7 @@ func (x *Outdate) String() string {
 func (*Outdate) ProtoMessage() {}
 
 func (x *Outdate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5438,7 +5523,7 @@ func (x *Outdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
 func (*Outdate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Outdate) GetVolumeId() string {
@@ -5503,7 +5588,7 @@ type KeepReplica struct {
 
 func (x *KeepReplica) Reset() {
 	*x = KeepReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5515,7 +5600,7 @@ func (x *KeepReplica) String() string {
 func (*KeepReplica) ProtoMessage() {}
 
 func (x *KeepReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5528,7 +5613,7 @@ func (x *KeepReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepReplica.ProtoReflect.Descriptor instead.
 func (*KeepReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *KeepReplica) GetVolumeId() string {
@@ -5610,7 +5695,7 @@ type ForcePrimary struct {
 
 func (x *ForcePrimary) Reset() {
 	*x = ForcePrimary{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +5707,7 @@ func (x *ForcePrimary) String() string {
 func (*ForcePrimary) ProtoMessage() {}
 
 func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +5720,7 @@ func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
 func (*ForcePrimary) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ForcePrimary) GetVolumeId() string {
@@ -5679,7 +5764,7 @@ type AddReplica struct {
 
 func (x *AddReplica) Reset() {
 	*x = AddReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5691,7 +5776,7 @@ func (x *AddReplica) String() string {
 func (*AddReplica) ProtoMessage() {}
 
 func (x *AddReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5704,7 +5789,7 @@ func (x *AddReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
 func (*AddReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AddReplica) GetVolumeId() string {
@@ -5748,7 +5833,7 @@ type RemoveReplica struct {
 
 func (x *RemoveReplica) Reset() {
 	*x = RemoveReplica{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5760,7 +5845,7 @@ func (x *RemoveReplica) String() string {
 func (*RemoveReplica) ProtoMessage() {}
 
 func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5773,7 +5858,7 @@ func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
 func (*RemoveReplica) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RemoveReplica) GetVolumeId() string {
@@ -5816,7 +5901,7 @@ type ScheduleNode struct {
 
 func (x *ScheduleNode) Reset() {
 	*x = ScheduleNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5828,7 +5913,7 @@ func (x *ScheduleNode) String() string {
 func (*ScheduleNode) ProtoMessage() {}
 
 func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5841,7 +5926,7 @@ func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
 func (*ScheduleNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ScheduleNode) GetNodeId() string {
@@ -5876,7 +5961,7 @@ type SetMemberRole struct {
 
 func (x *SetMemberRole) Reset() {
 	*x = SetMemberRole{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5888,7 +5973,7 @@ func (x *SetMemberRole) String() string {
 func (*SetMemberRole) ProtoMessage() {}
 
 func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5901,7 +5986,7 @@ func (x *SetMemberRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMemberRole.ProtoReflect.Descriptor instead.
 func (*SetMemberRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetMemberRole) GetMemberId() string {
@@ -5932,7 +6017,7 @@ type ClaimMaintenance struct {
 
 func (x *ClaimMaintenance) Reset() {
 	*x = ClaimMaintenance{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6029,7 @@ func (x *ClaimMaintenance) String() string {
 func (*ClaimMaintenance) ProtoMessage() {}
 
 func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6042,7 @@ func (x *ClaimMaintenance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimMaintenance.ProtoReflect.Descriptor instead.
 func (*ClaimMaintenance) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ClaimMaintenance) GetNodeId() string {
@@ -5999,7 +6084,7 @@ type ContinueSweep struct {
 
 func (x *ContinueSweep) Reset() {
 	*x = ContinueSweep{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6096,7 @@ func (x *ContinueSweep) String() string {
 func (*ContinueSweep) ProtoMessage() {}
 
 func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6109,7 @@ func (x *ContinueSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContinueSweep.ProtoReflect.Descriptor instead.
 func (*ContinueSweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ContinueSweep) GetIndex() uint64 {
@@ -6046,7 +6131,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6058,7 +6143,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6071,7 +6156,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -6101,7 +6186,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6113,7 +6198,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6126,7 +6211,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -6172,7 +6257,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6184,7 +6269,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6197,7 +6282,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -6250,7 +6335,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6262,7 +6347,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6275,7 +6360,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -6319,7 +6404,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6331,7 +6416,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6344,7 +6429,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -6386,7 +6471,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6398,7 +6483,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6411,7 +6496,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -6443,7 +6528,7 @@ type CreateGroupSnapshot struct {
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6455,7 +6540,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6468,7 +6553,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -6520,7 +6605,7 @@ type CreateVolumeGroup struct {
 
 func (x *CreateVolumeGroup) Reset() {
 	*x = CreateVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6532,7 +6617,7 @@ func (x *CreateVolumeGroup) String() string {
 func (*CreateVolumeGroup) ProtoMessage() {}
 
 func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6545,7 +6630,7 @@ func (x *CreateVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolumeGroup.ProtoReflect.Descriptor instead.
 func (*CreateVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CreateVolumeGroup) GetVolumeGroupId() string {
@@ -6595,7 +6680,7 @@ type ModifyVolumeGroup struct {
 
 func (x *ModifyVolumeGroup) Reset() {
 	*x = ModifyVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6607,7 +6692,7 @@ func (x *ModifyVolumeGroup) String() string {
 func (*ModifyVolumeGroup) ProtoMessage() {}
 
 func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6620,7 +6705,7 @@ func (x *ModifyVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolumeGroup.ProtoReflect.Descriptor instead.
 func (*ModifyVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ModifyVolumeGroup) GetVolumeGroupId() string {
@@ -6655,7 +6740,7 @@ type DeleteVolumeGroup struct {
 
 func (x *DeleteVolumeGroup) Reset() {
 	*x = DeleteVolumeGroup{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +6752,7 @@ func (x *DeleteVolumeGroup) String() string {
 func (*DeleteVolumeGroup) ProtoMessage() {}
 
 func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +6765,7 @@ func (x *DeleteVolumeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolumeGroup.ProtoReflect.Descriptor instead.
 func (*DeleteVolumeGroup) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeleteVolumeGroup) GetVolumeGroupId() string {
@@ -6707,7 +6792,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6719,7 +6804,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6732,7 +6817,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -6758,7 +6843,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6770,7 +6855,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6783,7 +6868,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -6802,7 +6887,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6814,7 +6899,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6827,7 +6912,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -6849,7 +6934,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6861,7 +6946,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6874,7 +6959,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -6916,7 +7001,7 @@ type BeginReclaim struct {
 
 func (x *BeginReclaim) Reset() {
 	*x = BeginReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6928,7 +7013,7 @@ func (x *BeginReclaim) String() string {
 func (*BeginReclaim) ProtoMessage() {}
 
 func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6941,7 +7026,7 @@ func (x *BeginReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginReclaim.ProtoReflect.Descriptor instead.
 func (*BeginReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BeginReclaim) GetVolumeId() string {
@@ -6961,7 +7046,7 @@ type EndReclaim struct {
 
 func (x *EndReclaim) Reset() {
 	*x = EndReclaim{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +7058,7 @@ func (x *EndReclaim) String() string {
 func (*EndReclaim) ProtoMessage() {}
 
 func (x *EndReclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +7071,7 @@ func (x *EndReclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReclaim.ProtoReflect.Descriptor instead.
 func (*EndReclaim) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *EndReclaim) GetVolumeId() string {
@@ -7010,7 +7095,7 @@ type Reclaimed struct {
 
 func (x *Reclaimed) Reset() {
 	*x = Reclaimed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7022,7 +7107,7 @@ func (x *Reclaimed) String() string {
 func (*Reclaimed) ProtoMessage() {}
 
 func (x *Reclaimed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7035,7 +7120,7 @@ func (x *Reclaimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaimed.ProtoReflect.Descriptor instead.
 func (*Reclaimed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Reclaimed) GetKnown() bool {
@@ -7085,7 +7170,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7097,7 +7182,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7110,7 +7195,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -7155,7 +7240,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7167,7 +7252,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7180,7 +7265,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -7273,7 +7358,7 @@ type BeginKeyRotation struct {
 
 func (x *BeginKeyRotation) Reset() {
 	*x = BeginKeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7285,7 +7370,7 @@ func (x *BeginKeyRotation) String() string {
 func (*BeginKeyRotation) ProtoMessage() {}
 
 func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7298,7 +7383,7 @@ func (x *BeginKeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginKeyRotation.ProtoReflect.Descriptor instead.
 func (*BeginKeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *BeginKeyRotation) GetVolumeId() string {
@@ -7383,7 +7468,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7395,7 +7480,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7408,7 +7493,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -7494,7 +7579,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7506,7 +7591,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7519,7 +7604,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Report) GetNodeId() string {
@@ -7599,7 +7684,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7611,7 +7696,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7624,7 +7709,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -8107,7 +8192,7 @@ type StagingInUse struct {
 
 func (x *StagingInUse) Reset() {
 	*x = StagingInUse{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8119,7 +8204,7 @@ func (x *StagingInUse) String() string {
 func (*StagingInUse) ProtoMessage() {}
 
 func (x *StagingInUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8132,7 +8217,7 @@ func (x *StagingInUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingInUse.ProtoReflect.Descriptor instead.
 func (*StagingInUse) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StagingInUse) GetDetail() string {
@@ -8151,7 +8236,7 @@ type HeaderMade struct {
 
 func (x *HeaderMade) Reset() {
 	*x = HeaderMade{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8163,7 +8248,7 @@ func (x *HeaderMade) String() string {
 func (*HeaderMade) ProtoMessage() {}
 
 func (x *HeaderMade) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8176,7 +8261,7 @@ func (x *HeaderMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeaderMade.ProtoReflect.Descriptor instead.
 func (*HeaderMade) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *HeaderMade) GetLuksUuid() string {
@@ -8195,7 +8280,7 @@ type KeyAdded struct {
 
 func (x *KeyAdded) Reset() {
 	*x = KeyAdded{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8207,7 +8292,7 @@ func (x *KeyAdded) String() string {
 func (*KeyAdded) ProtoMessage() {}
 
 func (x *KeyAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8220,7 +8305,7 @@ func (x *KeyAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyAdded.ProtoReflect.Descriptor instead.
 func (*KeyAdded) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *KeyAdded) GetSlot() uint32 {
@@ -8239,7 +8324,7 @@ type KeyDropped struct {
 
 func (x *KeyDropped) Reset() {
 	*x = KeyDropped{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8251,7 +8336,7 @@ func (x *KeyDropped) String() string {
 func (*KeyDropped) ProtoMessage() {}
 
 func (x *KeyDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8264,7 +8349,7 @@ func (x *KeyDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyDropped.ProtoReflect.Descriptor instead.
 func (*KeyDropped) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KeyDropped) GetSlot() uint32 {
@@ -8286,7 +8371,7 @@ type SnapshotKept struct {
 
 func (x *SnapshotKept) Reset() {
 	*x = SnapshotKept{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8298,7 +8383,7 @@ func (x *SnapshotKept) String() string {
 func (*SnapshotKept) ProtoMessage() {}
 
 func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8311,7 +8396,7 @@ func (x *SnapshotKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotKept.ProtoReflect.Descriptor instead.
 func (*SnapshotKept) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SnapshotKept) GetAttach() uint64 {
@@ -8344,7 +8429,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8356,7 +8441,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8369,7 +8454,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -8388,7 +8473,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8400,7 +8485,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8413,7 +8498,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -8435,7 +8520,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8447,7 +8532,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8460,7 +8545,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -8496,7 +8581,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8508,7 +8593,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8521,7 +8606,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -8540,7 +8625,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8552,7 +8637,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8565,7 +8650,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -8585,7 +8670,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8597,7 +8682,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8610,7 +8695,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -8636,7 +8721,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8648,7 +8733,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8661,7 +8746,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -8681,7 +8766,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8693,7 +8778,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8706,7 +8791,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -8732,7 +8817,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8744,7 +8829,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8757,7 +8842,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -8776,7 +8861,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8788,7 +8873,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8801,7 +8886,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
 }
 
 type DeviceMissing struct {
@@ -8813,7 +8898,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8825,7 +8910,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[95]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8838,7 +8923,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{95}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -8857,7 +8942,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8869,7 +8954,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[96]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8882,7 +8967,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{96}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -8902,7 +8987,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8914,7 +8999,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[97]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8927,7 +9012,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{97}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -8954,7 +9039,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8966,7 +9051,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[98]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8979,7 +9064,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{98}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -8998,7 +9083,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9010,7 +9095,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[99]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9023,7 +9108,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{99}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
 }
 
 type TargetBound struct {
@@ -9035,7 +9120,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9047,7 +9132,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[100]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9060,7 +9145,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{100}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -9079,7 +9164,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9091,7 +9176,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[101]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9104,7 +9189,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{101}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -9132,7 +9217,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9144,7 +9229,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[102]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9157,7 +9242,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{102}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -9219,7 +9304,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9231,7 +9316,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[103]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9244,7 +9329,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{103}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -9270,7 +9355,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9282,7 +9367,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[104]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9295,7 +9380,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{104}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -9314,7 +9399,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9326,7 +9411,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[105]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9339,7 +9424,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{105}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -9358,7 +9443,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9370,7 +9455,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[106]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9383,7 +9468,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{106}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -9404,7 +9489,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9416,7 +9501,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[107]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9429,7 +9514,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{107}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -9457,7 +9542,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9469,7 +9554,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[108]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9482,7 +9567,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{108}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -9527,7 +9612,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9539,7 +9624,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[109]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9552,7 +9637,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{109}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -9681,7 +9766,7 @@ type KeyRotated struct {
 
 func (x *KeyRotated) Reset() {
 	*x = KeyRotated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9693,7 +9778,7 @@ func (x *KeyRotated) String() string {
 func (*KeyRotated) ProtoMessage() {}
 
 func (x *KeyRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[110]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9706,7 +9791,7 @@ func (x *KeyRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotated.ProtoReflect.Descriptor instead.
 func (*KeyRotated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{110}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *KeyRotated) GetVolumeId() string {
@@ -9755,7 +9840,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9767,7 +9852,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[111]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9780,7 +9865,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{111}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -9811,7 +9896,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9823,7 +9908,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[112]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9836,7 +9921,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{112}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -9892,7 +9977,7 @@ type Crypt struct {
 
 func (x *Crypt) Reset() {
 	*x = Crypt{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9904,7 +9989,7 @@ func (x *Crypt) String() string {
 func (*Crypt) ProtoMessage() {}
 
 func (x *Crypt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[113]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9917,7 +10002,7 @@ func (x *Crypt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crypt.ProtoReflect.Descriptor instead.
 func (*Crypt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{113}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Crypt) GetPhase() FormatPhase {
@@ -9981,7 +10066,7 @@ type KeyRotation struct {
 
 func (x *KeyRotation) Reset() {
 	*x = KeyRotation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9993,7 +10078,7 @@ func (x *KeyRotation) String() string {
 func (*KeyRotation) ProtoMessage() {}
 
 func (x *KeyRotation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[114]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10006,7 +10091,7 @@ func (x *KeyRotation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRotation.ProtoReflect.Descriptor instead.
 func (*KeyRotation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{114}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *KeyRotation) GetSlot() uint32 {
@@ -10045,7 +10130,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10057,7 +10142,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[115]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10070,7 +10155,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{115}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -10123,7 +10208,7 @@ type RestoreHeader struct {
 
 func (x *RestoreHeader) Reset() {
 	*x = RestoreHeader{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10135,7 +10220,7 @@ func (x *RestoreHeader) String() string {
 func (*RestoreHeader) ProtoMessage() {}
 
 func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[116]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10148,7 +10233,7 @@ func (x *RestoreHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreHeader.ProtoReflect.Descriptor instead.
 func (*RestoreHeader) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{116}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RestoreHeader) GetVolumeId() string {
@@ -10197,7 +10282,7 @@ type ReplicationSource struct {
 
 func (x *ReplicationSource) Reset() {
 	*x = ReplicationSource{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10209,7 +10294,7 @@ func (x *ReplicationSource) String() string {
 func (*ReplicationSource) ProtoMessage() {}
 
 func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[117]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10222,7 +10307,7 @@ func (x *ReplicationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationSource.ProtoReflect.Descriptor instead.
 func (*ReplicationSource) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{117}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ReplicationSource) GetVolumeId() string {
@@ -10258,7 +10343,7 @@ type EnableReplication struct {
 
 func (x *EnableReplication) Reset() {
 	*x = EnableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10270,7 +10355,7 @@ func (x *EnableReplication) String() string {
 func (*EnableReplication) ProtoMessage() {}
 
 func (x *EnableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[118]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10283,7 +10368,7 @@ func (x *EnableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableReplication.ProtoReflect.Descriptor instead.
 func (*EnableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{118}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *EnableReplication) GetSource() *ReplicationSource {
@@ -10361,7 +10446,7 @@ type DisableReplication struct {
 
 func (x *DisableReplication) Reset() {
 	*x = DisableReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10373,7 +10458,7 @@ func (x *DisableReplication) String() string {
 func (*DisableReplication) ProtoMessage() {}
 
 func (x *DisableReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[119]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10386,7 +10471,7 @@ func (x *DisableReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableReplication.ProtoReflect.Descriptor instead.
 func (*DisableReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{119}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DisableReplication) GetSource() *ReplicationSource {
@@ -10425,7 +10510,7 @@ type PromoteReplication struct {
 
 func (x *PromoteReplication) Reset() {
 	*x = PromoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10437,7 +10522,7 @@ func (x *PromoteReplication) String() string {
 func (*PromoteReplication) ProtoMessage() {}
 
 func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[120]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10450,7 +10535,7 @@ func (x *PromoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteReplication.ProtoReflect.Descriptor instead.
 func (*PromoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{120}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PromoteReplication) GetSource() *ReplicationSource {
@@ -10508,7 +10593,7 @@ type DemoteReplication struct {
 
 func (x *DemoteReplication) Reset() {
 	*x = DemoteReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10520,7 +10605,7 @@ func (x *DemoteReplication) String() string {
 func (*DemoteReplication) ProtoMessage() {}
 
 func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[121]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10533,7 +10618,7 @@ func (x *DemoteReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DemoteReplication.ProtoReflect.Descriptor instead.
 func (*DemoteReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{121}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *DemoteReplication) GetSource() *ReplicationSource {
@@ -10572,7 +10657,7 @@ type ResyncReplication struct {
 
 func (x *ResyncReplication) Reset() {
 	*x = ResyncReplication{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10584,7 +10669,7 @@ func (x *ResyncReplication) String() string {
 func (*ResyncReplication) ProtoMessage() {}
 
 func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[122]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10597,7 +10682,7 @@ func (x *ResyncReplication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResyncReplication.ProtoReflect.Descriptor instead.
 func (*ResyncReplication) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{122}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ResyncReplication) GetSource() *ReplicationSource {
@@ -10646,7 +10731,7 @@ type CancelConversion struct {
 
 func (x *CancelConversion) Reset() {
 	*x = CancelConversion{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[123]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10658,7 +10743,7 @@ func (x *CancelConversion) String() string {
 func (*CancelConversion) ProtoMessage() {}
 
 func (x *CancelConversion) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[123]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10671,7 +10756,7 @@ func (x *CancelConversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelConversion.ProtoReflect.Descriptor instead.
 func (*CancelConversion) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{123}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CancelConversion) GetVolumeId() string {
@@ -10701,7 +10786,7 @@ type GivenUp struct {
 
 func (x *GivenUp) Reset() {
 	*x = GivenUp{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[124]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10713,7 +10798,7 @@ func (x *GivenUp) String() string {
 func (*GivenUp) ProtoMessage() {}
 
 func (x *GivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[124]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10726,7 +10811,7 @@ func (x *GivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GivenUp.ProtoReflect.Descriptor instead.
 func (*GivenUp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{124}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GivenUp) GetVolumeId() string {
@@ -10770,7 +10855,7 @@ type RoleMoved struct {
 
 func (x *RoleMoved) Reset() {
 	*x = RoleMoved{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[125]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10782,7 +10867,7 @@ func (x *RoleMoved) String() string {
 func (*RoleMoved) ProtoMessage() {}
 
 func (x *RoleMoved) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[125]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10795,7 +10880,7 @@ func (x *RoleMoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleMoved.ProtoReflect.Descriptor instead.
 func (*RoleMoved) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{125}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RoleMoved) GetVolumeId() string {
@@ -10834,7 +10919,7 @@ type ConversionUndone struct {
 
 func (x *ConversionUndone) Reset() {
 	*x = ConversionUndone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[126]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10846,7 +10931,7 @@ func (x *ConversionUndone) String() string {
 func (*ConversionUndone) ProtoMessage() {}
 
 func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[126]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10859,7 +10944,7 @@ func (x *ConversionUndone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionUndone.ProtoReflect.Descriptor instead.
 func (*ConversionUndone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{126}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{127}
 }
 
 type ReplicaReverted struct {
@@ -10871,7 +10956,7 @@ type ReplicaReverted struct {
 
 func (x *ReplicaReverted) Reset() {
 	*x = ReplicaReverted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[127]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10883,7 +10968,7 @@ func (x *ReplicaReverted) String() string {
 func (*ReplicaReverted) ProtoMessage() {}
 
 func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[127]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10896,7 +10981,7 @@ func (x *ReplicaReverted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaReverted.ProtoReflect.Descriptor instead.
 func (*ReplicaReverted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{127}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ReplicaReverted) GetSnapshotId() string {
@@ -10925,7 +11010,7 @@ type RevokeIdentity struct {
 
 func (x *RevokeIdentity) Reset() {
 	*x = RevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[128]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10937,7 +11022,7 @@ func (x *RevokeIdentity) String() string {
 func (*RevokeIdentity) ProtoMessage() {}
 
 func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[128]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10950,7 +11035,7 @@ func (x *RevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeIdentity.ProtoReflect.Descriptor instead.
 func (*RevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{128}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RevokeIdentity) GetRole() string {
@@ -11007,7 +11092,7 @@ type VoterCertificate struct {
 
 func (x *VoterCertificate) Reset() {
 	*x = VoterCertificate{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[129]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11019,7 +11104,7 @@ func (x *VoterCertificate) String() string {
 func (*VoterCertificate) ProtoMessage() {}
 
 func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[129]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11032,7 +11117,7 @@ func (x *VoterCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VoterCertificate.ProtoReflect.Descriptor instead.
 func (*VoterCertificate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{129}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *VoterCertificate) GetName() string {
@@ -11068,7 +11153,7 @@ type UnrevokeIdentity struct {
 
 func (x *UnrevokeIdentity) Reset() {
 	*x = UnrevokeIdentity{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[130]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11080,7 +11165,7 @@ func (x *UnrevokeIdentity) String() string {
 func (*UnrevokeIdentity) ProtoMessage() {}
 
 func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[130]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11093,7 +11178,7 @@ func (x *UnrevokeIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnrevokeIdentity.ProtoReflect.Descriptor instead.
 func (*UnrevokeIdentity) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{130}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *UnrevokeIdentity) GetRole() string {
@@ -11134,7 +11219,7 @@ type CreateJoinToken struct {
 
 func (x *CreateJoinToken) Reset() {
 	*x = CreateJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[131]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11146,7 +11231,7 @@ func (x *CreateJoinToken) String() string {
 func (*CreateJoinToken) ProtoMessage() {}
 
 func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[131]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11159,7 +11244,7 @@ func (x *CreateJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinToken.ProtoReflect.Descriptor instead.
 func (*CreateJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{131}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *CreateJoinToken) GetTokenId() string {
@@ -11226,7 +11311,7 @@ type UseJoinToken struct {
 
 func (x *UseJoinToken) Reset() {
 	*x = UseJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[132]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11238,7 +11323,7 @@ func (x *UseJoinToken) String() string {
 func (*UseJoinToken) ProtoMessage() {}
 
 func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[132]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11251,7 +11336,7 @@ func (x *UseJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseJoinToken.ProtoReflect.Descriptor instead.
 func (*UseJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{132}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *UseJoinToken) GetTokenId() string {
@@ -11299,7 +11384,7 @@ type RevokeJoinToken struct {
 
 func (x *RevokeJoinToken) Reset() {
 	*x = RevokeJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[133]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11311,7 +11396,7 @@ func (x *RevokeJoinToken) String() string {
 func (*RevokeJoinToken) ProtoMessage() {}
 
 func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[133]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11324,7 +11409,7 @@ func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinToken.ProtoReflect.Descriptor instead.
 func (*RevokeJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{133}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RevokeJoinToken) GetTokenId() string {
@@ -11533,12 +11618,19 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x06import\x18\x97\x01 \x01(\v2\x1f.holdfast.fsm.v1.ImportManifestR\x06import\x12'\n" +
 	"\x0fvolume_group_id\x18\x98\x01 \x01(\tR\rvolumeGroupId\x12+\n" +
 	"\x11volume_group_name\x18\x99\x01 \x01(\tR\x0fvolumeGroupName\x12$\n" +
-	"\rrelated_sites\x18\x9a\x01 \x03(\tR\frelatedSites\"g\n" +
+	"\rrelated_sites\x18\x9a\x01 \x03(\tR\frelatedSites\"\xa0\x01\n" +
 	"\x0eImportManifest\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1b\n" +
 	"\tdevice_id\x18\x02 \x01(\tR\bdeviceId\x12\x1f\n" +
 	"\vdevice_name\x18\x03 \x01(\tR\n" +
-	"deviceName\"\x97\x02\n" +
+	"deviceName\x127\n" +
+	"\x04drbd\x18\x04 \x01(\v2#.holdfast.fsm.v1.DrbdImportManifestR\x04drbd\"\xd5\x01\n" +
+	"\x12DrbdImportManifest\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12!\n" +
+	"\fcurrent_uuid\x18\x02 \x01(\x04R\vcurrentUuid\x12#\n" +
+	"\rcontent_bytes\x18\x03 \x01(\x03R\fcontentBytes\x128\n" +
+	"\breplicas\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.DrbdReplicaR\breplicas\x12%\n" +
+	"\x0econtent_digest\x18\x05 \x01(\fR\rcontentDigest\"\x97\x02\n" +
 	"\x13ReplicationManifest\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\rR\breplicas\x12\x14\n" +
@@ -12337,7 +12429,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 134)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -12363,123 +12455,124 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*AdoptNode)(nil),                 // 21: holdfast.fsm.v1.AdoptNode
 	(*VolumeManifest)(nil),            // 22: holdfast.fsm.v1.VolumeManifest
 	(*ImportManifest)(nil),            // 23: holdfast.fsm.v1.ImportManifest
-	(*ReplicationManifest)(nil),       // 24: holdfast.fsm.v1.ReplicationManifest
-	(*ReplicaHost)(nil),               // 25: holdfast.fsm.v1.ReplicaHost
-	(*PublicationManifest)(nil),       // 26: holdfast.fsm.v1.PublicationManifest
-	(*StagingManifest)(nil),           // 27: holdfast.fsm.v1.StagingManifest
-	(*TargetManifest)(nil),            // 28: holdfast.fsm.v1.TargetManifest
-	(*HeldVolume)(nil),                // 29: holdfast.fsm.v1.HeldVolume
-	(*AdoptVolume)(nil),               // 30: holdfast.fsm.v1.AdoptVolume
-	(*AdoptedReplica)(nil),            // 31: holdfast.fsm.v1.AdoptedReplica
-	(*SnapshotManifest)(nil),          // 32: holdfast.fsm.v1.SnapshotManifest
-	(*GroupSnapshotManifest)(nil),     // 33: holdfast.fsm.v1.GroupSnapshotManifest
-	(*SnapshotPlace)(nil),             // 34: holdfast.fsm.v1.SnapshotPlace
-	(*KeptManifest)(nil),              // 35: holdfast.fsm.v1.KeptManifest
-	(*HeldSnapshot)(nil),              // 36: holdfast.fsm.v1.HeldSnapshot
-	(*AdoptSnapshot)(nil),             // 37: holdfast.fsm.v1.AdoptSnapshot
-	(*AdoptedSnapshot)(nil),           // 38: holdfast.fsm.v1.AdoptedSnapshot
-	(*ImportVolume)(nil),              // 39: holdfast.fsm.v1.ImportVolume
-	(*ImportDrbd)(nil),                // 40: holdfast.fsm.v1.ImportDrbd
-	(*DrbdReplica)(nil),               // 41: holdfast.fsm.v1.DrbdReplica
-	(*DrbdMetadata)(nil),              // 42: holdfast.fsm.v1.DrbdMetadata
-	(*DrbdPeer)(nil),                  // 43: holdfast.fsm.v1.DrbdPeer
-	(*ForgetImport)(nil),              // 44: holdfast.fsm.v1.ForgetImport
-	(*ImportCandidate)(nil),           // 45: holdfast.fsm.v1.ImportCandidate
-	(*Capability)(nil),                // 46: holdfast.fsm.v1.Capability
-	(*Topology)(nil),                  // 47: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),                  // 48: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),              // 49: holdfast.fsm.v1.CreateVolume
-	(*Claim)(nil),                     // 50: holdfast.fsm.v1.Claim
-	(*ReplicaSeen)(nil),               // 51: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),             // 52: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),                // 53: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),                   // 54: holdfast.fsm.v1.Outdate
-	(*KeepReplica)(nil),               // 55: holdfast.fsm.v1.KeepReplica
-	(*ForcePrimary)(nil),              // 56: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),                // 57: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),             // 58: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),              // 59: holdfast.fsm.v1.ScheduleNode
-	(*SetMemberRole)(nil),             // 60: holdfast.fsm.v1.SetMemberRole
-	(*ClaimMaintenance)(nil),          // 61: holdfast.fsm.v1.ClaimMaintenance
-	(*ContinueSweep)(nil),             // 62: holdfast.fsm.v1.ContinueSweep
-	(*Source)(nil),                    // 63: holdfast.fsm.v1.Source
-	(*Limits)(nil),                    // 64: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),              // 65: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),              // 66: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),            // 67: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),            // 68: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil),       // 69: holdfast.fsm.v1.CreateGroupSnapshot
-	(*CreateVolumeGroup)(nil),         // 70: holdfast.fsm.v1.CreateVolumeGroup
-	(*ModifyVolumeGroup)(nil),         // 71: holdfast.fsm.v1.ModifyVolumeGroup
-	(*DeleteVolumeGroup)(nil),         // 72: holdfast.fsm.v1.DeleteVolumeGroup
-	(*GroupMember)(nil),               // 73: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil),       // 74: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),              // 75: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),             // 76: holdfast.fsm.v1.PublishVolume
-	(*BeginReclaim)(nil),              // 77: holdfast.fsm.v1.BeginReclaim
-	(*EndReclaim)(nil),                // 78: holdfast.fsm.v1.EndReclaim
-	(*Reclaimed)(nil),                 // 79: holdfast.fsm.v1.Reclaimed
-	(*UnpublishVolume)(nil),           // 80: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),               // 81: holdfast.fsm.v1.StageVolume
-	(*BeginKeyRotation)(nil),          // 82: holdfast.fsm.v1.BeginKeyRotation
-	(*PublishTarget)(nil),             // 83: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),                    // 84: holdfast.fsm.v1.Report
-	(*Observation)(nil),               // 85: holdfast.fsm.v1.Observation
-	(*StagingInUse)(nil),              // 86: holdfast.fsm.v1.StagingInUse
-	(*HeaderMade)(nil),                // 87: holdfast.fsm.v1.HeaderMade
-	(*KeyAdded)(nil),                  // 88: holdfast.fsm.v1.KeyAdded
-	(*KeyDropped)(nil),                // 89: holdfast.fsm.v1.KeyDropped
-	(*SnapshotKept)(nil),              // 90: holdfast.fsm.v1.SnapshotKept
-	(*DeviceGrown)(nil),               // 91: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),             // 92: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),               // 93: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),              // 94: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),           // 95: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),                    // 96: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),                    // 97: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),                  // 98: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),             // 99: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),                // 100: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),             // 101: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),             // 102: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),                 // 103: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),                    // 104: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),                  // 105: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),               // 106: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),                // 107: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),                // 108: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),                 // 109: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),           // 110: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),            // 111: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),           // 112: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),                // 113: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),        // 114: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),                   // 115: holdfast.fsm.v1.Outcome
-	(*KeyRotated)(nil),                // 116: holdfast.fsm.v1.KeyRotated
-	(*Rejection)(nil),                 // 117: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),                     // 118: holdfast.fsm.v1.Grant
-	(*Crypt)(nil),                     // 119: holdfast.fsm.v1.Crypt
-	(*KeyRotation)(nil),               // 120: holdfast.fsm.v1.KeyRotation
-	(*Format)(nil),                    // 121: holdfast.fsm.v1.Format
-	(*RestoreHeader)(nil),             // 122: holdfast.fsm.v1.RestoreHeader
-	(*ReplicationSource)(nil),         // 123: holdfast.fsm.v1.ReplicationSource
-	(*EnableReplication)(nil),         // 124: holdfast.fsm.v1.EnableReplication
-	(*DisableReplication)(nil),        // 125: holdfast.fsm.v1.DisableReplication
-	(*PromoteReplication)(nil),        // 126: holdfast.fsm.v1.PromoteReplication
-	(*DemoteReplication)(nil),         // 127: holdfast.fsm.v1.DemoteReplication
-	(*ResyncReplication)(nil),         // 128: holdfast.fsm.v1.ResyncReplication
-	(*CancelConversion)(nil),          // 129: holdfast.fsm.v1.CancelConversion
-	(*GivenUp)(nil),                   // 130: holdfast.fsm.v1.GivenUp
-	(*RoleMoved)(nil),                 // 131: holdfast.fsm.v1.RoleMoved
-	(*ConversionUndone)(nil),          // 132: holdfast.fsm.v1.ConversionUndone
-	(*ReplicaReverted)(nil),           // 133: holdfast.fsm.v1.ReplicaReverted
-	(*RevokeIdentity)(nil),            // 134: holdfast.fsm.v1.RevokeIdentity
-	(*VoterCertificate)(nil),          // 135: holdfast.fsm.v1.VoterCertificate
-	(*UnrevokeIdentity)(nil),          // 136: holdfast.fsm.v1.UnrevokeIdentity
-	(*CreateJoinToken)(nil),           // 137: holdfast.fsm.v1.CreateJoinToken
-	(*UseJoinToken)(nil),              // 138: holdfast.fsm.v1.UseJoinToken
-	(*RevokeJoinToken)(nil),           // 139: holdfast.fsm.v1.RevokeJoinToken
-	(*descriptorpb.FieldOptions)(nil), // 140: google.protobuf.FieldOptions
+	(*DrbdImportManifest)(nil),        // 24: holdfast.fsm.v1.DrbdImportManifest
+	(*ReplicationManifest)(nil),       // 25: holdfast.fsm.v1.ReplicationManifest
+	(*ReplicaHost)(nil),               // 26: holdfast.fsm.v1.ReplicaHost
+	(*PublicationManifest)(nil),       // 27: holdfast.fsm.v1.PublicationManifest
+	(*StagingManifest)(nil),           // 28: holdfast.fsm.v1.StagingManifest
+	(*TargetManifest)(nil),            // 29: holdfast.fsm.v1.TargetManifest
+	(*HeldVolume)(nil),                // 30: holdfast.fsm.v1.HeldVolume
+	(*AdoptVolume)(nil),               // 31: holdfast.fsm.v1.AdoptVolume
+	(*AdoptedReplica)(nil),            // 32: holdfast.fsm.v1.AdoptedReplica
+	(*SnapshotManifest)(nil),          // 33: holdfast.fsm.v1.SnapshotManifest
+	(*GroupSnapshotManifest)(nil),     // 34: holdfast.fsm.v1.GroupSnapshotManifest
+	(*SnapshotPlace)(nil),             // 35: holdfast.fsm.v1.SnapshotPlace
+	(*KeptManifest)(nil),              // 36: holdfast.fsm.v1.KeptManifest
+	(*HeldSnapshot)(nil),              // 37: holdfast.fsm.v1.HeldSnapshot
+	(*AdoptSnapshot)(nil),             // 38: holdfast.fsm.v1.AdoptSnapshot
+	(*AdoptedSnapshot)(nil),           // 39: holdfast.fsm.v1.AdoptedSnapshot
+	(*ImportVolume)(nil),              // 40: holdfast.fsm.v1.ImportVolume
+	(*ImportDrbd)(nil),                // 41: holdfast.fsm.v1.ImportDrbd
+	(*DrbdReplica)(nil),               // 42: holdfast.fsm.v1.DrbdReplica
+	(*DrbdMetadata)(nil),              // 43: holdfast.fsm.v1.DrbdMetadata
+	(*DrbdPeer)(nil),                  // 44: holdfast.fsm.v1.DrbdPeer
+	(*ForgetImport)(nil),              // 45: holdfast.fsm.v1.ForgetImport
+	(*ImportCandidate)(nil),           // 46: holdfast.fsm.v1.ImportCandidate
+	(*Capability)(nil),                // 47: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 48: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 49: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 50: holdfast.fsm.v1.CreateVolume
+	(*Claim)(nil),                     // 51: holdfast.fsm.v1.Claim
+	(*ReplicaSeen)(nil),               // 52: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 53: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 54: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 55: holdfast.fsm.v1.Outdate
+	(*KeepReplica)(nil),               // 56: holdfast.fsm.v1.KeepReplica
+	(*ForcePrimary)(nil),              // 57: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 58: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 59: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 60: holdfast.fsm.v1.ScheduleNode
+	(*SetMemberRole)(nil),             // 61: holdfast.fsm.v1.SetMemberRole
+	(*ClaimMaintenance)(nil),          // 62: holdfast.fsm.v1.ClaimMaintenance
+	(*ContinueSweep)(nil),             // 63: holdfast.fsm.v1.ContinueSweep
+	(*Source)(nil),                    // 64: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 65: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 66: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 67: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 68: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 69: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 70: holdfast.fsm.v1.CreateGroupSnapshot
+	(*CreateVolumeGroup)(nil),         // 71: holdfast.fsm.v1.CreateVolumeGroup
+	(*ModifyVolumeGroup)(nil),         // 72: holdfast.fsm.v1.ModifyVolumeGroup
+	(*DeleteVolumeGroup)(nil),         // 73: holdfast.fsm.v1.DeleteVolumeGroup
+	(*GroupMember)(nil),               // 74: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 75: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 76: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 77: holdfast.fsm.v1.PublishVolume
+	(*BeginReclaim)(nil),              // 78: holdfast.fsm.v1.BeginReclaim
+	(*EndReclaim)(nil),                // 79: holdfast.fsm.v1.EndReclaim
+	(*Reclaimed)(nil),                 // 80: holdfast.fsm.v1.Reclaimed
+	(*UnpublishVolume)(nil),           // 81: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 82: holdfast.fsm.v1.StageVolume
+	(*BeginKeyRotation)(nil),          // 83: holdfast.fsm.v1.BeginKeyRotation
+	(*PublishTarget)(nil),             // 84: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 85: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 86: holdfast.fsm.v1.Observation
+	(*StagingInUse)(nil),              // 87: holdfast.fsm.v1.StagingInUse
+	(*HeaderMade)(nil),                // 88: holdfast.fsm.v1.HeaderMade
+	(*KeyAdded)(nil),                  // 89: holdfast.fsm.v1.KeyAdded
+	(*KeyDropped)(nil),                // 90: holdfast.fsm.v1.KeyDropped
+	(*SnapshotKept)(nil),              // 91: holdfast.fsm.v1.SnapshotKept
+	(*DeviceGrown)(nil),               // 92: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 93: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 94: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 95: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 96: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 97: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 98: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 99: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 100: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 101: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 102: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 103: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 104: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 105: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 106: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 107: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 108: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 109: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 110: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 111: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 112: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 113: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 114: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 115: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 116: holdfast.fsm.v1.Outcome
+	(*KeyRotated)(nil),                // 117: holdfast.fsm.v1.KeyRotated
+	(*Rejection)(nil),                 // 118: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 119: holdfast.fsm.v1.Grant
+	(*Crypt)(nil),                     // 120: holdfast.fsm.v1.Crypt
+	(*KeyRotation)(nil),               // 121: holdfast.fsm.v1.KeyRotation
+	(*Format)(nil),                    // 122: holdfast.fsm.v1.Format
+	(*RestoreHeader)(nil),             // 123: holdfast.fsm.v1.RestoreHeader
+	(*ReplicationSource)(nil),         // 124: holdfast.fsm.v1.ReplicationSource
+	(*EnableReplication)(nil),         // 125: holdfast.fsm.v1.EnableReplication
+	(*DisableReplication)(nil),        // 126: holdfast.fsm.v1.DisableReplication
+	(*PromoteReplication)(nil),        // 127: holdfast.fsm.v1.PromoteReplication
+	(*DemoteReplication)(nil),         // 128: holdfast.fsm.v1.DemoteReplication
+	(*ResyncReplication)(nil),         // 129: holdfast.fsm.v1.ResyncReplication
+	(*CancelConversion)(nil),          // 130: holdfast.fsm.v1.CancelConversion
+	(*GivenUp)(nil),                   // 131: holdfast.fsm.v1.GivenUp
+	(*RoleMoved)(nil),                 // 132: holdfast.fsm.v1.RoleMoved
+	(*ConversionUndone)(nil),          // 133: holdfast.fsm.v1.ConversionUndone
+	(*ReplicaReverted)(nil),           // 134: holdfast.fsm.v1.ReplicaReverted
+	(*RevokeIdentity)(nil),            // 135: holdfast.fsm.v1.RevokeIdentity
+	(*VoterCertificate)(nil),          // 136: holdfast.fsm.v1.VoterCertificate
+	(*UnrevokeIdentity)(nil),          // 137: holdfast.fsm.v1.UnrevokeIdentity
+	(*CreateJoinToken)(nil),           // 138: holdfast.fsm.v1.CreateJoinToken
+	(*UseJoinToken)(nil),              // 139: holdfast.fsm.v1.UseJoinToken
+	(*RevokeJoinToken)(nil),           // 140: holdfast.fsm.v1.RevokeJoinToken
+	(*descriptorpb.FieldOptions)(nil), // 141: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	7,   // 0: holdfast.fsm.v1.Command.call:type_name -> holdfast.fsm.v1.OperatorCall
@@ -12488,194 +12581,196 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	19,  // 3: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
 	20,  // 4: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
 	21,  // 5: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	49,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	75,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	65,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	66,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	67,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	68,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	69,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	74,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	76,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	80,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	81,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	83,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	84,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	110, // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	111, // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	112, // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	113, // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	114, // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	52,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
-	53,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
-	54,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
-	56,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
-	57,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
-	58,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
-	59,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
-	55,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
-	62,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
+	50,  // 6: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	76,  // 7: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	66,  // 8: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	67,  // 9: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	68,  // 10: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	69,  // 11: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	70,  // 12: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	75,  // 13: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	77,  // 14: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	81,  // 15: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	82,  // 16: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	84,  // 17: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	85,  // 18: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	111, // 19: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	112, // 20: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	113, // 21: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	114, // 22: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	115, // 23: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	53,  // 24: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	54,  // 25: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	55,  // 26: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	57,  // 27: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	58,  // 28: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	59,  // 29: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	60,  // 30: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	56,  // 31: holdfast.fsm.v1.Command.keep_replica:type_name -> holdfast.fsm.v1.KeepReplica
+	63,  // 32: holdfast.fsm.v1.Command.continue_sweep:type_name -> holdfast.fsm.v1.ContinueSweep
 	15,  // 33: holdfast.fsm.v1.Command.register_member:type_name -> holdfast.fsm.v1.RegisterMember
-	70,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
-	71,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
-	72,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
+	71,  // 34: holdfast.fsm.v1.Command.create_volume_group:type_name -> holdfast.fsm.v1.CreateVolumeGroup
+	72,  // 35: holdfast.fsm.v1.Command.modify_volume_group:type_name -> holdfast.fsm.v1.ModifyVolumeGroup
+	73,  // 36: holdfast.fsm.v1.Command.delete_volume_group:type_name -> holdfast.fsm.v1.DeleteVolumeGroup
 	16,  // 37: holdfast.fsm.v1.Command.fence_network:type_name -> holdfast.fsm.v1.FenceNetwork
 	18,  // 38: holdfast.fsm.v1.Command.unfence_network:type_name -> holdfast.fsm.v1.UnfenceNetwork
-	77,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
-	78,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
-	82,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
-	122, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
-	124, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
-	125, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
-	126, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
-	127, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
-	128, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
-	129, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
-	30,  // 49: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
-	37,  // 50: holdfast.fsm.v1.Command.adopt_snapshot:type_name -> holdfast.fsm.v1.AdoptSnapshot
-	39,  // 51: holdfast.fsm.v1.Command.import_volume:type_name -> holdfast.fsm.v1.ImportVolume
-	44,  // 52: holdfast.fsm.v1.Command.forget_import:type_name -> holdfast.fsm.v1.ForgetImport
-	40,  // 53: holdfast.fsm.v1.Command.import_drbd:type_name -> holdfast.fsm.v1.ImportDrbd
-	60,  // 54: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
-	61,  // 55: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
-	134, // 56: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
-	136, // 57: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
-	137, // 58: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
-	138, // 59: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
-	139, // 60: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
+	78,  // 39: holdfast.fsm.v1.Command.begin_reclaim:type_name -> holdfast.fsm.v1.BeginReclaim
+	79,  // 40: holdfast.fsm.v1.Command.end_reclaim:type_name -> holdfast.fsm.v1.EndReclaim
+	83,  // 41: holdfast.fsm.v1.Command.begin_key_rotation:type_name -> holdfast.fsm.v1.BeginKeyRotation
+	123, // 42: holdfast.fsm.v1.Command.restore_header:type_name -> holdfast.fsm.v1.RestoreHeader
+	125, // 43: holdfast.fsm.v1.Command.enable_replication:type_name -> holdfast.fsm.v1.EnableReplication
+	126, // 44: holdfast.fsm.v1.Command.disable_replication:type_name -> holdfast.fsm.v1.DisableReplication
+	127, // 45: holdfast.fsm.v1.Command.promote_replication:type_name -> holdfast.fsm.v1.PromoteReplication
+	128, // 46: holdfast.fsm.v1.Command.demote_replication:type_name -> holdfast.fsm.v1.DemoteReplication
+	129, // 47: holdfast.fsm.v1.Command.resync_replication:type_name -> holdfast.fsm.v1.ResyncReplication
+	130, // 48: holdfast.fsm.v1.Command.cancel_conversion:type_name -> holdfast.fsm.v1.CancelConversion
+	31,  // 49: holdfast.fsm.v1.Command.adopt_volume:type_name -> holdfast.fsm.v1.AdoptVolume
+	38,  // 50: holdfast.fsm.v1.Command.adopt_snapshot:type_name -> holdfast.fsm.v1.AdoptSnapshot
+	40,  // 51: holdfast.fsm.v1.Command.import_volume:type_name -> holdfast.fsm.v1.ImportVolume
+	45,  // 52: holdfast.fsm.v1.Command.forget_import:type_name -> holdfast.fsm.v1.ForgetImport
+	41,  // 53: holdfast.fsm.v1.Command.import_drbd:type_name -> holdfast.fsm.v1.ImportDrbd
+	61,  // 54: holdfast.fsm.v1.Command.set_member_role:type_name -> holdfast.fsm.v1.SetMemberRole
+	62,  // 55: holdfast.fsm.v1.Command.claim_maintenance:type_name -> holdfast.fsm.v1.ClaimMaintenance
+	135, // 56: holdfast.fsm.v1.Command.revoke_identity:type_name -> holdfast.fsm.v1.RevokeIdentity
+	137, // 57: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
+	138, // 58: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
+	139, // 59: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
+	140, // 60: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
 	8,   // 61: holdfast.fsm.v1.Command.record_operator_call:type_name -> holdfast.fsm.v1.RecordOperatorCall
 	12,  // 62: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
 	11,  // 63: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
 	14,  // 64: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
 	17,  // 65: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	46,  // 66: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	47,  // 67: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
-	63,  // 68: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
-	64,  // 69: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
-	64,  // 70: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
-	50,  // 71: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
-	119, // 72: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	121, // 73: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
-	24,  // 74: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
-	26,  // 75: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
+	47,  // 66: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	48,  // 67: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
+	64,  // 68: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
+	65,  // 69: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
+	65,  // 70: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
+	51,  // 71: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
+	120, // 72: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	122, // 73: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
+	25,  // 74: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
+	27,  // 75: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
 	23,  // 76: holdfast.fsm.v1.VolumeManifest.import:type_name -> holdfast.fsm.v1.ImportManifest
-	1,   // 77: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
-	25,  // 78: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
-	9,   // 79: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
-	46,  // 80: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	27,  // 81: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
-	28,  // 82: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
-	46,  // 83: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	46,  // 84: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	22,  // 85: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
-	9,   // 86: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 87: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
-	31,  // 88: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
-	29,  // 89: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
-	121, // 90: holdfast.fsm.v1.SnapshotManifest.format:type_name -> holdfast.fsm.v1.Format
-	46,  // 91: holdfast.fsm.v1.SnapshotManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	119, // 92: holdfast.fsm.v1.SnapshotManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	33,  // 93: holdfast.fsm.v1.SnapshotManifest.group:type_name -> holdfast.fsm.v1.GroupSnapshotManifest
-	35,  // 94: holdfast.fsm.v1.SnapshotManifest.kept:type_name -> holdfast.fsm.v1.KeptManifest
-	34,  // 95: holdfast.fsm.v1.GroupSnapshotManifest.members:type_name -> holdfast.fsm.v1.SnapshotPlace
-	32,  // 96: holdfast.fsm.v1.HeldSnapshot.manifest:type_name -> holdfast.fsm.v1.SnapshotManifest
-	9,   // 97: holdfast.fsm.v1.HeldSnapshot.at:type_name -> holdfast.fsm.v1.Epoch
-	38,  // 98: holdfast.fsm.v1.AdoptSnapshot.snapshots:type_name -> holdfast.fsm.v1.AdoptedSnapshot
-	36,  // 99: holdfast.fsm.v1.AdoptedSnapshot.held:type_name -> holdfast.fsm.v1.HeldSnapshot
-	41,  // 100: holdfast.fsm.v1.ImportDrbd.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
-	43,  // 101: holdfast.fsm.v1.DrbdMetadata.peers:type_name -> holdfast.fsm.v1.DrbdPeer
-	42,  // 102: holdfast.fsm.v1.ImportCandidate.drbd:type_name -> holdfast.fsm.v1.DrbdMetadata
-	0,   // 103: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	11,  // 104: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	46,  // 105: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	47,  // 106: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	47,  // 107: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	48,  // 108: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	63,  // 109: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	64,  // 110: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 111: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	50,  // 112: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 113: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 114: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 115: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	9,   // 116: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	51,  // 117: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	51,  // 118: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	48,  // 119: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	48,  // 120: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	46,  // 121: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	48,  // 122: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	64,  // 123: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	50,  // 124: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	73,  // 125: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	46,  // 126: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 127: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 128: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	46,  // 129: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 130: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 131: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	46,  // 132: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	85,  // 133: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	9,   // 134: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	99,  // 135: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	100, // 136: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	101, // 137: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	102, // 138: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	103, // 139: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	104, // 140: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	105, // 141: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	106, // 142: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	107, // 143: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	108, // 144: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	109, // 145: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	91,  // 146: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	92,  // 147: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	93,  // 148: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	94,  // 149: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	95,  // 150: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	96,  // 151: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	97,  // 152: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	98,  // 153: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	51,  // 154: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	86,  // 155: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	90,  // 156: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	79,  // 157: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	87,  // 158: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	88,  // 159: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	89,  // 160: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	132, // 161: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
-	133, // 162: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
-	64,  // 163: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	117, // 164: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	9,   // 165: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	118, // 166: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 167: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	116, // 168: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	130, // 169: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	131, // 170: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	9,   // 171: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	121, // 172: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	119, // 173: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 174: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 175: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	120, // 176: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	9,   // 177: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 178: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 179: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	123, // 180: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	1,   // 181: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
-	48,  // 182: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
-	123, // 183: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	123, // 184: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	123, // 185: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	123, // 186: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	135, // 187: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
-	140, // 188: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	189, // [189:189] is the sub-list for method output_type
-	189, // [189:189] is the sub-list for method input_type
-	189, // [189:189] is the sub-list for extension type_name
-	188, // [188:189] is the sub-list for extension extendee
-	0,   // [0:188] is the sub-list for field type_name
+	24,  // 77: holdfast.fsm.v1.ImportManifest.drbd:type_name -> holdfast.fsm.v1.DrbdImportManifest
+	42,  // 78: holdfast.fsm.v1.DrbdImportManifest.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
+	1,   // 79: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
+	26,  // 80: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
+	9,   // 81: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 82: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	28,  // 83: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
+	29,  // 84: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
+	47,  // 85: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	47,  // 86: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 87: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
+	9,   // 88: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 89: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
+	32,  // 90: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
+	30,  // 91: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
+	122, // 92: holdfast.fsm.v1.SnapshotManifest.format:type_name -> holdfast.fsm.v1.Format
+	47,  // 93: holdfast.fsm.v1.SnapshotManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	120, // 94: holdfast.fsm.v1.SnapshotManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	34,  // 95: holdfast.fsm.v1.SnapshotManifest.group:type_name -> holdfast.fsm.v1.GroupSnapshotManifest
+	36,  // 96: holdfast.fsm.v1.SnapshotManifest.kept:type_name -> holdfast.fsm.v1.KeptManifest
+	35,  // 97: holdfast.fsm.v1.GroupSnapshotManifest.members:type_name -> holdfast.fsm.v1.SnapshotPlace
+	33,  // 98: holdfast.fsm.v1.HeldSnapshot.manifest:type_name -> holdfast.fsm.v1.SnapshotManifest
+	9,   // 99: holdfast.fsm.v1.HeldSnapshot.at:type_name -> holdfast.fsm.v1.Epoch
+	39,  // 100: holdfast.fsm.v1.AdoptSnapshot.snapshots:type_name -> holdfast.fsm.v1.AdoptedSnapshot
+	37,  // 101: holdfast.fsm.v1.AdoptedSnapshot.held:type_name -> holdfast.fsm.v1.HeldSnapshot
+	42,  // 102: holdfast.fsm.v1.ImportDrbd.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
+	44,  // 103: holdfast.fsm.v1.DrbdMetadata.peers:type_name -> holdfast.fsm.v1.DrbdPeer
+	43,  // 104: holdfast.fsm.v1.ImportCandidate.drbd:type_name -> holdfast.fsm.v1.DrbdMetadata
+	0,   // 105: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	11,  // 106: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	47,  // 107: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	48,  // 108: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	48,  // 109: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	49,  // 110: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	64,  // 111: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	65,  // 112: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 113: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	51,  // 114: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 115: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 116: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 117: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	9,   // 118: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	52,  // 119: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	52,  // 120: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	49,  // 121: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	49,  // 122: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	47,  // 123: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	49,  // 124: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	65,  // 125: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	51,  // 126: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	74,  // 127: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	47,  // 128: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 129: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 130: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 131: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 132: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 133: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 134: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	86,  // 135: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	9,   // 136: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	100, // 137: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	101, // 138: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	102, // 139: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	103, // 140: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	104, // 141: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	105, // 142: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	106, // 143: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	107, // 144: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	108, // 145: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	109, // 146: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	110, // 147: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	92,  // 148: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	93,  // 149: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	94,  // 150: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	95,  // 151: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	96,  // 152: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	97,  // 153: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	98,  // 154: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	99,  // 155: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	52,  // 156: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	87,  // 157: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	91,  // 158: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	80,  // 159: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	88,  // 160: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	89,  // 161: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	90,  // 162: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	133, // 163: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	134, // 164: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	65,  // 165: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	118, // 166: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	9,   // 167: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	119, // 168: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 169: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	117, // 170: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	131, // 171: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	132, // 172: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	9,   // 173: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	122, // 174: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	120, // 175: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 176: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 177: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	121, // 178: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	9,   // 179: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 180: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 181: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	124, // 182: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 183: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	49,  // 184: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	124, // 185: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 186: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 187: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 188: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	136, // 189: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
+	141, // 190: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	191, // [191:191] is the sub-list for method output_type
+	191, // [191:191] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	190, // [190:191] is the sub-list for extension extendee
+	0,   // [0:190] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -12746,7 +12841,7 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_RevokeJoinToken)(nil),
 		(*Command_RecordOperatorCall)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[79].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[80].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -12782,7 +12877,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   134,
+			NumMessages:   135,
 			NumExtensions: 1,
 			NumServices:   0,
 		},
