@@ -27,7 +27,7 @@ func (n *node) hostFacts() func(context.Context, session.Reachability) ([]byte, 
 		config.ThinPools = append(config.ThinPools, [2]string{t.vg, t.pool})
 	}
 	shared := &hostcheck.Shared{Gatherer: hostcheck.New(config)}
-	reach := &reachability{own: n.replicationAddress, dial: shared.Dial, pairs: hostcheck.PairProbe{Pause: 50 * time.Millisecond}}
+	reach := newReachability(n.replicationAddress, shared.Dial, 50*time.Millisecond)
 	return func(ctx context.Context, whom session.Reachability) ([]byte, error) {
 		reached := reach.begin(ctx, whom) // at once: the other hosts are asked now, too
 		facts, err := shared.Facts(ctx)

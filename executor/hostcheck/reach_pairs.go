@@ -12,12 +12,15 @@ import (
 )
 
 const (
-	// listenFor is how long a host listens for the others, which are asked at the same time and may begin later.
-	listenFor = 6 * time.Second
+	// listenFor is how long a host listens for the others, which are asked at the same time and may begin later: longer than
+	// a question waits for its turn there, and is tried.
+	listenFor = 30 * time.Second
 	// pairTimeout bounds how long a host is tried, from the first attempt on: it may begin to listen later than this one.
 	pairTimeout = 3 * time.Second
 	// pairsAtOnce bounds the connections that are tried side by side.
 	pairsAtOnce = 64
+	// maxListening bounds the ports on which a host listens at the same time.
+	maxListening = 8
 )
 
 // Listened is whether a host could listen on the port that the others tried.
@@ -32,47 +35,67 @@ type Listened struct {
 type PairProbe struct {
 	Pause time.Duration // between two attempts to reach a host that does not listen yet
 
-	mu       sync.Mutex
-	listener net.Listener
-	timer    *time.Timer
-	turn     uint64 // counts the timers
+	mu        sync.Mutex
+	listening map[string]*probeListener // by address
 }
 
-// Listen begins to listen, or goes on for as long again. Connections are not accepted: the kernel answers them.
+// probeListener lasts until its timer fires.
+type probeListener struct {
+	net.Listener
+	timer *time.Timer
+}
+
+// Listen begins to listen, or goes on for as long again, whatever other ports are listened on for others who ask. Nil: these
+// are too many.
 func (p *PairProbe) Listen(ctx context.Context, own string, port uint32) *Listened {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := &Listened{Address: net.JoinHostPort(own, strconv.FormatUint(uint64(port), 10))}
-	if p.listener != nil && p.listener.Addr().String() == l.Address {
-		p.keep(p.listener)
+	if now := p.listening[l.Address]; now != nil {
+		now.timer.Stop()
+		p.keep(l.Address, now.Listener)
 		return l
 	}
-	p.close()
+	if len(p.listening) == maxListening {
+		return nil
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", l.Address)
 	if err != nil {
 		l.Err, l.NotOurs = reasonOf(err), errors.Is(err, syscall.EADDRNOTAVAIL)
 		return l
 	}
-	p.keep(listener)
+	go turnAway(listener)
+	p.keep(l.Address, listener)
 	return l
 }
 
-// keep has the listener end by itself later. A timer that fired while this one was made ends nothing.
-func (p *PairProbe) keep(listener net.Listener) {
-	if p.timer != nil {
-		p.timer.Stop()
+// turnAway ends each connection, since the kernel refuses more once its queue of them is full. It ends with the listener.
+func turnAway(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_ = conn.Close() // who connected has learned what it asked
 	}
-	p.turn++
-	turn := p.turn
-	p.listener, p.timer = listener, time.AfterFunc(listenFor, func() { p.expire(turn) })
 }
 
-// expire ends the listening that was begun or renewed in that turn, not a later one.
-func (p *PairProbe) expire(turn uint64) {
+// keep has the listener end by itself later.
+func (p *PairProbe) keep(address string, listener net.Listener) {
+	kept := &probeListener{Listener: listener}
+	kept.timer = time.AfterFunc(listenFor, func() { p.expire(address, kept) })
+	if p.listening == nil {
+		p.listening = map[string]*probeListener{}
+	}
+	p.listening[address] = kept
+}
+
+// expire ends the listening, unless it was renewed while its timer fired.
+func (p *PairProbe) expire(address string, expired *probeListener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if turn == p.turn {
-		p.close()
+	if p.listening[address] == expired {
+		p.close(address)
 	}
 }
 
@@ -80,16 +103,16 @@ func (p *PairProbe) expire(turn uint64) {
 func (p *PairProbe) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.close()
+	for address := range p.listening {
+		p.close(address)
+	}
 }
 
-func (p *PairProbe) close() {
-	if p.listener == nil {
-		return
-	}
-	p.timer.Stop()
-	_ = p.listener.Close() // it can only be closed already
-	p.listener = nil
+func (p *PairProbe) close(address string) {
+	l := p.listening[address]
+	l.timer.Stop()
+	_ = l.Close() // it can only be closed already
+	delete(p.listening, address)
 }
 
 // Reach tries each host, side by side.

@@ -2,6 +2,7 @@ package hostcheck
 
 import (
 	"context"
+	"io"
 	"net"
 	"strconv"
 	"sync/atomic"
@@ -82,14 +83,52 @@ func TestAHostSaysWhyItCannotListen(t *testing.T) {
 func TestATimerOfBeforeEndsNoListeningThatWasRenewed(t *testing.T) {
 	port, p := freePort(t), &PairProbe{}
 	t.Cleanup(p.Close)
+	address := p.Listen(t.Context(), "127.0.0.2", port).Address
+	before := p.listening[address]
 	require.Empty(t, p.Listen(t.Context(), "127.0.0.2", port).Err)
-	before := p.turn
-	require.Empty(t, p.Listen(t.Context(), "127.0.0.2", port).Err)
-	p.expire(before)
-	require.NotNil(t, p.listener)
+	renewed := p.listening[address]
+	p.expire(address, before)
+	require.NoError(t, dial(t.Context(), address))
 	for range 2 {
-		p.expire(p.turn)
-		require.Nil(t, p.listener)
+		p.expire(address, renewed)
+		require.Error(t, dial(t.Context(), address))
+	}
+}
+
+// A question with another port does not end the listening for the one that goes on.
+func TestAHostListensForSomeQuestionsAtATime(t *testing.T) {
+	p, addresses := &PairProbe{}, []string{}
+	t.Cleanup(p.Close)
+	for range maxListening {
+		l := p.Listen(t.Context(), "127.0.0.2", freePort(t))
+		require.Empty(t, l.Err)
+		addresses = append(addresses, l.Address)
+	}
+	for range 2 {
+		require.Nil(t, p.Listen(t.Context(), "127.0.0.2", freePort(t)), "too many")
+		for _, address := range addresses {
+			require.NoError(t, dial(t.Context(), address))
+		}
+	}
+	p.Close()
+	for _, address := range addresses {
+		require.Error(t, dial(t.Context(), address))
+	}
+	require.NotNil(t, p.Listen(t.Context(), "127.0.0.2", freePort(t)))
+}
+
+// Connections that wait in the kernel's queue would fill it, while one question after the other renews the listening.
+func TestConnectionsToAHostThatListensEnd(t *testing.T) {
+	p := &PairProbe{}
+	t.Cleanup(p.Close)
+	address := p.Listen(t.Context(), "127.0.0.2", freePort(t)).Address
+	for range 2 {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		_, err = conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, conn.Close())
 	}
 }
 
