@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -32,6 +33,7 @@ type hostMounts struct {
 	wait                time.Duration
 	helper              bool
 	reason              string
+	warnings            io.Writer
 }
 
 // add adds the flags, and the configuration file of a host.
@@ -48,6 +50,7 @@ func (m *hostMounts) add(cmd *cobra.Command) {
 	config.AddFlag(flags)
 	m.output, m.timeout = "table", changeTimeout
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		m.warnings = cmd.ErrOrStderr()
 		file := cmd.Flags().Lookup(config.FileFlag)
 		_, inEnvironment := os.LookupEnv(config.EnvName(config.FileFlag))
 		if _, err := os.Stat(mountConfig); !errors.Is(err, fs.ErrNotExist) && !file.Changed && !inEnvironment {
@@ -79,8 +82,8 @@ func (m *hostMounts) open(evenIfOrchestrated bool) (*mounthelper.Helper, func(),
 		return nil, nil, exit.Usagef("make the folder of mounts: %w", errors.Join(err, conn.Close()))
 	}
 	return &mounthelper.Helper{
-		Controllers: &apiControllers{client: client, reason: m.reason, evenIfOrchestrated: evenIfOrchestrated}, Node: csi.NewNodeClient(conn),
-		Table: mounthelper.NewHostTable(), Dir: m.folder, Patience: m.wait,
+		Controllers: &apiControllers{client: client, reason: m.reason, evenIfOrchestrated: evenIfOrchestrated, warnings: m.warnings},
+		Node:        csi.NewNodeClient(conn), Table: mounthelper.NewHostTable(), Dir: m.folder, Patience: m.wait,
 	}, func() { _ = conn.Close() }, nil
 }
 

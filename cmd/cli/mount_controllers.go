@@ -3,6 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/csi/mounthelper"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -20,6 +24,7 @@ type apiControllers struct {
 	client             *admin.Client
 	reason             string
 	evenIfOrchestrated bool
+	warnings           io.Writer
 }
 
 var _ mounthelper.Controllers = (*apiControllers)(nil)
@@ -72,13 +77,25 @@ func (a *apiControllers) Publish(ctx context.Context, id fsm.VolumeID, node stri
 	return published, err
 }
 
-// Unpublish ends it, unless an orchestrator made it. A volume that is gone is not published.
+// Unpublish ends it, unless an orchestrator made it: that it stays is a warning, since no other host can mount the volume
+// before it ends. A volume that is gone is not published.
 func (a *apiControllers) Unpublish(ctx context.Context, id fsm.VolumeID, node string) error {
-	_, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: string(id), Node: node, EvenIfOrchestrated: true, OperatorsOnly: true})
+	resp, err := a.change(ctx, &adminpb.VolumeChangeRequest{Verb: "unpublish", Volume: string(id), Node: node, EvenIfOrchestrated: true, OperatorsOnly: true})
 	if status.Code(err) == codes.NotFound {
 		return nil
 	}
+	if left := leftTo(node, resp.GetVolume()); err == nil && left != "" {
+		fmt.Fprintln(a.warnings, left)
+	}
 	return err
+}
+
+// leftTo says that an orchestrator's publication to the node is left; empty: there is none.
+func leftTo(node string, v *adminpb.Volume) string {
+	if !slices.ContainsFunc(v.GetPublications(), func(p *adminpb.Publication) bool { return p.GetNode() == node && p.GetMadeBy() == "" }) {
+		return ""
+	}
+	return fmt.Sprintf("volume %s stays published to node %s: an orchestrator published it, and ends it", listing.OneLine(v.GetName()), node)
 }
 
 // change makes the call. A step that is blocked is FAILED_PRECONDITION, one that waits ABORTED.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
@@ -116,5 +119,51 @@ func TestUnitsAreValid(t *testing.T) {
 		said, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, said)
 		require.NotContains(t, string(said), name, "%s", said)
+	}
+}
+
+// fakeUnpublishAPI leaves a publication to a node.
+type fakeUnpublishAPI struct {
+	adminpb.UnimplementedAdminServer
+	left *adminpb.Publication
+}
+
+func (a *fakeUnpublishAPI) ChangeVolume(_ context.Context, req *adminpb.VolumeChangeRequest) (*adminpb.VolumeChangeResponse, error) {
+	v := &adminpb.Volume{Id: req.GetVolume(), Name: "data"}
+	if a.left != nil {
+		v.Publications = []*adminpb.Publication{a.left}
+	}
+	return &adminpb.VolumeChangeResponse{Done: true, Volume: v}, nil
+}
+
+// An unmount is done also where an orchestrator's publication stays, and says so: no other host can mount the volume yet.
+func TestAnUnmountSaysWhichPublicationItLeft(t *testing.T) {
+	for name, tc := range map[string]struct {
+		left  *adminpb.Publication
+		warns bool
+	}{
+		"nothing":                         {},
+		"an orchestrator's":               {&adminpb.Publication{Node: "n1"}, true},
+		"an orchestrator's, another node": {&adminpb.Publication{Node: "n2"}, false},
+		"an operator's":                   {&adminpb.Publication{Node: "n1", MadeBy: "operator/ann"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var warnings strings.Builder
+			m, cmd := &hostMounts{}, &cobra.Command{Use: "umount"}
+			m.add(cmd)
+			cmd.SetErr(&warnings)
+			require.NoError(t, cmd.ParseFlags(serveAdmin(t, &fakeUnpublishAPI{left: tc.left})))
+			require.NoError(t, cmd.PersistentPreRunE(cmd, nil))
+			m.folder, m.csiEndpoint = t.TempDir(), "unix://"+filepath.Join(t.TempDir(), "node.sock")
+			helper, closing, err := m.open(false)
+			require.NoError(t, err)
+			defer closing()
+			for range 2 {
+				warnings.Reset()
+				require.NoError(t, helper.Controllers.Unpublish(t.Context(), "hf-00000000-0000-4000-8000-000000000001", "n1"))
+				require.Equal(t, tc.warns, strings.Contains(warnings.String(), "volume data stays published to node n1"), warnings.String())
+				require.Equal(t, tc.warns, warnings.Len() > 0)
+			}
+		})
 	}
 }
