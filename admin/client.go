@@ -175,19 +175,30 @@ func (c *Client) stream(ctx context.Context, open func(context.Context, adminpb.
 		next, err := open(ctx, api)
 		for count := 0; err == nil; count++ {
 			if err = next(); err != nil && !errors.Is(err, io.EOF) && count > 0 {
-				fatal = err
+				fatal = c.timeOver(ctx, err, true)
 				return nil
 			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		return err
+		return c.timeOver(ctx, err, false)
 	})
 	if fatal != nil {
 		return fatal
 	}
 	return err
+}
+
+// timeOver is the error of a stream, in words where its time is over: gRPC says by which frame it learned of that. An error
+// before the first message may say why the controller is not reached, and stays.
+func (c *Client) timeOver(ctx context.Context, err error, begun bool) error {
+	s := status.Convert(err)
+	plain := begun || s.Message() == context.DeadlineExceeded.Error() || strings.Contains(s.Message(), "RST_STREAM")
+	if deadline, _ := ctx.Deadline(); !plain || time.Now().Before(deadline) || s.Code() != codes.DeadlineExceeded && s.Code() != codes.Canceled {
+		return err
+	}
+	return status.Errorf(codes.DeadlineExceeded, "the controller did not send all of it within %s: give it longer with --timeout", c.Timeout)
 }
 
 // Backup calls fn with each part of a backup file. After the first no other controller is tried.

@@ -28,6 +28,7 @@ type fakeBackupAPI struct {
 	fakeAdminAPI
 	member *backuptest.Member
 	cut    bool
+	slow   func(part int) bool // does not send that part
 	stale  []bool
 }
 
@@ -50,7 +51,11 @@ func (f *fakeBackupAPI) Backup(req *adminpb.BackupRequest, out adminpb.Admin_Bac
 	if f.cut {
 		parts = parts[:1]
 	}
-	for _, part := range parts {
+	for i, part := range parts {
+		if f.slow != nil && f.slow(i) {
+			<-out.Context().Done()
+			return out.Context().Err()
+		}
 		if err := out.Send(&adminpb.BackupResponse{Part: part}); err != nil {
 			return err
 		}
@@ -64,6 +69,23 @@ func run(t *testing.T, code int, args ...string) (stdout, stderr string) {
 	var out, errs bytes.Buffer
 	require.Equal(t, code, Main(args, &out, &errs), "%v: %s", args, errs.String())
 	return out.String(), errs.String()
+}
+
+// A backup that takes longer than it may says so, and how it gets more time, whatever gRPC says of its stream.
+func TestABackupThatTakesTooLongSaysSo(t *testing.T) {
+	for slowPart := range 2 {
+		f := newFakeBackupAPI(t)
+		f.slow = func(part int) bool { return part == slowPart }
+		path := filepath.Join(t.TempDir(), "full")
+		for range 2 {
+			_, said := run(t, exit.Unavailable, append([]string{"backup", path, "--timeout", "300ms"}, serveAdmin(t, f)...)...)
+			require.Contains(t, said, "back up to "+path+": ")
+			require.Contains(t, said, "did not send all of it within 300ms: give it longer with --timeout")
+			require.NotContains(t, said, "RST_STREAM")
+			require.Equal(t, 1, strings.Count(said, "\n"), said)
+			require.NoFileExists(t, path)
+		}
+	}
 }
 
 func TestBackupVerifyRestore(t *testing.T) {
