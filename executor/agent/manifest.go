@@ -22,69 +22,72 @@ func (w *volumeWorker) keepManifest(v *volume) {
 		content = v.desired.Manifest
 	}
 	w.mu.Unlock()
-	known := fmt.Sprint(at.Incarnation, " ", content) // the same of a later incarnation is written again: it is newer
-	if content == "" || known == v.manifest || !adopted {
+	if !adopted {
 		return
 	}
-	m, err := records.ReadManifest(w.Host.Dir(), v.id)
-	if err == nil && m.At.Compare(at) > 0 {
-		return // this controller lags
-	}
-	if err == nil && (string(m.Content) != content || m.Removed || m.At.Incarnation != at.Incarnation) {
-		m = records.Manifest{Volume: v.id, At: at, Content: []byte(content)}
-		err = m.Save(w.Host.Dir())
-	}
-	if err != nil {
+	if err := keepManifest(w.Host.Dir(), v.id, at, content, &v.manifest); err != nil {
 		w.logger(v).Warn("cannot keep what the log says of the volume", "error", err)
-		return
 	}
-	v.manifest = known
 }
 
 // noteRemoved notes in the volume's manifest that its device was removed, as the log said at the epoch. The caller holds
 // the volume's lock.
 func (w *volumeWorker) noteRemoved(v *volume, at fsm.Epoch) {
-	m, err := records.ReadManifest(w.Host.Dir(), v.id)
-	if err == nil && m.Volume == v.id && !m.Removed {
-		m.At, m.Removed = at, true
-		err = m.Save(w.Host.Dir())
-	}
-	if v.manifest = ""; err != nil {
+	if err := noteRemoved(w.Host.Dir(), v.id, at, &v.manifest); err != nil {
 		w.logger(v).Warn("cannot note that the volume was removed", "error", err)
 	}
 }
 
 // Held lists what the host has of each volume: what the log said last, the device, and how it is staged; and of each snapshot.
 func (a *Agent) Held(ctx context.Context) (executor.Inventory, error) {
-	manifests, err := records.Manifests(a.Host.Dir())
+	snapshots, err := heldOf(ctx, a.Host.Dir(), a.lister.heldSnapshot, func(id fsm.SnapshotID) executor.InventoryItem {
+		return executor.InventoryItem{Kind: executor.KindHeldSnapshot, Snapshot: id}
+	})
 	if err != nil {
 		return executor.Inventory{}, err
 	}
-	found, err := a.lister.heldSnapshots(ctx)
+	volumes, err := heldOf(ctx, a.Host.Dir(), a.lister.held, func(id fsm.VolumeID) executor.InventoryItem {
+		return executor.InventoryItem{Kind: executor.KindHeld, Volume: id}
+	})
 	if err != nil {
 		return executor.Inventory{}, err
 	}
+	return executor.Inventory{Items: append(snapshots, volumes...)}, nil
+}
+
+// heldOf lists what the host has of each volume, or of each snapshot, that it keeps a manifest of. look finds it out, and of
+// makes the item for an id.
+func heldOf[ID records.ManifestID, H proto.Message](
+	ctx context.Context, dir string, look func(context.Context, *records.Manifest[ID]) (H, error), of func(ID) executor.InventoryItem,
+) ([]executor.InventoryItem, error) {
+	manifests, err := records.Manifests[ID](dir)
+	if err != nil {
+		return nil, err
+	}
+	var items []executor.InventoryItem
 	for _, m := range manifests {
-		held, err := a.lister.held(ctx, &m)
+		held, err := look(ctx, &m)
 		if err != nil {
-			return executor.Inventory{}, err
+			return nil, err
 		}
 		text, err := proto.Marshal(held)
 		if err != nil {
-			return executor.Inventory{}, err
+			return nil, err
 		}
-		found.Items = append(found.Items, executor.InventoryItem{Kind: executor.KindHeld, Volume: m.Volume, Held: string(text)})
+		item := of(m.ID)
+		item.Held = string(text)
+		items = append(items, item)
 	}
-	return found, nil
+	return items, nil
 }
 
-func (l *lister) held(ctx context.Context, m *records.Manifest) (*fsmpb.HeldVolume, error) {
+func (l *lister) held(ctx context.Context, m *records.Manifest[fsm.VolumeID]) (*fsmpb.HeldVolume, error) {
 	held := &fsmpb.HeldVolume{Manifest: &fsmpb.VolumeManifest{}, At: m.At.Proto(), Removed: m.Removed}
 	if err := proto.Unmarshal(m.Content, held.Manifest); err != nil {
 		held.Manifest = nil // it is of another build, or damaged: the device is an orphan
 	}
 	for _, pool := range l.Pools {
-		have, err := pool.Observe(ctx, m.Volume)
+		have, err := pool.Observe(ctx, m.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +98,7 @@ func (l *lister) held(ctx context.Context, m *records.Manifest) (*fsmpb.HeldVolu
 			held.SizeBytes = have.Size
 		}
 	}
-	record := l.recordOf(m.Volume)
+	record := l.recordOf(m.ID)
 	if s := record.Staging; s != nil {
 		held.Staged = s.Epoch.Proto()
 	}

@@ -19,7 +19,7 @@ type snapshotState struct {
 
 	// Of the worker that has it.
 	file          *records.SlotFile
-	manifest      string // what was kept last of what the log says, with the incarnation; see keepSnapshotManifest
+	manifest      keptManifest
 	record        records.SnapshotRecord
 	freezeHold    *freezeHold
 	parked        <-chan struct{} // closed when an unkillable child that works on it is gone; nil: none

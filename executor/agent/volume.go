@@ -48,7 +48,7 @@ type volume struct {
 	replica            replicaState         // of a replicated volume; parts of it are guarded by lock
 
 	// Guarded by lock.
-	manifest      string // that was kept last by this process
+	manifest      keptManifest
 	record        *records.RecordFile
 	content       executor.Content   // of the active device, as far as it was read
 	formatted     bool               // mkfs ended on it, and that is not committed

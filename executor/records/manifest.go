@@ -1,112 +1,97 @@
 package records
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-const (
-	manifestsDir = "manifests"
-	// removedKept is how many manifests of removed volumes are kept, the newest by their epochs.
-	removedKept = 4096
-)
+const manifestsDir = "manifests"
 
-// Manifest is what the log said last of a volume that the host holds, kept for a day on which the log is lost (S1). It
-// permits nothing: only an operator's command brings it back into a log.
-type Manifest struct {
-	Volume fsm.VolumeID `json:"volume"`
-	// At is the epoch of the state that said so.
-	At fsm.Epoch `json:"at"`
-	// Content is fsm.DesiredVolume's Manifest.
-	Content []byte `json:"content"`
-	// Removed: the host removed its device, as that state said.
-	Removed bool `json:"removed,omitempty"`
+// ManifestID is the id of what the host keeps manifests of.
+type ManifestID interface {
+	fsm.VolumeID | fsm.SnapshotID
+	Valid() bool
 }
 
-func manifestPath(dir string, id fsm.VolumeID) string {
+// Manifest is what the log said last of a volume or a snapshot that the host holds, kept for a day on which the log is
+// lost (S1). It permits nothing: only an operator's command brings it back into a log.
+type Manifest[ID ManifestID] struct {
+	ID ID
+	// At is the epoch of the state that said so.
+	At fsm.Epoch
+	// Content is the Manifest of fsm.DesiredVolume or fsm.DesiredSnapshot.
+	Content []byte
+	// Removed: the host removed its device or image, as that state said.
+	Removed bool
+}
+
+func manifestPath[ID ManifestID](dir string, id ID) string {
 	return filepath.Join(dir, manifestsDir, string(id)+recordSuffix)
 }
 
-// ReadManifest reads a volume's manifest, the zero one when there is none. One that was never written completely is
-// none.
-func ReadManifest(dir string, id fsm.VolumeID) (m Manifest, err error) {
+// ReadManifest reads the manifest of a volume or a snapshot, the zero one when there is none. One that was never written
+// completely, or is damaged, is none.
+func ReadManifest[ID ManifestID](dir string, id ID) (m Manifest[ID], err error) {
 	_, content, err := openSlotFile(manifestPath(dir, id))
 	if err != nil || content == nil {
 		return m, err
 	}
 	if err := json.Unmarshal(content, &m); err != nil {
-		return m, fmt.Errorf("read the manifest of volume %s: %w", id, err)
+		return m, fmt.Errorf("read the manifest of %s: %w", id, err)
 	}
 	return m, nil
 }
 
 // Save writes the manifest. It is not synced: a host that loses its power may have an earlier one, and an operator is
 // shown of when it is.
-func (m *Manifest) Save(dir string) error {
-	file, _, err := openSlotFile(manifestPath(dir, m.Volume))
+func (m *Manifest[ID]) Save(dir string) error {
+	file, _, err := openSlotFile(manifestPath(dir, m.ID))
 	if err != nil {
 		return err
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("write the manifest of volume %s: %w", m.Volume, err)
+		return fmt.Errorf("write the manifest of %s: %w", m.ID, err)
 	}
 	return file.write(text, false)
 }
 
-// Manifests are all manifests of the host, in order of volume id. Those of the volumes that were removed longest ago are
-// dropped, above a number that bounds them.
-func Manifests(dir string) (all []Manifest, err error) {
-	entries, err := os.ReadDir(filepath.Join(dir, manifestsDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the host's manifests: %w", err)
-	}
-	for _, entry := range entries {
-		name, ok := strings.CutSuffix(entry.Name(), recordSuffix)
-		if !ok || !fsm.VolumeID(name).Valid() {
-			continue
-		}
-		m, err := ReadManifest(dir, fsm.VolumeID(name))
-		if err != nil {
-			return nil, err
-		}
-		if m.Volume == fsm.VolumeID(name) {
-			all = append(all, m)
-		}
-	}
-	return dropOldest(dir, all)
+// manifestFile is a manifest as hosts have it on their disks: one of the ids is there.
+type manifestFile struct {
+	Volume   fsm.VolumeID   `json:"volume,omitempty"`
+	Snapshot fsm.SnapshotID `json:"snapshot,omitempty"`
+	At       fsm.Epoch      `json:"at"`
+	Content  []byte         `json:"content"`
+	Removed  bool           `json:"removed,omitempty"`
 }
 
-// dropOldest drops the manifests of removed volumes above removedKept.
-func dropOldest(dir string, all []Manifest) ([]Manifest, error) {
-	var removed []Manifest
-	for _, m := range all {
-		if m.Removed {
-			removed = append(removed, m)
-		}
+// MarshalJSON names the id by what it is of.
+func (m Manifest[ID]) MarshalJSON() ([]byte, error) {
+	f := manifestFile{At: m.At, Content: m.Content, Removed: m.Removed}
+	switch id := any(m.ID).(type) {
+	case fsm.VolumeID:
+		f.Volume = id
+	case fsm.SnapshotID:
+		f.Snapshot = id
 	}
-	if len(removed) <= removedKept {
-		return all, nil
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. The id is empty where the text is of another kind.
+func (m *Manifest[ID]) UnmarshalJSON(text []byte) error {
+	var f manifestFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
 	}
-	slices.SortFunc(removed, func(a, b Manifest) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Volume, b.Volume)) })
-	dropped := map[fsm.VolumeID]bool{}
-	for _, m := range removed[:len(removed)-removedKept] {
-		if err := (&SlotFile{path: manifestPath(dir, m.Volume)}).Remove(); err != nil {
-			return nil, err
-		}
-		dropped[m.Volume] = true
+	m.At, m.Content, m.Removed = f.At, f.Content, f.Removed
+	switch id := any(&m.ID).(type) {
+	case *fsm.VolumeID:
+		*id = f.Volume
+	case *fsm.SnapshotID:
+		*id = f.Snapshot
 	}
-	return slices.DeleteFunc(all, func(m Manifest) bool { return dropped[m.Volume] }), nil
+	return nil
 }
