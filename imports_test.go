@@ -25,6 +25,7 @@ type importMap map[string][]string
 // no package of its row uses, fail too.
 var mayImport = importMap{
 	"plantedbug": {},
+	"foldertest": {}, // of tests
 
 	"fsm/fsmpb": {},
 	"fsm":       {"fsm/fsmpb", "plantedbug"},

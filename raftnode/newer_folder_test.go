@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,39 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/foldertest"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
-
-// filesOf are the files of a folder, byte by byte, and its subfolders.
-func filesOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			files[path] = "folder"
-			return err
-		}
-		content, err := os.ReadFile(path)
-		files[path] = string(content)
-		return err
-	}))
-	return files
-}
-
-// requireSameFiles names the files that differ, whose content is not for reading.
-func requireSameFiles(t *testing.T, before, after map[string]string) {
-	t.Helper()
-	for path, content := range before {
-		now, there := after[path]
-		require.True(t, there, "%s is gone", path)
-		require.True(t, content == now, "%s was changed", path)
-	}
-	for path := range after {
-		require.Contains(t, before, path, "it is new")
-	}
-}
 
 // withHeader writes the dump again with another header.
 func withHeader(t *testing.T, dump []byte, change func(*fsmpb.Header)) []byte {
@@ -179,7 +150,7 @@ func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
 				asNewerBuild(t, n, tc.plant(t, n, dump.Bytes()))
 				require.NoError(t, os.MkdirAll(filepath.Join(n.cfg.Dir, "snapshots", "1-1-1.tmp"), 0o700), "a crash left it")
 				entries := entriesOf(t, n)
-				before := filesOf(t, n.cfg.Dir)
+				before := foldertest.Files(t, n.cfg.Dir)
 				attempts := []func() error{func() error { return c.start(n) }}
 				if !tc.log { // offline an entry can be looked at
 					attempts = append(attempts, n.inspect, n.survive)
@@ -189,11 +160,11 @@ func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
 					require.ErrorIs(t, err, store.ErrRefused)
 					require.ErrorContains(t, err, tc.want)
 					require.ErrorContains(t, err, "remedy: start the build that wrote it, or a newer one")
-					after := filesOf(t, n.cfg.Dir)
+					after := foldertest.Files(t, n.cfg.Dir)
 					if tc.log {
 						withoutPages(n.cfg.Dir, before, after)
 					}
-					requireSameFiles(t, before, after)
+					require.Empty(t, foldertest.Changes(before, after))
 				}
 				require.Equal(t, entries, entriesOf(t, n))
 				if tc.log {

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/foldertest"
 	"github.com/holdfast-storage/holdfast/raftnode/backup"
 	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
 )
@@ -80,33 +79,16 @@ func (r *restoring) command(full string, more ...string) []string {
 	return append([]string{"restore", "--data-dir", r.target, "--backup", full, "--advertise", "127.0.0.1:9800", "--yes"}, more...)
 }
 
-// tree is all that is below and beside the data folder, with its modes, times and content.
-func (r *restoring) tree() (all []string) {
-	r.t.Helper()
-	require.NoError(r.t, filepath.WalkDir(filepath.Dir(r.target), func(path string, d fs.DirEntry, err error) error {
-		require.NoError(r.t, err)
-		info, err := d.Info()
-		require.NoError(r.t, err)
-		var content []byte
-		if !d.IsDir() {
-			content = r.read(path)
-		}
-		all = append(all, fmt.Sprintf("%s %s %d %x", path, info.Mode(), info.ModTime().UnixNano(), sha256.Sum256(content)))
-		return nil
-	}))
-	return all
-}
-
 // refused: the command refuses in one line that names the reason, and nothing is changed; twice.
 func (r *restoring) refused(why string, args ...string) {
 	r.t.Helper()
-	before := r.tree()
+	before := foldertest.Tree(r.t, filepath.Dir(r.target)) // what is beside the data folder, too
 	for range 2 {
 		out, said := run(r.t, exit.Refused, args...)
 		require.Empty(r.t, out)
 		require.Equal(r.t, 1, strings.Count(said, "\n"), said)
 		require.Contains(r.t, said, why, args)
-		require.Equal(r.t, before, r.tree())
+		require.Equal(r.t, before, foldertest.Tree(r.t, filepath.Dir(r.target)))
 	}
 }
 

@@ -1,31 +1,15 @@
 package records
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/foldertest"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
-
-// filesOf are the files of a folder, byte by byte, and its subfolders.
-func filesOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			files[path] = "folder"
-			return err
-		}
-		content, err := os.ReadFile(path)
-		files[path] = string(content)
-		return err
-	}))
-	return files
-}
 
 // S72: a data folder that a newer build wrote is refused before anything is written into it, and that build goes on with it.
 func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
@@ -64,12 +48,12 @@ func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, h.ID, again.ID)
 			plant(t, dir)
-			before := filesOf(t, dir)
+			before := foldertest.Files(t, dir)
 			for range 2 {
 				_, err := OpenHost(dir)
 				require.ErrorIs(t, err, ErrNewer)
 				require.ErrorContains(t, err, "start that build")
-				require.Equal(t, before, filesOf(t, dir))
+				require.Empty(t, foldertest.Changes(before, foldertest.Files(t, dir)))
 			}
 		})
 	}

@@ -4,29 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// filesOf are the files of a folder, byte by byte, and its subfolders.
-func filesOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			files[path] = "folder"
-			return err
-		}
-		content, err := os.ReadFile(path)
-		files[path] = string(content)
-		return err
-	}))
-	return files
-}
+	"github.com/holdfast-storage/holdfast/foldertest"
+)
 
 // S72: also after a stop that was not in order, when every file would be written anew.
 func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
@@ -55,13 +39,13 @@ func TestS72_AFolderOfANewerBuildIsLeftByteForByte(t *testing.T) {
 				}
 				o := options(s.dir.root, WAL)
 				plant(t, s, &o)
-				before := filesOf(t, s.dir.root)
+				before := foldertest.Files(t, s.dir.root)
 				for range 2 {
 					_, err := Open(o)
 					require.ErrorIs(t, err, ErrRefused)
 					require.ErrorIs(t, err, ErrNewer)
 					require.ErrorContains(t, err, "remedy: "+remedyNewerBuild)
-					require.True(t, fmt.Sprint(before) == fmt.Sprint(filesOf(t, s.dir.root)), "a file was changed")
+					require.Empty(t, foldertest.Changes(before, foldertest.Files(t, s.dir.root)))
 				}
 			})
 		}

@@ -2,18 +2,15 @@ package verbs
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/foldertest"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 	"github.com/holdfast-storage/holdfast/raftnode/backup"
 	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
@@ -39,14 +36,14 @@ func (f *fileVerbs) refusedRestores(path, of string) {
 		{foreign, of, "and a restore needs an empty data folder"},
 		{path, of, "the data of member "},
 	} {
-		before := treeOf(f.t, filepath.Dir(tc.data))
+		before := foldertest.Tree(f.t, filepath.Dir(tc.data))
 		for range 2 {
 			res := harness.Run(f.t.Context(), f.binary, "restore", "--data-dir", tc.data, "--backup", tc.backup, "--advertise", "127.0.0.1:9", "--yes")
 			require.Equal(f.t, 1, res.Code, res.Stdout)
 			require.Empty(f.t, res.Stdout)
 			require.Contains(f.t, res.Stderr, tc.why)
 			require.NotContains(f.t, res.Stderr, "\n")
-			require.Equal(f.t, before, treeOf(f.t, filepath.Dir(tc.data)))
+			require.Equal(f.t, before, foldertest.Tree(f.t, filepath.Dir(tc.data)))
 		}
 	}
 }
@@ -66,26 +63,4 @@ func foreignBackup(t *testing.T) string {
 		return err
 	}))
 	return path
-}
-
-// treeOf is all that is in a folder, with its modes, times and content.
-func treeOf(t *testing.T, dir string) string {
-	t.Helper()
-	var all strings.Builder
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		require.NoError(t, err)
-		info, err := d.Info()
-		require.NoError(t, err)
-		sum := sha256.New()
-		if info.Mode().IsRegular() {
-			file, err := os.Open(path)
-			require.NoError(t, err)
-			_, err = io.Copy(sum, file)
-			require.NoError(t, err)
-			require.NoError(t, file.Close())
-		}
-		fmt.Fprintf(&all, "%s %s %d %x\n", path, info.Mode(), info.ModTime().UnixNano(), sum.Sum(nil))
-		return nil
-	}))
-	return all.String()
 }
