@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
-	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -181,28 +179,6 @@ func WorstOf(all []*adminpb.Diagnosis) string {
 		}
 	}
 	return worst
-}
-
-// doctorTable has remedies in lines of their own: both sentences beside each other are wider than a screen.
-// A wide table has histograms, too.
-func doctorTable(w io.Writer, a *adminpb.DoctorResponse, wide bool) {
-	row(w, "SEVERITY", "SUBJECT", "FOUND")
-	counts := map[string]int{}
-	for _, d := range a.GetFindings() {
-		counts[d.GetSeverity()]++
-		row(w, d.GetSeverity(), d.GetSubject(), d.GetFound())
-		if d.GetRemedy() != "" {
-			fmt.Fprintf(w, "\t\t  %s\n", listing.OneLine(d.GetRemedy()))
-		}
-		if wide && len(d.GetHistogram()) > 0 {
-			fmt.Fprintf(w, "\t\t  %s\n", histogramText(d.GetHistogram()))
-		}
-	}
-	at := ""
-	if a.GetIndex() != 0 {
-		at = fmt.Sprintf(" at index %d", a.GetIndex())
-	}
-	fmt.Fprintf(w, "%s, %d not known, %s%s\n", CountOf(counts[SeverityError], "error"), counts[SeverityUnknown], CountOf(counts[SeverityWarn], "warning"), at)
 }
 
 // histogramText lists how many durations were up to each bound, and above the one before.

@@ -37,15 +37,15 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 	case *adminpb.OperationsResponse:
 		operationList.Table(out, a, view)
 	case *adminpb.AuditResponse:
-		auditTable(out, a)
+		auditList.Table(out, a, view)
 	case *adminpb.DoctorResponse:
-		doctorTable(out, a, view.Wide)
+		doctorList.Table(out, a, view)
 	case *adminpb.PlanResponse:
 		planTable(out, a)
 	case *adminpb.LeaksResponse:
-		leaksTable(out, a)
+		leakList.Table(out, a, view)
 	case *adminpb.UpgradeResponse:
-		upgradeTable(out, a)
+		upgradeList.Table(out, a, view)
 	case *adminpb.MembersResponse:
 		memberList.Table(out, a, view)
 	case *adminpb.AtRiskResponse:
@@ -111,23 +111,6 @@ func row(w io.Writer, cells ...any) {
 		text[i] = cmp.Or(listing.OneLine(c), "-")
 	}
 	fmt.Fprintln(w, strings.Join(text, "\t"))
-}
-
-func auditTable(w io.Writer, a *adminpb.AuditResponse) {
-	row(w, "FINDING", "NODE", "KIND", "ID", "PATH", "DETAIL")
-	for _, group := range []struct {
-		name string
-		list []*adminpb.Finding
-	}{{"orphan", a.GetOrphans()}, {"missing", a.GetMissing()}, {"wrong", a.GetWrong()}, {"pending", a.GetPending()}} {
-		for _, f := range group.list {
-			row(w, group.name, f.GetNode(), f.GetKind(), f.GetId(), f.GetPath(), f.GetDetail())
-		}
-	}
-	for _, u := range a.GetUnknown() {
-		row(w, "unknown", u.GetNode(), "", "", "", u.GetDetail())
-	}
-	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %s, %d missing, %d wrong, %d pending, %s not asked\n", a.GetChecked(), a.GetIndex(),
-		CountOf(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetWrong()), len(a.GetPending()), CountOf(len(a.GetUnknown()), "host"))
 }
 
 // historyLine writes one entry as one line; a stream's columns have fixed widths.

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
-	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -107,25 +105,4 @@ func summarizeUpgrade(resp *adminpb.UpgradeResponse) {
 
 func withMissing(all []*adminpb.Understanding) []*adminpb.Understanding {
 	return slices.DeleteFunc(slices.Clone(all), func(u *adminpb.Understanding) bool { return u.GetMissing() == "" })
-}
-
-func upgradeTable(w io.Writer, a *adminpb.UpgradeResponse) {
-	row(w, "WHO", "ID", "VERSION", "LEVEL", "MISSING")
-	for _, m := range a.GetMembers() {
-		row(w, "controller", m.GetId(), m.GetVersion(), levelCell(m), m.GetMissing())
-	}
-	for _, n := range a.GetNodes() {
-		row(w, "node", n.GetId(), n.GetVersion(), levelCell(n), n.GetMissing())
-	}
-	for _, warning := range a.GetWarnings() {
-		fmt.Fprintf(w, "WARNING: %s\n", listing.OneLine(warning))
-	}
-	fmt.Fprintf(w, "%s (index %d)\n", listing.OneLine(a.GetSummary()), a.GetIndex())
-}
-
-func levelCell(u *adminpb.Understanding) string {
-	if u.GetFeatureLevel() == 0 {
-		return "unknown"
-	}
-	return fmt.Sprint(u.GetFeatureLevel())
 }

@@ -1,6 +1,8 @@
 package listing
 
 import (
+	"cmp"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -11,7 +13,7 @@ func (l *List[A, R]) ItemsOf(answer proto.Message, v View) (items []Item) {
 	for _, r := range l.arranged(answer.(A), v) {
 		if id := l.ID(r); !seen[id] {
 			seen[id] = true
-			items = append(items, Item{ID: id, Message: l.Item(r)})
+			items = append(items, Item{ID: id, Field: l.fieldOf(r), Message: l.Item(r)})
 		}
 	}
 	return items
@@ -24,13 +26,30 @@ func (l *List[A, R]) Arrange(answer proto.Message, v View) {
 		return
 	}
 	items := l.ItemsOf(answer, v)
-	list := answer.ProtoReflect().Mutable(l.field(answer)).List()
-	list.Truncate(0)
+	for _, field := range l.fields() {
+		listIn(answer, field).Truncate(0)
+	}
 	for _, item := range items {
-		list.Append(protoreflect.ValueOfMessage(item.Message.ProtoReflect()))
+		listIn(answer, cmp.Or(item.Field, l.Field)).Append(protoreflect.ValueOfMessage(item.Message.ProtoReflect()))
 	}
 }
 
-func (l *List[A, R]) field(answer proto.Message) protoreflect.FieldDescriptor {
-	return answer.ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(l.Field))
+// fieldOf is the field that a row's item is in, empty where there is one field.
+func (l *List[A, R]) fieldOf(r R) string {
+	if l.FieldOf == nil {
+		return ""
+	}
+	return l.FieldOf(r)
+}
+
+func (l *List[A, R]) fields() []string {
+	if l.FieldOf == nil {
+		return []string{l.Field}
+	}
+	return l.Fields
+}
+
+func listIn(answer proto.Message, field string) protoreflect.List {
+	m := answer.ProtoReflect()
+	return m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(field))).List()
 }

@@ -13,14 +13,19 @@ import (
 type List[A proto.Message, R any] struct {
 	// Field is the answer's repeated field with what is listed, by its name in the .proto file.
 	Field string
-	// Rows are the rows of an answer; one item of Field may have several, or none.
+	// Fields are, instead of Field, those of an answer with items in several. FieldOf is the one that a row's item is in.
+	Fields  []string
+	FieldOf func(R) string
+	// Rows are the rows of an answer; one item may have several, or none.
 	Rows func(A) []R
-	// Item is the item of Field that a row is of.
+	// Item is the item that a row is of.
 	Item func(R) proto.Message
 	// ID tells an item from the others, and RowID a row of one item from its others; nil: an item has one row.
 	ID, RowID func(R) string
 	Columns   []Column[R]
 	Selectors []Selector[R]
+	// Below are lines below a row, of sentences that are too long for a cell; nil: none. They are a part of the row.
+	Below func(r R, wide bool) []string
 	// Head and Foot are the lines around the table; nil: none.
 	Head, Foot func(A) []string
 }
@@ -118,13 +123,17 @@ type Writer interface{ Write([]byte) (int, error) }
 type Row struct {
 	ID    string
 	Cells []string
+	// Below are the lines below the row, each without a line break.
+	Below []string
 	// Fixed are the cells that do not change by time alone: two rows that have the same are the same.
 	Fixed string
 }
 
 // Item is one item of an answer.
 type Item struct {
-	ID      string
+	ID string
+	// Field is the field of the answer that it is in, where there are several; empty: there is one.
+	Field   string
 	Message proto.Message
 }
 

@@ -19,6 +19,9 @@ func (l *List[A, R]) Table(w Writer, answer proto.Message, v View) {
 	writeLines(w, []string{strings.Join(l.Header(v), "\t")})
 	for _, r := range l.RowsOf(answer, v) {
 		writeLines(w, []string{strings.Join(r.Cells, "\t")})
+		for _, line := range r.Below { // below the last cell
+			writeLines(w, []string{strings.Repeat("\t", len(r.Cells)-1) + "  " + line})
+		}
 	}
 	if l.Foot != nil {
 		writeLines(w, oneLineEach(l.Foot(a)))
@@ -73,7 +76,10 @@ func (l *List[A, R]) row(r R, v View) Row {
 			fixed = append(fixed, out.Cells[len(out.Cells)-1])
 		}
 	}
-	out.Fixed = strings.Join(fixed, "\t")
+	if l.Below != nil {
+		out.Below = oneLineEach(l.Below(r, v.Wide))
+	}
+	out.Fixed = strings.Join(append(fixed, out.Below...), "\t")
 	return out
 }
 

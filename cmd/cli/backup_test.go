@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,16 +187,8 @@ func TestABackupThatIsCutOffLeavesNothing(t *testing.T) {
 }
 
 func TestBackupList(t *testing.T) {
-	m, dir := backuptest.New(t, "one"), t.TempDir()
-	put := func(increment bool, change func(*target.Name)) {
-		t.Helper()
-		p, err := backup.Prepare(t.Context(), m, backup.Request{Member: "c1", Increment: increment, Since: 1, Now: time.Now()})
-		require.NoError(t, err)
-		n := target.NameOf(p.Header, false)
-		change(&n)
-		require.NoError(t, target.Folder(dir).Put(t.Context(), n.String(), func(w io.Writer) error { return p.Write(t.Context(), w) }))
-	}
-	asItIs := func(*target.Name) {}
+	b := &backupsIn{t: t, member: backuptest.New(t, "one"), dir: t.TempDir()}
+	m, dir, put := b.member, b.dir, b.put
 	put(false, asItIs)
 	m.Nodes(1, 4)
 	put(true, asItIs)

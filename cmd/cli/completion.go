@@ -49,7 +49,7 @@ var argNames = map[string][]names{
 
 // flagNames are the names that flags are of, where a command has them.
 var flagNames = map[string]names{
-	"node": nodeNames, "if-node": nodeNames, "peer-node": nodeNames, "without": nodeNames, "if-member": memberNames, "pool": poolNames,
+	"node": nodeNames, "if-node": nodeNames, "peer-node": nodeNames, "without": nodeNames, "if-member": memberNames, "member": controllerNames, "pool": poolNames,
 	"volume": volumeNames, "source": volumeNames, "snapshot": snapshotNames, "group": volumeGroupNames,
 }
 
@@ -68,6 +68,7 @@ func addCompletion(root *cobra.Command) {
 		} else if cmd.ValidArgsFunction == nil && cmd.Flags().Lookup("config") == nil && cmd.PersistentFlags().Lookup("endpoints") != nil && !strings.Contains(cmd.Use, "FILE") {
 			cmd.ValidArgsFunction = cobra.NoFileCompletions
 		}
+		completeValues(cmd)
 		if cmd.PersistentFlags().Lookup("endpoints") == nil {
 			continue
 		}
@@ -76,13 +77,17 @@ func addCompletion(root *cobra.Command) {
 				return complete(cmd, kind, nil, typed), cobra.ShellCompDirectiveNoFileComp
 			})
 		}
-		completeFlag(cmd, "output", fixedNames(admin.Formats))
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if values := f.Annotations[valuesOfFlag]; len(values) > 0 {
-				completeFlag(cmd, f.Name, fixedNames(values))
-			}
-		})
 	}
+}
+
+// completeValues completes the flags that take certain values, which needs no cluster.
+func completeValues(cmd *cobra.Command) {
+	completeFlag(cmd, "output", fixedNames(admin.Formats))
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if values := f.Annotations[valuesOfFlag]; len(values) > 0 {
+			completeFlag(cmd, f.Name, fixedNames(values))
+		}
+	})
 }
 
 // valuesOfFlag marks a flag with the values that it takes.
@@ -274,6 +279,16 @@ func memberNames(ctx context.Context, client *admin.Client) (found []name) {
 		return api.Status(ctx, &adminpb.StatusRequest{})
 	}).GetMembers() {
 		found = append(found, name{m.GetId(), m.GetMemberId() + " " + m.GetRole()}, name{m.GetMemberId(), m.GetId() + " " + m.GetRole()})
+	}
+	return found
+}
+
+// controllerNames are the members by the names that they were given.
+func controllerNames(ctx context.Context, client *admin.Client) (found []name) {
+	for _, m := range answerTo(ctx, client, func(ctx context.Context, api adminpb.AdminClient) (*adminpb.StatusResponse, error) {
+		return api.Status(ctx, &adminpb.StatusRequest{})
+	}).GetMembers() {
+		found = append(found, name{m.GetId(), m.GetRole()})
 	}
 	return found
 }

@@ -35,8 +35,12 @@ func (c *connection) addFlagsTo(flags *pflag.FlagSet, timeout time.Duration) {
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
 	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
 	daemon.AddTLSFlags(flags, &c.files)
-	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, wide (all columns), json or yaml")
+	c.addOutputFlag(flags)
 	flags.DurationVar(&c.timeout, "timeout", timeout, "how long one controller may take before the next is asked")
+}
+
+func (c *connection) addOutputFlag(flags *pflag.FlagSet) {
+	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, wide (all columns), json or yaml")
 }
 
 // client makes a client from the flags. The error names the flag that is wrong.

@@ -26,6 +26,7 @@ var defaultDataDirs = map[hostcheck.Role]string{hostcheck.Node: "/var/lib/holdfa
 
 func (h *hostFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&h.role, "role", "node", "with --host: what it runs, or is to run: `node` or controller")
+	setValues(flags.Lookup("role"), []string{string(hostcheck.Node), string(hostcheck.Controller)})
 	flags.StringVar(&h.dataDir, "data-dir", "", "with --host: the data `folder`; by default that of the role")
 	flags.StringVar(&h.poolDir, "pool-dir", "", "with --host: the `folder` of a pool of files; by default /var/lib/holdfast/pool for a node without --pool")
 	flags.StringArrayVar(&h.pools, "pool", nil, "with --host: a thin pool as `lvm:VG/POOL`; repeatable")

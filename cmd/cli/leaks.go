@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/admin/leaks"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/csi/identity"
 )
@@ -23,39 +25,56 @@ type leaksOptions struct {
 
 func leaksCommand() *cobra.Command {
 	var o leaksOptions
-	cmd := apiCommand("leaks", "Compare an orchestrator's list of volumes with the log, and name what only one of them has", noArgs, changeTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			if o.file == "" {
-				return exit.Usagef("name the orchestrator's list with --list FILE, or - for standard input")
+	f, looks := newListFlags(admin.LeakList), 0
+	var cmd *cobra.Command
+	cmd = f.command("leaks", "Compare an orchestrator's list of volumes with the log, and name what only one of them has", noArgs, changeTimeout,
+		func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
+			if err := o.check(f.watch); err != nil {
+				return nil, err
 			}
 			list, taken, err := o.readList(cmd.InOrStdin())
+			if looks++; err != nil && looks > 1 { // it is being written anew
+				return nil, exit.Wrap(exit.Unavailable, err)
+			}
 			if err != nil {
-				return exit.Wrap(exit.Usage, err)
+				return nil, exit.Wrap(exit.Usage, err)
 			}
 			resp, err := o.compare(ctx, client, cmd, list, taken)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
-				return err
-			}
-			if len(resp.GetFound()) > 0 {
-				return exit.Silent(exit.Refused)
-			}
-			return nil
+			found := len(resp.GetFound()) > 0
+			return resp, f.verdict(func() error {
+				if found {
+					return exit.Silent(exit.Refused)
+				}
+				return nil
+			})
 		})
 	cmd.Long = "Compares what an orchestrator has with what the log has, and changes nothing. The list is the output of\n" +
 		"`kubectl get persistentvolumes,volumesnapshotcontents,volumeattachments -o json`, or of any of the three, or plain lines\n" +
 		"with an id each. A leak is a volume or snapshot that the list does not name; lost is what only the list names; an\n" +
 		"attachment that only one of the two has is named too, by Kubernetes' node name, which must be Holdfast's. A list that\n" +
 		"is empty, cut short, or a part of a longer one is refused. What was made within --older-than before the list\n" +
-		"was taken, by the file's time, may be on its way into it: it is shown, and is no finding. Exit code 1: something was found."
+		"was taken, by the file's time, may be on its way into it: it is shown, and is no finding. Exit code 1: something was found,\n" +
+		"shown or not. With --watch the file is read again at each look, and it goes on whatever is found."
 	flags := cmd.Flags()
 	flags.StringVar(&o.file, "list", "", "the orchestrator's list, a `file`; - is standard input")
 	flags.StringVar(&o.driver, "driver", identity.Name, "the CSI driver's `name` in the list")
 	flags.StringVar(&o.site, "site", "", "the orchestrator's `site`, where several use the cluster")
 	flags.DurationVar(&o.olderThan, "older-than", time.Hour, "what is younger when the list was taken is no leak")
 	return cmd
+}
+
+// check refuses what cannot be read, or not again.
+func (o *leaksOptions) check(watched bool) error {
+	switch {
+	case o.file == "":
+		return exit.Usagef("name the orchestrator's list with --list FILE, or - for standard input")
+	case o.file == "-" && watched:
+		return exit.Usagef("--watch reads the list again and again, and standard input is read once: give --list a file")
+	}
+	return nil
 }
 
 // readList reads the list, and when it was taken.

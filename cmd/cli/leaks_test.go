@@ -121,3 +121,38 @@ func TestLeaksNeedAList(t *testing.T) {
 		require.Equal(t, exit.Usage, Main(append(args, serveAdmin(t, &fakeLeaksAPI{})...), &out, &out), "%q: %s", args, &out)
 	}
 }
+
+func TestLeaksAreSelectedAndWatched(t *testing.T) {
+	const lost = "hf-00000000-0000-4000-8000-00000000000f"
+	list := filepath.Join(t.TempDir(), "list")
+	require.NoError(t, os.WriteFile(list, []byte(listedVolume+"\n"+lost+"\n"), 0o600))
+	flags := serveAdmin(t, &fakeLeaksAPI{made: time.Now().Add(-2 * time.Hour)})
+	args := append([]string{"volumes", "leaks", "--list", list}, flags...)
+	for more, want := range map[string]string{
+		"":                                leakedVolume + " " + lost,
+		"--sort-by -id":                   lost + " " + leakedVolume,
+		"--kind lost,lost-snapshot":       lost,
+		"--condition counted --kind leak": leakedVolume,
+		"--condition young":               "",
+		"--older-than 24h --kind leak":    leakedVolume, // it is shown, and is no finding
+	} {
+		for range 2 {
+			code, stdout, stderr := runCommand(append(args, strings.Fields(more)...)...)
+			require.Equal(t, exit.Refused, code, stderr)
+			require.Equal(t, want, columnOf(stdout, 1, 2+strings.Count(stdout, "not compared: ")), more)
+		}
+	}
+	w := watch(t, append(args, "--kind", "lost")...)
+	require.Contains(t, w.line(w.stdout), "REMEDY")
+	require.Regexp(t, "added +lost +"+lost, w.line(w.stdout))
+	replace := func(with string) { // at once, so that the watch reads the old one or the new one
+		require.NoError(t, os.WriteFile(list+".new", []byte(with), 0o600))
+		require.NoError(t, os.Rename(list+".new", list))
+	}
+	replace(listedVolume)
+	require.Contains(t, w.line(w.stderr), "cut short", "it is being written")
+	replace(listedVolume + "\n" + leakedVolume + "\n")
+	require.Contains(t, w.line(w.stderr), "answered again")
+	require.Regexp(t, "removed +lost +"+lost, w.line(w.stdout))
+	w.end()
+}

@@ -18,6 +18,9 @@ import (
 // minWatchInterval is the shortest --interval: each look is a linearizable read of everything that is listed.
 const minWatchInterval = 100 * time.Millisecond
 
+// defaultWatchInterval is how often a watch looks where looking is cheap.
+const defaultWatchInterval = 2 * time.Second
+
 // listFlags are how a list is asked for.
 type listFlags struct {
 	list     listing.Lister
@@ -27,27 +30,43 @@ type listFlags struct {
 	interval time.Duration
 }
 
+func newListFlags(list listing.Lister) *listFlags {
+	return &listFlags{list: list, selected: map[string]*[]string{}, interval: defaultWatchInterval}
+}
+
 // listRead reads what is listed. It may answer something beside an error, which is printed too. The view tells what may be left
 // out of the answer already.
 type listRead func(ctx context.Context, c *connection, client *admin.Client, view listing.View, args []string) (proto.Message, error)
 
 // listCommand makes a command that lists, sorts, selects and watches.
 func listCommand(use, short string, args cobra.PositionalArgs, list listing.Lister, read listRead) *cobra.Command {
-	f := &listFlags{list: list, selected: map[string]*[]string{}}
-	cmd := apiCommand(use, short, args, readTimeout,
+	return newListFlags(list).command(use, short, args, readTimeout, read)
+}
+
+// command makes a command with these flags that asks a cluster.
+func (f *listFlags) command(use, short string, args cobra.PositionalArgs, timeout time.Duration, read listRead) *cobra.Command {
+	cmd := apiCommand(use, short, args, timeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			view, err := f.view()
-			if err != nil {
-				return err
-			}
-			look := func() (proto.Message, error) { return read(ctx, c, client, view, args) }
-			if f.watch {
-				return f.watchWith(ctx, c, cmd, view, look)
-			}
-			return printOnce(cmd, c, list, view, look)
+			return f.run(ctx, c, cmd, func(view listing.View) (proto.Message, error) { return read(ctx, c, client, view, args) })
 		})
 	f.add(cmd)
 	return cmd
+}
+
+// run shows what look answers, once or until the context ends.
+func (f *listFlags) run(ctx context.Context, c *connection, cmd *cobra.Command, look func(listing.View) (proto.Message, error)) error {
+	view, err := f.view()
+	if err != nil {
+		return err
+	}
+	if err := admin.CheckFormat(c.output); err != nil {
+		return exit.Wrap(exit.Usage, err)
+	}
+	once := func() (proto.Message, error) { return look(view) }
+	if f.watch {
+		return f.watchWith(ctx, c, cmd, view, once)
+	}
+	return printOnce(cmd, c, f.list, view, once)
 }
 
 func printOnce(cmd *cobra.Command, c *connection, list listing.Lister, view listing.View, look func() (proto.Message, error)) error {
@@ -67,7 +86,7 @@ func (f *listFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.sortBy, "sort-by", nil, "`columns` to sort by, the most important first, `-size` for the largest first: "+strings.Join(f.list.ColumnNames(), ", "))
 	flags.BoolVarP(&f.watch, "watch", "w", false, "go on until Ctrl-C: on a terminal the list as it is now, else a line for each row that is new, changed or gone")
-	flags.DurationVar(&f.interval, "interval", 2*time.Second, "with --watch: how often to look")
+	flags.DurationVar(&f.interval, "interval", f.interval, "with --watch: how often to look")
 	names := []string{"sort-by", "watch", "interval"}
 	for _, s := range f.list.Flags() {
 		values := &[]string{}

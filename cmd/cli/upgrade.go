@@ -7,9 +7,11 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
@@ -26,10 +28,14 @@ func upgradeCommand() *cobra.Command {
 
 func upgradeStatusCommand() *cobra.Command {
 	req := &adminpb.UpgradeRequest{}
-	cmd := apiCommand("status", "Show which feature level each controller and node understands", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			_, err := printUpgrade(ctx, c, client, cmd, "read who understands which feature level", req, adminpb.AdminClient.UpgradeStatus)
-			return err
+	cmd := listCommand("status", "Show which feature level each controller and node understands", noArgs, admin.UpgradeList,
+		func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
+			const what = "read who understands which feature level"
+			resp, err := askUpgrade(ctx, client, what, req, adminpb.AdminClient.UpgradeStatus)
+			if err != nil {
+				return nil, err
+			}
+			return resp, nil
 		})
 	levelFlag(cmd, req)
 	return cmd
@@ -44,10 +50,14 @@ func finishCommand() *cobra.Command {
 			if yes {
 				call = adminpb.AdminClient.FinishUpgrade
 			}
-			resp, err := printUpgrade(ctx, c, client, cmd, "finish the upgrade", req, call)
-			switch {
-			case err != nil:
+			resp, err := askUpgrade(ctx, client, "finish the upgrade", req, call)
+			if err != nil {
 				return err
+			}
+			if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
+				return err
+			}
+			switch {
 			case !resp.GetDone() && !resp.GetReady():
 				return exit.Refusedf("finish the upgrade: not all understand feature level %d; the list says what is missing", resp.GetTarget())
 			case !resp.GetDone():
@@ -71,9 +81,9 @@ func levelFlag(cmd *cobra.Command, req *adminpb.UpgradeRequest) {
 
 type upgradeCall func(adminpb.AdminClient, context.Context, *adminpb.UpgradeRequest, ...callOption) (*adminpb.UpgradeResponse, error)
 
-// printUpgrade calls a controller that knows the call, and prints its answer: in the middle of an upgrade
-// some controllers may be of an older build that does not know it.
-func printUpgrade(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, req *adminpb.UpgradeRequest, call upgradeCall) (resp *adminpb.UpgradeResponse, err error) {
+// askUpgrade calls a controller that knows the call: in the middle of an upgrade some controllers may be of an older build that
+// does not know it.
+func askUpgrade(ctx context.Context, client *admin.Client, what string, req *adminpb.UpgradeRequest, call upgradeCall) (resp *adminpb.UpgradeResponse, err error) {
 	err = client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = call(api, ctx, req)
 		if grpcstatus.Code(err) == codes.Unimplemented {
@@ -84,5 +94,5 @@ func printUpgrade(ctx context.Context, c *connection, client *admin.Client, cmd 
 	if err != nil {
 		return nil, callError(what, err)
 	}
-	return resp, admin.Print(cmd.OutOrStdout(), c.output, resp)
+	return resp, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,15 +178,24 @@ func (r *rowChanges) write(answer proto.Message) error {
 	rows, at := r.list.RowsOf(answer, r.view), changeTime()
 	err := difference(r.last, rows, func(x listing.Row) string { return x.ID }, func(a, b listing.Row) bool { return a.Fixed == b.Fixed },
 		func(change string, x listing.Row) error {
-			r.line(&page, append([]string{at, change}, x.Cells...))
+			r.line(&page, append([]string{at, change}, oneLine(x)...))
 			return nil
 		})
 	r.last = rows
-	if err != nil {
+	if err != nil || page.Len() == 0 {
 		return err
 	}
 	_, err = r.out.Write(page.Bytes())
 	return err
+}
+
+// oneLine are the cells of a row, with what is below it at its end: each change is one line.
+func oneLine(x listing.Row) []string {
+	cells := slices.Clone(x.Cells)
+	if len(x.Below) > 0 {
+		cells[len(cells)-1] += ": " + strings.Join(x.Below, "; ")
+	}
+	return cells
 }
 
 func (r *rowChanges) line(page *bytes.Buffer, cells []string) {
@@ -215,9 +226,9 @@ func (c *itemChanges) write(answer proto.Message) error {
 	items, at := c.list.ItemsOf(answer, c.view), changeTime()
 	index := indexOf(answer)
 	err := difference(c.last, items, func(x listing.Item) string { return x.ID },
-		func(a, b listing.Item) bool { return proto.Equal(a.Message, b.Message) },
+		func(a, b listing.Item) bool { return a.Field == b.Field && proto.Equal(a.Message, b.Message) },
 		func(change string, x listing.Item) error {
-			return admin.PrintChange(c.out, at, index, change, x.Message)
+			return admin.PrintChange(c.out, at, index, change, x.Field, x.Message)
 		})
 	c.last = items
 	return err
