@@ -5,6 +5,9 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // adoptChanges takes in what the lost part of the log said of a volume that is known: that it was made, grew, was
 // formatted, published elsewhere or not any more.
 func (s *State) adoptChanges(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *Rejection) {
+	if a.survives(v) {
+		return s.adoptSurvivor(m, v, a)
+	}
 	switch v.Phase.(type) {
 	case Deleting, Failed:
 		return nil, Reject(Precondition, "adopt volume %s: it is being deleted, or could not be made, and its hosts have it: delete it again, or copy what it has", v.ID)

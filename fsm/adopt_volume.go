@@ -41,13 +41,7 @@ func applyAdoptVolume(s *State, m Meta, c *fsmpb.AdoptVolume) (*fsmpb.Outcome, *
 	if rej != nil {
 		return nil, rej
 	}
-	if rej := s.checkWhole(&v); rej != nil {
-		return nil, rej
-	}
-	s.intern.volume(&v)
-	s.putVolume(v)
-	s.bumpAdopted(&v)
-	return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+	return s.putAdoptedVolume(v)
 }
 
 // bumpAdopted wakes the hosts that have the volume: it is desired of them now.

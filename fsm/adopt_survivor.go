@@ -1,0 +1,34 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// hostsLost tells whether the volume has failed because every host that this log had it on was recorded as lost. One that
+// could not be made has an operation, or was removed with its host.
+func (v *Volume) hostsLost() bool { return v.isFailed() && v.Operation == nil && v.allGone() }
+
+// survives tells whether hosts have a volume of which this log knows lost hosts only: the lost log had converted it to a
+// replicated one. A volume that is replicated never becomes plain again, so such a manifest is newer than this log.
+func (a *adoption) survives(v *Volume) bool { return v.hostsLost() && a.wasConverted(v) }
+
+// adoptSurvivor takes in a volume that failed with its only host, from the host that the lost log gave its other replica.
+// It is as one that this log does not know: nothing counts but what its host will observe, and alone it takes an
+// operator's decision before anybody uses it (S5, S8).
+func (s *State) adoptSurvivor(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *Rejection) {
+	survivor, rej := s.adoptedVolume(m, a)
+	if rej != nil {
+		return nil, rej
+	}
+	survivor.Created = v.Created
+	return s.putAdoptedVolume(survivor)
+}
+
+// putAdoptedVolume puts a volume that is made of manifests only.
+func (s *State) putAdoptedVolume(v Volume) (*fsmpb.Outcome, *Rejection) {
+	if rej := s.checkWhole(&v); rej != nil {
+		return nil, rej
+	}
+	s.intern.volume(&v)
+	s.putVolume(v)
+	s.bumpAdopted(&v)
+	return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+}
