@@ -188,8 +188,8 @@ func (a *adoption) adoptVolume(id fsm.VolumeID) {
 	if !known {
 		view = &fsm.Volume{ID: id, Name: first.GetName()}
 	}
-	t := step{action: "adopt", volume: view, node: fsm.NodeID(cmd.GetReplicas()[0].GetNodeId()), detail: adoptDetail(known, first)}
-	if missing := a.missingHost(first.GetReplication(), cmd); missing != "" {
+	t := step{action: "adopt", volume: view, node: fsm.NodeID(cmd.GetReplicas()[0].GetNodeId()), detail: adoptDetail(before, first)}
+	if missing := a.missingHost(before, first.GetReplication(), cmd); missing != "" {
 		t.state, t.detail = stepWaiting, missing
 		a.add(t)
 		a.holdBack(cmd, missing)
@@ -225,7 +225,7 @@ func (a *adoption) holdBack(cmd *fsmpb.AdoptVolume, why string) {
 	}
 }
 
-func adoptDetail(known bool, m *fsmpb.VolumeManifest) string {
+func adoptDetail(v *fsm.Volume, m *fsmpb.VolumeManifest) string {
 	use := "nobody uses it"
 	if p := m.GetPublication(); p != nil {
 		use = "it is published there"
@@ -233,23 +233,34 @@ func adoptDetail(known bool, m *fsmpb.VolumeManifest) string {
 			use = "it is staged there"
 		}
 	}
-	if known {
-		return fmt.Sprintf("the lost log said more of it than this one: %d bytes, %s", m.GetSizeBytes(), use)
+	if v == nil {
+		return fmt.Sprintf("this log does not know it: %d bytes, %s", m.GetSizeBytes(), use)
 	}
-	return fmt.Sprintf("this log does not know it: %d bytes, %s", m.GetSizeBytes(), use)
+	if _, failed := v.Phase.(fsm.Failed); failed {
+		return fmt.Sprintf("this log has it on a lost host only, and the lost log had replicated it: %d bytes, %s; alone it takes `holdfast volumes force-primary` before it is used anew", m.GetSizeBytes(), use)
+	}
+	return fmt.Sprintf("the lost log said more of it than this one: %d bytes, %s", m.GetSizeBytes(), use)
 }
 
 // missingHost says which host has the other replica and did not say so: adopted without it, that replica would be lost to
-// the log.
-func (a *adoption) missingHost(r *fsmpb.ReplicationManifest, cmd *fsmpb.AdoptVolume) string {
+// the log. A host that this log has the volume on alone is given up by its own verb only.
+func (a *adoption) missingHost(v *fsm.Volume, r *fsmpb.ReplicationManifest, cmd *fsmpb.AdoptVolume) string {
 	for _, h := range r.GetHosts() {
 		named := slices.ContainsFunc(cmd.GetReplicas(), func(r *fsmpb.AdoptedReplica) bool { return r.GetHostId() == h.GetHostId() })
 		n, known := a.state.Node(fsm.NodeID(h.GetNodeId()))
 		lost := known && string(n.Host) == h.GetHostId() && n.State == fsm.NodeLost
 		answered := known && string(n.Host) == h.GetHostId() && a.holdings[n.ID].err == nil
-		if !named && !lost && !answered && !slices.Contains(a.req.GetWithout(), h.GetNodeId()) {
+		switch waits := !named && !lost && !answered && !slices.Contains(a.req.GetWithout(), h.GetNodeId()); {
+		case waits && isPlainOn(v, fsm.HostID(h.GetHostId())):
+			return fmt.Sprintf("host %s of node %s is the only one that this log has it on, and has not answered: start it, or record it as lost if it is gone for good: `holdfast nodes lost %s`", h.GetHostId(), h.GetNodeId(), h.GetNodeId())
+		case waits:
 			return fmt.Sprintf("host %s of node %s has its other replica and has not answered: start it, or say --without %s if that is gone for good", h.GetHostId(), h.GetNodeId(), h.GetNodeId())
 		}
 	}
 	return ""
+}
+
+// isPlainOn tells whether the log has the volume on that host, and on no other one.
+func isPlainOn(v *fsm.Volume, host fsm.HostID) bool {
+	return v != nil && v.Replication == nil && v.Replica(host) != nil
 }

@@ -115,12 +115,25 @@ func (a *adoption) listOrphans() {
 	for _, node := range slices.Sorted(maps.Keys(a.holdings)) {
 		h := a.holdings[node]
 		for _, id := range slices.Sorted(maps.Keys(h.images)) {
-			if _, known := a.state.Volume(id); !known && h.volumes[id].GetManifest() == nil {
+			if h.volumes[id].GetManifest() != nil {
+				continue
+			}
+			switch v, known := a.state.Volume(id); {
+			case !known:
 				a.add(step{action: "leave", state: stepFollows, node: node, volume: &fsm.Volume{ID: id},
 					detail: "nothing says what it is: it stays as it is, an orphan of `holdfast audit`"})
+			case a.isElsewhere(v, node):
+				a.add(step{action: "leave", state: stepFollows, node: node, volume: v,
+					detail: fmt.Sprintf("this log has it on node %s, and nothing says what this device is: it stays as it is, an orphan of `holdfast audit`; if node %s is gone for good, look at what the device has before anybody removes it", v.Replicas[0].Node, v.Replicas[0].Node)})
 			}
 		}
 	}
+}
+
+// isElsewhere tells whether the log has nothing of the volume on the host that the node is.
+func (a *adoption) isElsewhere(v *fsm.Volume, node fsm.NodeID) bool {
+	n, ok := a.state.Node(node)
+	return ok && v.Replica(n.Host) == nil && len(v.Replicas) > 0
 }
 
 // adoptNodes lets the hosts act for this incarnation, when nothing of theirs waits.

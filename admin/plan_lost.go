@@ -103,12 +103,24 @@ func (t *planTarget) lossDetail(v *fsm.Volume) string {
 	case other == nil && back != "":
 		return fmt.Sprintf("%sits last replica that is up to date is here; the one on %s, which was given up and is not reported removed, "+
 			"stays and is outdated: it goes on by `holdfast volumes force-primary` only, without the writes since it was given up", what, back)
+	case other == nil && v.Replication == nil && t.hasUnadoptedHost():
+		return what + "its only replica that this log knows is here: ITS DATA ARE LOST, unless it was replicated after the backup: `holdfast adopt` takes it in from a host that has it then"
 	case other == nil:
 		return what + "its last replica is here: ITS DATA ARE LOST"
 	case other.UpToDate:
 		return fmt.Sprintf("%sit goes on with its replica on %s, which is up to date", what, other.Node)
 	}
 	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(other.Observed.Disk))
+}
+
+// hasUnadoptedHost tells whether another host may hold what a lost log said last: it is in adoption mode.
+func (t *planTarget) hasUnadoptedHost() bool {
+	for n := range t.state.Nodes() {
+		if n.ID != t.nodeID() && n.State != fsm.NodeLost && n.Incarnation != t.state.Cluster().Incarnation {
+			return true
+		}
+	}
+	return false
 }
 
 // restoredReplica returns the node of a replica that was being removed and that counts as one of the
