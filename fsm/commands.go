@@ -147,6 +147,21 @@ func newerf(format string, args ...any) NewerCommand {
 	return NewerCommand(fmt.Sprintf(format, args...))
 }
 
+// CheckCommand is the NewerCommand that Apply would fault with, nil when this build knows all of the command.
+func CheckCommand(index uint64, cmd *fsmpb.Command) (err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case NewerCommand:
+			err = cause
+		default:
+			panic(cause)
+		}
+	}()
+	rowOf(index, cmd)
+	return nil
+}
+
 // rowOf finds the row of a command. One that this build does not know is a fault: to
 // skip it would let the states of the members diverge.
 func rowOf(index uint64, cmd *fsmpb.Command) (row, proto.Message) {

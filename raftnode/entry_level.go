@@ -25,6 +25,22 @@ func checkEntryLevel(e *raft.Log) error {
 	return nil
 }
 
+// checkEntryKnown refuses what checkEntryLevel does, and a command or a field that this build does not know: none of it can be
+// applied, and nothing else of the log is of use without it.
+func checkEntryKnown(e *raft.Log) error {
+	if err := checkEntryLevel(e); err != nil {
+		return err
+	}
+	cmd := &fsmpb.Command{}
+	if e.Type != raft.LogCommand || proto.Unmarshal(e.Data, cmd) != nil {
+		return nil
+	}
+	if err := fsm.CheckCommand(e.Index, cmd); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrNewer, err)
+	}
+	return nil
+}
+
 // checkDumpHeader refuses a Raft snapshot of a newer build, by its first bytes.
 func checkDumpHeader(r io.Reader) error {
 	if err := fsm.CheckDump(r); err != nil {

@@ -27,13 +27,16 @@ type Offline struct {
 
 // OpenOffline opens a stopped member's data folder. It makes no new member, and changes nothing in a folder with a Raft snapshot of a
 // newer build. Entries of a newer build are no obstacle: they can be looked at.
-func OpenOffline(dir string) (*Offline, error) {
+func OpenOffline(dir string) (*Offline, error) { return openOffline(dir, nil) }
+
+// openOffline refuses, before it changes anything, a folder with an entry that checkEntry refuses. Nil: none.
+func openOffline(dir string, checkEntry func(*raft.Log) error) (*Offline, error) {
 	kind, err := store.KindOf(dir)
 	if err != nil {
 		return nil, err
 	}
 	o := &Offline{dir: dir, apply: applyCommand}
-	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.dump.decode, CheckHeader: checkDumpHeader}); err != nil {
+	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.dump.decode, CheckHeader: checkDumpHeader, CheckEntry: checkEntry, EntriesFirst: true}); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
 	}
 	return o, nil

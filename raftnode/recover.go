@@ -34,9 +34,10 @@ type Survivor struct {
 }
 
 // OpenSurvivor opens a stopped member's data directory with all checks of Open, and replays its log. Close
-// releases it.
+// releases it. What a newer build wrote is refused before anything of the directory is changed: its whole log is to become the
+// state, and this build cannot apply that.
 func OpenSurvivor(dir string) (*Survivor, error) {
-	o, err := OpenOffline(dir)
+	o, err := openOffline(dir, checkEntryKnown)
 	if err != nil {
 		return nil, err
 	}

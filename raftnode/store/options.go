@@ -46,6 +46,9 @@ type Options struct {
 	// CheckEntry is asked about each entry of the log, during Open and before Raft sees any. Its error says that a newer
 	// build wrote the entry. Nil: none is refused.
 	CheckEntry func(*raft.Log) error
+	// EntriesFirst has CheckEntry asked before anything of the folder is changed, too, and the log read twice: for who only
+	// looks whether the folder can be used.
+	EntriesFirst bool
 
 	// OnFatal is called once, with the first failure of the store. No call succeeds afterwards:
 	// the process has to exit (S133).

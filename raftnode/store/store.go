@@ -58,6 +58,11 @@ func (s *Store) open(o Options) error {
 	if err := s.dir.refuseNewer(o.CheckHeader); err != nil {
 		return err
 	}
+	if o.EntriesFirst && o.CheckEntry != nil {
+		if err := s.dir.refuseNewerEntries(o.Kind, o.CheckEntry); err != nil {
+			return err
+		}
+	}
 	if err := s.rewriteUnlessStopped(); err != nil {
 		return err
 	}
