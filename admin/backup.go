@@ -23,6 +23,10 @@ type BackupRequest struct {
 	Stale     bool   // of the member's own state, which needs no quorum
 	Increment bool   // the commands above Since, instead of the state
 	Since     uint64 // of an increment
+	// BaseCluster, BaseIncarnation and BaseIncarnationID are of the backup that an increment continues; empty: it is not known.
+	BaseCluster       string
+	BaseIncarnation   uint64
+	BaseIncarnationID string
 }
 
 // Backup streams a backup file. The file's checksum tells the caller that it got all of it.
@@ -34,7 +38,10 @@ func (s *Server) Backup(req *adminpb.BackupRequest, out adminpb.Admin_BackupServ
 		return err
 	}
 	parts := bufio.NewWriterSize(partWriter{out}, backupPart)
-	wanted := BackupRequest{Stale: req.GetStale(), Increment: req.GetIncrement(), Since: req.GetSince()}
+	wanted := BackupRequest{
+		Stale: req.GetStale(), Increment: req.GetIncrement(), Since: req.GetSince(),
+		BaseCluster: req.GetBaseClusterId(), BaseIncarnation: req.GetBaseIncarnation(), BaseIncarnationID: req.GetBaseIncarnationId(),
+	}
 	if err := s.TakeBackup(out.Context(), wanted, parts); err != nil {
 		return s.Error(err)
 	}

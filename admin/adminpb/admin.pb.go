@@ -8822,13 +8822,18 @@ func (x *StateHeader) GetHash() []byte {
 }
 
 type BackupRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`         // of the member's own state, which needs no quorum
-	Increment     bool                   `protobuf:"varint,2,opt,name=increment,proto3" json:"increment,omitempty"` // the commands above since, instead of the state
-	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
-	Reason        string                 `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Stale     bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`         // of the member's own state, which needs no quorum
+	Increment bool                   `protobuf:"varint,2,opt,name=increment,proto3" json:"increment,omitempty"` // the commands above since, instead of the state
+	Since     uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	// Of the backup that an increment continues, where it is known: one of another incarnation is refused unless entries of
+	// the journal lead from there to this one.
+	BaseClusterId     string `protobuf:"bytes,4,opt,name=base_cluster_id,json=baseClusterId,proto3" json:"base_cluster_id,omitempty"`
+	BaseIncarnation   uint64 `protobuf:"varint,5,opt,name=base_incarnation,json=baseIncarnation,proto3" json:"base_incarnation,omitempty"`
+	BaseIncarnationId string `protobuf:"bytes,6,opt,name=base_incarnation_id,json=baseIncarnationId,proto3" json:"base_incarnation_id,omitempty"` // hex
+	Reason            string `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *BackupRequest) Reset() {
@@ -8880,6 +8885,27 @@ func (x *BackupRequest) GetSince() uint64 {
 		return x.Since
 	}
 	return 0
+}
+
+func (x *BackupRequest) GetBaseClusterId() string {
+	if x != nil {
+		return x.BaseClusterId
+	}
+	return ""
+}
+
+func (x *BackupRequest) GetBaseIncarnation() uint64 {
+	if x != nil {
+		return x.BaseIncarnation
+	}
+	return 0
+}
+
+func (x *BackupRequest) GetBaseIncarnationId() string {
+	if x != nil {
+		return x.BaseIncarnationId
+	}
+	return ""
 }
 
 func (x *BackupRequest) GetReason() string {
@@ -10205,11 +10231,14 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x12\n" +
-	"\x04hash\x18\b \x01(\fR\x04hash\"r\n" +
+	"\x04hash\x18\b \x01(\fR\x04hash\"\xf5\x01\n" +
 	"\rBackupRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x1c\n" +
 	"\tincrement\x18\x02 \x01(\bR\tincrement\x12\x14\n" +
-	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x17\n" +
+	"\x05since\x18\x03 \x01(\x04R\x05since\x12&\n" +
+	"\x0fbase_cluster_id\x18\x04 \x01(\tR\rbaseClusterId\x12)\n" +
+	"\x10base_incarnation\x18\x05 \x01(\x04R\x0fbaseIncarnation\x12.\n" +
+	"\x13base_incarnation_id\x18\x06 \x01(\tR\x11baseIncarnationId\x12\x17\n" +
 	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"\xd6\x01\n" +

@@ -105,6 +105,7 @@ func (o *backupOptions) request(cmd *cobra.Command) (*adminpb.BackupRequest, err
 			return nil, exit.Wrap(exit.Refused, err)
 		}
 		req.Increment, req.Since = true, h.Index
+		req.BaseClusterId, req.BaseIncarnation, req.BaseIncarnationId = h.ClusterID, h.Incarnation, h.IncarnationID
 	}
 	return req, nil
 }

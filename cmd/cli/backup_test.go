@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/backup"
 	"github.com/holdfast-storage/holdfast/raftnode/backup/backuptest"
 	"github.com/holdfast-storage/holdfast/raftnode/backup/target"
@@ -39,7 +40,11 @@ func newFakeBackupAPI(t *testing.T) *fakeBackupAPI {
 func (f *fakeBackupAPI) Backup(req *adminpb.BackupRequest, out adminpb.Admin_BackupServer) error {
 	f.stale = append(f.stale, req.GetStale())
 	var file bytes.Buffer
-	_, err := backup.Take(out.Context(), f.member, backup.Request{Member: "c1", Increment: req.GetIncrement(), Since: req.GetSince(), Now: time.Now()}, &file)
+	wanted := backup.Request{Member: "c1", Increment: req.GetIncrement(), Since: req.GetSince(), Now: time.Now()}
+	if req.GetBaseClusterId() != "" {
+		wanted.Base = &backup.Header{ClusterID: req.GetBaseClusterId(), Incarnation: req.GetBaseIncarnation(), IncarnationID: req.GetBaseIncarnationId()}
+	}
+	_, err := backup.Take(out.Context(), f.member, wanted, &file)
 	if errors.Is(err, backup.ErrRefused) {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -156,6 +161,32 @@ func TestBackupVerifyRestore(t *testing.T) {
 	run(t, exit.Usage, "restore", "--backup", full, "--advertise", "127.0.0.1:9800")
 	run(t, exit.Usage, append(restore, "--log-store", "paper")...)
 	run(t, exit.Refused, "recover", "--data-dir", dir, "--advertise", "127.0.0.1:9800")
+}
+
+// An increment since a backup of before a restore could not be replayed on it: it is refused, and nothing is written.
+func TestAnIncrementSinceABackupOfBeforeARestoreIsRefused(t *testing.T) {
+	f := newFakeBackupAPI(t)
+	api := serveAdmin(t, f)
+	dir := t.TempDir()
+	full, more := filepath.Join(dir, "full"), filepath.Join(dir, "more")
+	f.member.Nodes(1, 5)
+	run(t, exit.OK, append([]string{"backup", full}, api...)...)
+	f.member = backuptest.New(t, "one")
+	f.member.Nodes(1, 2)
+	f.member.Apply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: []byte("fedcba9876543210")}}})
+	f.member.Nodes(2, 9)
+	for range 2 {
+		_, said := run(t, exit.Refused, append([]string{"backup", more, "--since-backup", full}, api...)...)
+		for _, text := range []string{"incarnation 2 (66656463626139383736353433323130)", "of 1 (30313233343536373839616263646566)", "make a full backup"} {
+			require.Contains(t, said, text)
+		}
+		require.Equal(t, 1, strings.Count(said, "\n"), "one line: %s", said)
+		require.NoFileExists(t, more)
+	}
+	run(t, exit.OK, append([]string{"backup", full}, api...)...)
+	f.member.Nodes(9, 11)
+	run(t, exit.OK, append([]string{"backup", more, "--since-backup", full}, api...)...)
+	run(t, exit.OK, "backup", "verify", full, more)
 }
 
 func TestAnEncryptedBackupIsReadWithItsIdentity(t *testing.T) {

@@ -17,7 +17,11 @@ func (c *controller) takeBackup(ctx context.Context, r admin.BackupRequest, w io
 	if err != nil {
 		return err
 	}
-	_, err = backup.Take(ctx, m, backup.Request{Member: c.name, Stale: r.Stale, Increment: r.Increment, Since: r.Since, Now: time.Now()}, w)
+	wanted := backup.Request{Member: c.name, Stale: r.Stale, Increment: r.Increment, Since: r.Since, Now: time.Now()}
+	if r.BaseCluster != "" {
+		wanted.Base = &backup.Header{ClusterID: r.BaseCluster, Incarnation: r.BaseIncarnation, IncarnationID: r.BaseIncarnationID}
+	}
+	_, err = backup.Take(ctx, m, wanted, w)
 	if errors.Is(err, backup.ErrRefused) {
 		return fsm.Reject(fsm.Precondition, "%s", err.Error())
 	}

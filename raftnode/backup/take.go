@@ -37,8 +37,11 @@ type Request struct {
 	Increment bool
 	Since     uint64
 	// Of is the state that the increment continues, as Describe has it: one of another incarnation is refused. Nil: any.
-	Of  *Header
-	Now time.Time
+	Of *Header
+	// Base is the backup that the increment continues: one of another incarnation is refused unless the journal leads from
+	// there to this one, as after a recovery. Nil: it is not known.
+	Base *Header
+	Now  time.Time
 }
 
 // Prepared is a backup that is known, and not written yet.
@@ -80,13 +83,16 @@ func Prepare(ctx context.Context, from Source, r Request) (*Prepared, error) {
 	if r.Of != nil && !h.continues(r.Of) {
 		return nil, fmt.Errorf("%w: the state is of incarnation %d (%s), what it would continue is of %d (%s): take a full backup", ErrRefused, h.Incarnation, h.IncarnationID, r.Of.Incarnation, r.Of.IncarnationID)
 	}
-	if h.Since > h.Index {
-		return nil, fmt.Errorf("%w: index %d is not reached: the state is at %d", ErrRefused, h.Since, h.Index)
-	}
 	if err := from.WaitIndex(ctx, h.Index); err != nil {
 		return nil, err
 	}
 	in := &increment{source: from, header: h, skipped: state.Cluster().Skipped}
+	if err := in.checkBase(r.Base); err != nil {
+		return nil, err
+	}
+	if h.Since > h.Index {
+		return nil, fmt.Errorf("%w: index %d is not reached: the state is at %d", ErrRefused, h.Since, h.Index)
+	}
 	if err := in.checkBegin(); err != nil {
 		return nil, err
 	}
