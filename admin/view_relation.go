@@ -47,8 +47,59 @@ func groupRelationView(st *fsm.State, g *fsm.VolumeGroup) *adminpb.Relation {
 		status = &fsm.ReplicationStatus{Relation: g.Relation, Health: fsm.ReplicationUnknown, Message: rej.Message}
 	}
 	view := relationView(status)
-	view.Group = string(g.ID)
+	view.Group, view.Message = string(g.ID), groupMessage(st, status)
 	return view
+}
+
+// groupMessage names the volume that the message of a group's status is about, and how many of its volumes are not healthy:
+// the others are shown as they are.
+func groupMessage(st *fsm.State, status *fsm.ReplicationStatus) string {
+	var worst *fsm.Volume
+	unhealthy := 0
+	for _, v := range status.Volumes {
+		own := st.VolumeReplicationStatus(v)
+		if own == nil || own.Health == fsm.ReplicationHealthy {
+			continue
+		}
+		if unhealthy++; worst == nil && own.Health == status.Health {
+			worst = v
+		}
+	}
+	if worst == nil {
+		return status.Message
+	}
+	return fmt.Sprintf("%d of %d volumes: volume %s: %s", unhealthy, len(status.Volumes), worst.Name, status.Message)
+}
+
+// addGroupStatus adds to volumes of groups what their groups' relations have: a member that is healthy may be in a group that
+// is not, and the role moves for all of a group.
+func addGroupStatus(st *fsm.State, volumes []*adminpb.Volume) {
+	known := map[string]*adminpb.Relation{}
+	for _, v := range volumes {
+		group := v.GetRelation().GetGroup()
+		if group == "" {
+			continue
+		}
+		if _, asked := known[group]; !asked {
+			if g, ok := st.VolumeGroup(fsm.VolumeGroupID(group)); ok {
+				known[group] = groupRelationView(st, g)
+			}
+		}
+		v.Relation.GroupStatus, v.Relation.GroupMessage = known[group].GetStatus(), known[group].GetMessage()
+	}
+}
+
+// isOfUnhealthyGroup tells whether a healthy volume's group is not.
+func isOfUnhealthyGroup(r *adminpb.Relation) bool {
+	return r.GetStatus() == fsm.ReplicationHealthy.String() && r.GetGroupStatus() != "" && r.GetGroupStatus() != r.GetStatus()
+}
+
+// statusCell is the status; of a member that is healthy, that of its group too where that is not.
+func statusCell(r *adminpb.Relation) string {
+	if isOfUnhealthyGroup(r) {
+		return fmt.Sprintf("%s, its group %s", r.GetStatus(), r.GetGroupStatus())
+	}
+	return r.GetStatus()
 }
 
 func relationView(status *fsm.ReplicationStatus) *adminpb.Relation {
@@ -148,6 +199,8 @@ func givenUpCell(g *adminpb.GivenUp) string {
 // conversionCell is the message of the status, or how far the conversion is.
 func conversionCell(v *adminpb.Volume) string {
 	switch c := v.GetConversion(); {
+	case c == nil && isOfUnhealthyGroup(v.GetRelation()):
+		return "its group: " + v.GetRelation().GetGroupMessage()
 	case c == nil:
 		return v.GetRelation().GetMessage()
 	case c.GetState() == "undoing":

@@ -26,6 +26,7 @@ func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 	resp := &adminpb.VolumesResponse{Index: st.Cluster().Index}
 	if req.GetVolume() == "" {
 		fillPage(st, req, resp)
+		addGroupStatus(st, resp.GetVolumes())
 		return resp, nil
 	}
 	v := findVolume(st, req.GetVolume())
@@ -33,6 +34,7 @@ func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 		return nil, status.Errorf(codes.NotFound, "no volume has the id or name %q", req.GetVolume())
 	}
 	resp.Volumes = append(resp.Volumes, volumeView(st, v))
+	addGroupStatus(st, resp.GetVolumes())
 	return resp, nil
 }
 

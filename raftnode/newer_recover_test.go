@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/foldertest"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
@@ -49,14 +50,14 @@ func TestS24_S72_RecoverLeavesALogOfANewerBuildByteForByte(t *testing.T) {
 					if !inOrder {
 						require.NoError(t, os.Remove(filepath.Join(n.cfg.Dir, "stopped")))
 					}
-					before := filesOf(t, n.cfg.Dir)
+					before := foldertest.Files(t, n.cfg.Dir)
 					for range 2 {
 						err := n.survive()
 						require.ErrorIs(t, err, store.ErrRefused)
 						require.ErrorIs(t, err, store.ErrNewer)
 						require.ErrorContains(t, err, tc.want)
 						require.ErrorContains(t, err, "remedy: start the build that wrote it, or a newer one")
-						requireSameFiles(t, before, filesOf(t, n.cfg.Dir))
+						require.Empty(t, foldertest.Changes(before, foldertest.Files(t, n.cfg.Dir)))
 					}
 					requireEntryCanBeLookedAt(t, n)
 				})

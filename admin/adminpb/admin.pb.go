@@ -962,9 +962,13 @@ type Relation struct {
 	FreezeIsolated bool                   `protobuf:"varint,16,opt,name=freeze_isolated,json=freezeIsolated,proto3" json:"freeze_isolated,omitempty"` // a primary without its peer and without controllers suspends its I/O
 	Enabled        uint64                 `protobuf:"varint,17,opt,name=enabled,proto3" json:"enabled,omitempty"`                                     // the index at which it was made
 	// Of one volume, not of a group:
-	Apart         string   `protobuf:"bytes,18,opt,name=apart,proto3" json:"apart,omitempty"`                    // the site whose replica was given up by force, and stays as it is
-	AddedAt       string   `protobuf:"bytes,19,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"` // the site whose replica was made for the relation
-	GivenUp       *GivenUp `protobuf:"bytes,20,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // by the last forced promotion; unset: there was none
+	Apart   string   `protobuf:"bytes,18,opt,name=apart,proto3" json:"apart,omitempty"`                    // the site whose replica was given up by force, and stays as it is
+	AddedAt string   `protobuf:"bytes,19,opt,name=added_at,json=addedAt,proto3" json:"added_at,omitempty"` // the site whose replica was made for the relation
+	GivenUp *GivenUp `protobuf:"bytes,20,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // by the last forced promotion; unset: there was none
+	// Of a member of a group that is replicated as one, in lists of volumes: what the group's relation has, which is the worst of
+	// all its members, and why.
+	GroupStatus   string `protobuf:"bytes,21,opt,name=group_status,json=groupStatus,proto3" json:"group_status,omitempty"`
+	GroupMessage  string `protobuf:"bytes,22,opt,name=group_message,json=groupMessage,proto3" json:"group_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1137,6 +1141,20 @@ func (x *Relation) GetGivenUp() *GivenUp {
 		return x.GivenUp
 	}
 	return nil
+}
+
+func (x *Relation) GetGroupStatus() string {
+	if x != nil {
+		return x.GroupStatus
+	}
+	return ""
+}
+
+func (x *Relation) GetGroupMessage() string {
+	if x != nil {
+		return x.GroupMessage
+	}
+	return ""
 }
 
 // Ousted is a site that lost the role without having demoted.
@@ -2764,8 +2782,10 @@ type VolumeGroup struct {
 	Members       []string               `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // volumes
 	Created       string                 `protobuf:"bytes,5,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,6,opt,name=modified,proto3" json:"modified,omitempty"`
-	Homes         []string               `protobuf:"bytes,100,rep,name=homes,proto3" json:"homes,omitempty"`       // of its volumes; one where all are at home at one site
-	Relation      *Relation              `protobuf:"bytes,101,opt,name=relation,proto3" json:"relation,omitempty"` // unset: the group is replicated between no two sites
+	Homes         []string               `protobuf:"bytes,100,rep,name=homes,proto3" json:"homes,omitempty"`         // of its volumes; one where all are at home at one site
+	Relation      *Relation              `protobuf:"bytes,101,opt,name=relation,proto3" json:"relation,omitempty"`   // unset: the group is replicated between no two sites
+	Abnormal      uint32                 `protobuf:"varint,102,opt,name=abnormal,proto3" json:"abnormal,omitempty"`  // how many of its volumes are in an abnormal condition
+	Condition     string                 `protobuf:"bytes,103,opt,name=condition,proto3" json:"condition,omitempty"` // that of the first of these, with its name; empty: none is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2854,6 +2874,20 @@ func (x *VolumeGroup) GetRelation() *Relation {
 		return x.Relation
 	}
 	return nil
+}
+
+func (x *VolumeGroup) GetAbnormal() uint32 {
+	if x != nil {
+		return x.Abnormal
+	}
+	return 0
+}
+
+func (x *VolumeGroup) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
 }
 
 type Replica struct {
@@ -9513,7 +9547,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"conversion\x18e \x01(\v2\x1d.holdfast.admin.v1.ConversionR\n" +
 	"conversion\x12\x18\n" +
-	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\"\x93\x05\n" +
+	"\amade_by\x18\x85\x01 \x01(\tR\x06madeBy\"\xdb\x05\n" +
 	"\bRelation\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
 	"\x05sites\x18\x02 \x03(\tR\x05sites\x12%\n" +
@@ -9539,7 +9573,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\aenabled\x18\x11 \x01(\x04R\aenabled\x12\x14\n" +
 	"\x05apart\x18\x12 \x01(\tR\x05apart\x12\x19\n" +
 	"\badded_at\x18\x13 \x01(\tR\aaddedAt\x125\n" +
-	"\bgiven_up\x18\x14 \x01(\v2\x1a.holdfast.admin.v1.GivenUpR\agivenUp\"J\n" +
+	"\bgiven_up\x18\x14 \x01(\v2\x1a.holdfast.admin.v1.GivenUpR\agivenUp\x12!\n" +
+	"\fgroup_status\x18\x15 \x01(\tR\vgroupStatus\x12#\n" +
+	"\rgroup_message\x18\x16 \x01(\tR\fgroupMessage\"J\n" +
 	"\x06Ousted\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x16\n" +
@@ -9684,7 +9720,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x14VolumeGroupsResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x126\n" +
 	"\x06groups\x18\x02 \x03(\v2\x1e.holdfast.admin.v1.VolumeGroupR\x06groups\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xe8\x01\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xa2\x02\n" +
 	"\vVolumeGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -9693,7 +9729,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\acreated\x18\x05 \x01(\tR\acreated\x12\x1a\n" +
 	"\bmodified\x18\x06 \x01(\x04R\bmodified\x12\x14\n" +
 	"\x05homes\x18d \x03(\tR\x05homes\x127\n" +
-	"\brelation\x18e \x01(\v2\x1b.holdfast.admin.v1.RelationR\brelation\"\xdb\x03\n" +
+	"\brelation\x18e \x01(\v2\x1b.holdfast.admin.v1.RelationR\brelation\x12\x1a\n" +
+	"\babnormal\x18f \x01(\rR\babnormal\x12\x1c\n" +
+	"\tcondition\x18g \x01(\tR\tcondition\"\xdb\x03\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
