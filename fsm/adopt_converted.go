@@ -41,7 +41,7 @@ func (s *State) withConversionTaken(m Meta, v *Volume, a *adoption) (Volume, *Re
 	case s.decidedSince(v), v.Operation != nil, v.Unconverted != nil, len(v.OtherOperations) > 0:
 		return updated, Reject(Precondition, "adopt volume %s: it was converted to a replicated one after the backup, and this log has something else under way on it: %s", v.ID, remedy)
 	case own == nil:
-		return updated, Reject(Precondition, "adopt volume %s: it was converted to a replicated one after the backup, and node %s, where this log has it, does not say so: start that; if it is gone for good, record it as lost (`holdfast nodes lost %s`) and adopt again", v.ID, v.Replicas[0].Node, v.Replicas[0].Node)
+		return updated, Reject(Precondition, "adopt volume %s: it was converted to a replicated one after the backup, and node %s, where this log has it, does not say so: start that; if it is gone for good, record it as lost (`holdfast nodes lost %s`) and adopt again; if it runs and has none, the lost log had moved the replica away: copy what the others' devices have to a new volume", v.ID, v.Replicas[0].Node, v.Replicas[0].Node)
 	}
 	updated.Replicas, updated.Sites, updated.Home = nil, sitesFrom(a.newest.GetManifest().GetSites()), Site(a.newest.GetManifest().GetHome())
 	rej := s.addAdoptedReplicas(m, &updated, a)

@@ -7,13 +7,18 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 func (v *Volume) hostsLost() bool { return v.isFailed() && v.Operation == nil && v.allGone() }
 
 // survives tells whether hosts have a volume of which this log knows lost hosts only: the lost log had converted it to a
-// replicated one. A volume that is replicated never becomes plain again, so such a manifest is newer than this log.
-func (a *adoption) survives(v *Volume) bool { return v.hostsLost() && a.wasConverted(v) }
+// replicated one, or had moved its replicas.
+func (a *adoption) survives(v *Volume) bool {
+	return v.hostsLost() && a.newest.GetManifest().GetReplication() != nil
+}
 
 // adoptSurvivor takes in a volume that failed with its only host, from the host that the lost log gave its other replica.
 // It is as one that this log does not know: nothing counts but what its host will observe, and alone it takes an
 // operator's decision before anybody uses it (S5, S8).
 func (s *State) adoptSurvivor(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *Rejection) {
+	if s.decidedSince(v) {
+		return nil, Reject(Precondition, "adopt volume %s: it was used since the restore on a host that is lost, so that what its other hosts have is older: copy what their devices have to a new volume, or delete this one and adopt again", v.ID)
+	}
 	survivor, rej := s.adoptedVolume(m, a)
 	if rej != nil {
 		return nil, rej

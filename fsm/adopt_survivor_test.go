@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -119,5 +120,47 @@ func TestS1_S55_ASurvivorThatIsNotTaken(t *testing.T) {
 			out := w.rejected(tc.want, admin, adopt(1, lost.heldAt(1, "B")))
 			require.Contains(t, out.GetRejection().GetMessage(), tc.says)
 		})
+	}
+}
+
+// S5, S8: a survivor alone may have been left behind, and only the lost log knew. It is not the source of a new replica, with
+// which it would be granted as one that was compared with another, before an operator decided that what it has is good enough.
+func TestS5_S8_ASurvivorIsNotCopiedBeforeItIsForced(t *testing.T) {
+	lost, w := lostAfterConversion(t, func(lost *related) {
+		lost.copied()
+		for range 2 {
+			lost.reportCurrent(1, lost.node(1, "A"), inSyncObservation(7))
+			lost.reportCurrent(1, lost.node(1, "B"), inSyncObservation(7))
+		}
+	})
+	second := lost.heldAt(1, "B")
+	w.loseNode(lost.node(1, "A"))
+	w.twice(admin, adopt(1, second))
+	for n := range w.s.Nodes() {
+		if n.State != NodeLost {
+			w.ok(admin, &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: 2})
+		}
+	}
+	w.reportCurrent(1, second.GetNodeId(), disconnectedObservation(7, connecting))
+	add := &fsmpb.AddReplica{VolumeId: string(w.volume(1).ID)}
+	for range 2 {
+		out := w.rejected(Precondition, admin, proto.CloneOf(add))
+		require.Contains(t, out.GetRejection().GetMessage(), "force it to go on first")
+	}
+	w.twice(admin, forcePrimary(second.GetNodeId(), false))
+	out := w.apply(admin, proto.CloneOf(add))
+	require.NotContains(t, out.GetRejection().GetMessage(), "force it to go on first")
+}
+
+// S1: what was used since the restore is newer than what a host has that did not hear of it.
+func TestS1_ASurvivorOfAVolumeThatWasUsedSinceIsNotTaken(t *testing.T) {
+	lost, w := lostAfterConversion(t, (*related).copied)
+	burnt, second := lost.node(1, "A"), lost.heldAt(1, "B")
+	n, ok := w.s.Node(NodeID(burnt))
+	require.True(t, ok)
+	w.ok(admin, &fsmpb.AdoptNode{NodeId: burnt, HostId: string(n.Host), Incarnation: 2})
+	w.loseNode(burnt)
+	for range 2 {
+		require.Contains(t, w.rejected(Precondition, admin, adopt(1, second)).GetRejection().GetMessage(), "used since the restore")
 	}
 }

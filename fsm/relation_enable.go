@@ -169,6 +169,8 @@ func (s *State) addReplicaAt(m Meta, updated *Volume, peer Site, c *fsmpb.Enable
 		return Reject(Precondition, "enable replication of volume %s: its replica is not at site %s", v.ID, m.site)
 	case active[0].Outdated || active[0].DiskFailed != 0:
 		return Reject(Precondition, "enable replication of volume %s: its replica is not up to date", v.ID)
+	case s.level3() && v.mayMissWrites(active[0]):
+		return Reject(Precondition, "enable replication of volume %s: nothing says since the cluster was restored that its replica has every write: force it to go on first, if what it has is good enough", v.ID)
 	case s.operationBlockingReplicaChange(&v) != nil:
 		return Reject(Busy, "enable replication of volume %s: %s is under way on it", v.ID, s.operationBlockingReplicaChange(&v).ID)
 	}

@@ -29,6 +29,8 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 		return nil, Reject(Precondition, "add a replica of volume %s: the one that is left, on host %s, is outdated", v.ID, remaining.Host)
 	case remaining.DiskFailed != 0:
 		return nil, Reject(Precondition, "add a replica of volume %s: the kernel of host %s gave up the disk of the one that is left; force it to go on first, if what it has is good enough", v.ID, remaining.Host)
+	case s.level3() && v.mayMissWrites(remaining):
+		return nil, Reject(Precondition, "add a replica of volume %s: nothing says since the cluster was restored that the one that is left, on host %s, has every write: force it to go on first (`holdfast volumes force-primary`), if what it has is good enough", v.ID, remaining.Host)
 	}
 	r, rej := s.placeAddedReplica(v, c)
 	if rej != nil {
@@ -46,6 +48,15 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	s.beginReplicaChange(&updated, m)
 	s.putVolume(updated)
 	return s.operationOutcomeOf(&updated, OpReplicaChange), nil
+}
+
+// mayMissWrites tells whether nothing says since a restore that the only replica has every write that was acknowledged: its
+// peer may have gone on without it, and only the lost log knew. A new replica would be a copy of it, and with a
+// peer it would be granted like one that was compared with another (S5).
+func (v *Volume) mayMissWrites(only *Replica) bool {
+	r := v.Replication
+	known := only.UpToDate || only.InSyncUUID.Value != 0 || only.SoloPrimaryUUID.Value != 0 || r.LastGrantIndex != 0
+	return !known && (r.Forced == nil || r.Forced.Host != only.Host)
 }
 
 // operationBlockingReplicaChange is the operation that must end before the volume's replicas
