@@ -26,7 +26,7 @@ func (d dataDir) refuseNewerEntries(kind string, check func(*raft.Log) error) er
 	}
 	checksums := newEntryChecksums(id.Member)
 	var newer error
-	_ = read(d, id.Member, func(index uint64, l *raft.Log) bool { // said when the log is opened
+	look := func(index uint64, l *raft.Log) bool {
 		if checksums.verify(index, l) != nil {
 			return false
 		}
@@ -34,7 +34,8 @@ func (d dataDir) refuseNewerEntries(kind string, check func(*raft.Log) error) er
 			newer = refuse(file, remedyNewerBuild, "entry %d is not for this build: %w", index, err)
 		}
 		return newer == nil
-	})
+	}
+	_ = catchPanic(func() error { return read(d, id.Member, look) }) // what cannot be read is said when the log is opened
 	return newer
 }
 
