@@ -60,7 +60,10 @@ func (r *reachability) reach(ctx context.Context, whom session.Reachability) (co
 		return r.controllers, r.hosts
 	}
 	controllers, hosts = r.try(ctx, whom)
-	if ctx.Err() == nil { // else those who were not reached may only have had no time
+	// Of a question that was cut short those who were not reached may only have had no time; one that refused may have
+	// begun to listen since.
+	refused := slices.ContainsFunc(hosts, func(h hostcheck.Reach) bool { return h.Refused })
+	if ctx.Err() == nil && !refused {
 		r.last, r.at, r.controllers, r.hosts = whom, time.Now(), controllers, hosts
 	}
 	return controllers, hosts

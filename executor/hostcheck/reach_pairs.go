@@ -73,8 +73,12 @@ func (p *PairProbe) Listen(ctx context.Context, own string, port uint32) *Listen
 func turnAway(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
+		case err != nil: // for instance, the process has too many files open
+			time.Sleep(100 * time.Millisecond)
+			continue
 		}
 		_ = conn.Close() // who connected has learned what it asked
 	}
