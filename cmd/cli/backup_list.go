@@ -59,7 +59,7 @@ func tellWrongBackups(w io.Writer, resp *adminpb.BackupsResponse) error {
 	for _, b := range resp.GetBackups() {
 		if b.GetHeader() == admin.BackupWrong {
 			wrong++
-			fmt.Fprintf(w, "%s: %s\n", b.GetName(), b.GetDetail())
+			fmt.Fprintf(w, "%s: %s\n", listing.OneLine(b.GetName()), listing.OneLine(b.GetDetail()))
 		}
 	}
 	if wrong > 0 {

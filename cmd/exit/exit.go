@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -75,7 +76,8 @@ func Code(err error) int {
 	}
 }
 
-// Line returns the line that reports the error, empty for nil and for silent errors.
+// Line returns the line that reports the error, empty for nil and for silent errors. What is not printable in it, which may be
+// another's words, becomes spaces: a terminal would obey it.
 func Line(err error) string {
 	if err == nil {
 		return ""
@@ -88,5 +90,11 @@ func Line(err error) string {
 	if s, ok := status.FromError(err); ok && !errors.As(err, &e) {
 		text = s.Message()
 	}
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	line := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, line)
 }
