@@ -16,18 +16,30 @@ var UpgradeList listing.Lister = upgradeList
 type understandingRow struct {
 	*adminpb.Understanding
 
-	role, field string
+	role, field, id string
+}
+
+// understandingRows numbers those of one name: a controller that was wiped is there beside the one that it was.
+func understandingRows(a *adminpb.UpgradeResponse) (rows []understandingRow) {
+	seen := map[string]int{}
+	add := func(all []*adminpb.Understanding, role, field string) {
+		for _, u := range all {
+			name := role + "/" + u.GetId()
+			seen[name]++
+			rows = append(rows, understandingRow{u, role, field, fmt.Sprint(name, "\x00", seen[name])})
+		}
+	}
+	add(a.GetMembers(), "controller", "members")
+	add(a.GetNodes(), "node", "nodes")
+	return rows
 }
 
 var upgradeList = &listing.List[*adminpb.UpgradeResponse, understandingRow]{
 	Fields:  []string{"members", "nodes"},
 	FieldOf: func(u understandingRow) string { return u.field },
-	Rows: func(a *adminpb.UpgradeResponse) []understandingRow {
-		return append(mapSlice(a.GetMembers(), func(u *adminpb.Understanding) understandingRow { return understandingRow{u, "controller", "members"} }),
-			mapSlice(a.GetNodes(), func(u *adminpb.Understanding) understandingRow { return understandingRow{u, "node", "nodes"} })...)
-	},
-	Item: func(u understandingRow) proto.Message { return u.Understanding },
-	ID:   func(u understandingRow) string { return u.role + "/" + u.GetId() },
+	Rows:    understandingRows,
+	Item:    func(u understandingRow) proto.Message { return u.Understanding },
+	ID:      func(u understandingRow) string { return u.id },
 	Columns: []listing.Column[understandingRow]{
 		{Name: "WHO", Cell: func(u understandingRow) any { return u.role }},
 		{Name: "ID", Cell: func(u understandingRow) any { return u.GetId() }},

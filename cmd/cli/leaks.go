@@ -26,6 +26,7 @@ type leaksOptions struct {
 func leaksCommand() *cobra.Command {
 	var o leaksOptions
 	f, looks := newListFlags(admin.LeakList), 0
+	f.interval = lookInterval // each look reads the journal
 	var cmd *cobra.Command
 	cmd = f.command("leaks", "Compare an orchestrator's list of volumes with the log, and name what only one of them has", noArgs, changeTimeout,
 		func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
