@@ -42,7 +42,7 @@ func BuildCommit(ctx context.Context, commit string) (binary string, err error) 
 	}
 	defer unlock()
 	binary = filepath.Join(dir, "holdfast")
-	if _, err := os.Stat(binary); err == nil {
+	if _, err := runIn(ctx, dir, binary, "version"); err == nil { // else it is missing, or a loss of power cut it
 		return binary, nil
 	}
 	return binary, buildArchive(ctx, root, commit, dir, binary)
@@ -62,7 +62,7 @@ func lockFolder(dir string) (unlock func(), err error) {
 
 func buildArchive(ctx context.Context, root, commit, dir, binary string) error {
 	archive, source := filepath.Join(dir, "source.tar"), filepath.Join(dir, "source")
-	if err := os.MkdirAll(source, 0o700); err != nil {
+	if err := errors.Join(os.RemoveAll(source), os.RemoveAll(binary+".new"), os.MkdirAll(source, 0o700)); err != nil {
 		return err
 	}
 	for _, step := range [][]string{
