@@ -25,6 +25,7 @@ func TestExitCodes(t *testing.T) {
 		"an argument refused over gRPC": {status.Error(codes.InvalidArgument, "bad id"), 2, "bad id"},
 		"a refusal over gRPC":           {status.Error(codes.NotFound, "no volume"), 1, "no volume"},
 		"silence":                       {Silent(3), 3, ""},
+		"what a terminal would obey":    {errors.New("host \x1b]0;x\a\u009b2J says ä"), 1, "host  ]0;x  2J says ä"},
 		"several lines become one":      {errors.Join(errors.New("a"), errors.New("b")), 1, "a; b"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,29 @@ func TestQuestionsAreAnsweredOneAtATime(t *testing.T) {
 		time.Sleep(keepReached)
 		<-ask("c")
 		require.EqualValues(t, 2, all.Load()-before)
+	})
+}
+
+// A host that refused may listen by the next question.
+func TestARefusalIsNoAnswerToTheNextQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listens := false
+		r := newReachability("10.0.0.1", func(context.Context, string) error {
+			if listens {
+				return nil
+			}
+			return syscall.ECONNREFUSED
+		}, time.Second)
+		whom := session.Reachability{Hosts: []string{"10.0.0.2"}, Port: 9}
+		for range 2 {
+			_, hosts := r.reach(t.Context(), whom)
+			require.True(t, hosts[0].Refused)
+		}
+		listens = true
+		for range 2 {
+			_, hosts := r.reach(t.Context(), whom)
+			require.Empty(t, hosts[0].Err)
+		}
 	})
 }
 
