@@ -25,6 +25,9 @@ SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleS
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
+# What has goroutines: its tests run under the race detector.
+RACED    := raftnode executor csi admin
+
 .PHONY: all build deps room quick check formatted generate lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
 
 all: build
@@ -75,13 +78,13 @@ test: deps room build ## all tests, and what each part took; needs root for devi
 	  system:race '$(SYSTEM)' drills:race '$(DRILLS)' rows:drills '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
 	  sites:race "$(THIRD)" backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
 
-unit: ## unit tests of every package
-	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
+unit: ## unit tests of every package but those that the race detector runs whole: see race
+	list=$$(GO='$(GO)' sh deploy/unit-packages.sh '$(RACED)' $(SYSTEMS)) && $(GO) test -vet=off -timeout 30m $$list
 
 # The state machine starts no goroutine: its tests that do say so by their names, which one of its tests checks.
 race: ## the packages with goroutines, under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -run 'WhileApplyGoesOn$$' ./fsm
-	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 30m ./raftnode/... ./executor/... ./csi/... ./admin/... ./jepsen/raftsim
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 30m $(RACED:%=./%/...) ./jepsen/raftsim
 
 sims: ## simulations: thousands of seeds of faults over the executors and over Raft members, on virtual time; needs no root
 	$(GO) test -vet=off -count=1 -p 1 -timeout 30m ./jepsen/sim/... ./jepsen/raftsim/...
