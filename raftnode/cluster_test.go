@@ -26,9 +26,6 @@ import (
 // testTimeout bounds what takes milliseconds on an idle machine.
 const testTimeout = 3 * time.Minute
 
-// testHeartbeat keeps tests short, and tolerates a loaded machine.
-const testHeartbeat = 150 * time.Millisecond
-
 // TestMain runs more parallel tests at a time than there are processors, unless -parallel is set:
 // they wait more than they compute.
 func TestMain(m *testing.M) {

@@ -131,7 +131,11 @@ func testHistory(t *testing.T, c *testCluster) {
 
 func testTransfer(t *testing.T, c *testCluster) {
 	old := c.leader()
-	require.NoError(t, old.TransferLeadership(testContext(t)))
+	transfer := func(n *testMember) {
+		t.Helper()
+		retryUnavailable(t, func() error { return n.TransferLeadership(testContext(t)) })
+	}
+	transfer(old)
 	eventually(t, func() error {
 		for _, n := range c.others(old) {
 			if leading, _, _ := n.Leadership(); leading {
@@ -139,13 +143,13 @@ func testTransfer(t *testing.T, c *testCluster) {
 			}
 		}
 		// On a busy machine the new leader may lose the election that follows.
-		require.NoError(t, old.TransferLeadership(testContext(t)))
+		transfer(old)
 		return errors.New("no other member leads")
 	})
 	old.mustPropose(t, "after-transfer")
 	for _, n := range c.members { // repeated, on the followers
 		if leading, _, _ := n.Leadership(); !leading {
-			require.NoError(t, n.TransferLeadership(testContext(t)))
+			transfer(n)
 		}
 	}
 }
