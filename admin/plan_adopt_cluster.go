@@ -237,7 +237,7 @@ func adoptDetail(v *fsm.Volume, m *fsmpb.VolumeManifest) string {
 		return fmt.Sprintf("this log does not know it: %d bytes, %s", m.GetSizeBytes(), use)
 	}
 	if _, failed := v.Phase.(fsm.Failed); failed {
-		return fmt.Sprintf("this log has it on a lost host only, and the lost log had replicated it: %d bytes, %s; alone it takes `holdfast volumes force-primary` before it is used anew", m.GetSizeBytes(), use)
+		return fmt.Sprintf("this log has it on lost hosts only, and the lost log had replicated it elsewhere: %d bytes, %s; alone it takes `holdfast volumes force-primary` before it is used anew", m.GetSizeBytes(), use)
 	}
 	return fmt.Sprintf("the lost log said more of it than this one: %d bytes, %s", m.GetSizeBytes(), use)
 }

@@ -12,12 +12,12 @@ func (a *adoption) survives(v *Volume) bool {
 	return v.hostsLost() && a.newest.GetManifest().GetReplication() != nil
 }
 
-// adoptSurvivor takes in a volume that failed with its only host, from the host that the lost log gave its other replica.
-// It is as one that this log does not know: nothing counts but what its host will observe, and alone it takes an
+// adoptSurvivor takes in a volume that failed with all hosts that this log has it on, from those that the lost log gave its
+// replicas. It is as one that this log does not know: nothing counts but what its host will observe, and alone it takes an
 // operator's decision before anybody uses it (S5, S8).
 func (s *State) adoptSurvivor(m Meta, v *Volume, a *adoption) (*fsmpb.Outcome, *Rejection) {
 	if s.decidedSince(v) {
-		return nil, Reject(Precondition, "adopt volume %s: it was used since the restore on a host that is lost, so that what its other hosts have is older: copy what their devices have to a new volume, or delete this one and adopt again", v.ID)
+		return nil, Reject(Precondition, "adopt volume %s: a host that is lost acted for it since the restore, so that what others have may be older: copy what their devices have to a new volume", v.ID)
 	}
 	survivor, rej := s.adoptedVolume(m, a)
 	if rej != nil {

@@ -161,6 +161,6 @@ func TestS1_ASurvivorOfAVolumeThatWasUsedSinceIsNotTaken(t *testing.T) {
 	w.ok(admin, &fsmpb.AdoptNode{NodeId: burnt, HostId: string(n.Host), Incarnation: 2})
 	w.loseNode(burnt)
 	for range 2 {
-		require.Contains(t, w.rejected(Precondition, admin, adopt(1, second)).GetRejection().GetMessage(), "used since the restore")
+		require.Contains(t, w.rejected(Precondition, admin, adopt(1, second)).GetRejection().GetMessage(), "acted for it since the restore")
 	}
 }
