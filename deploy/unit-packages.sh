@@ -6,7 +6,8 @@ set -eu
 raced=$(echo "$1" | tr ' ' '|')
 shift
 module=$("${GO:-go}" list -m)
-"${GO:-go}" list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do
+packages=$("${GO:-go}" list -f '{{.ImportPath}} {{.Dir}}' ./...) # what fails in front of a pipe fails unseen
+echo "$packages" | while read -r package dir; do
   if echo "$package" | grep -q "$@"; then continue; fi
   if echo "$package" | grep -Eq "^$module/($raced)(/|$)" && ! grep -qs -e 'testing\.Short()' -e '"'"$module"'/executor/backendtest"' "$dir"/*.go; then continue; fi
   echo "$package"
