@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/bits"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,8 +37,8 @@ type dumpParser struct {
 	numbers    map[string]uint64 // of settings outside of blocks, by name
 	uuids      []uint64          // of v08: current, bitmap, two of history
 	peers      map[int]map[string]uint64
-	marks      map[int]int64 // bits that are set, by bitmap; without an entry no line of it was read
-	block      string        // that the line is in
+	bitmaps    map[int]*dumpedBitmap // of v09 by index, of v08 the one as 0; without an entry no line of it was read
+	block      string                // that the line is in
 	blockIndex int
 }
 
@@ -75,7 +74,7 @@ var (
 
 // parseDump reads a dump of either format.
 func parseDump(text []byte) (*fsmpb.DrbdMetadata, error) {
-	p := &dumpParser{numbers: map[string]uint64{}, peers: map[int]map[string]uint64{}, marks: map[int]int64{}}
+	p := &dumpParser{numbers: map[string]uint64{}, peers: map[int]map[string]uint64{}, bitmaps: map[int]*dumpedBitmap{}}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
 		line, _, _ := strings.Cut(lines.Text(), "#")
@@ -156,16 +155,22 @@ func parseNumber(text string) (uint64, error) {
 // bitmapLine counts the marks of a line: some words, or one that is repeated. A line that is neither is an error: a mark
 // that is passed over would be a block that is not copied.
 func (p *dumpParser) bitmapLine(line string) error {
-	if m := dumpRun.FindStringSubmatch(line); m != nil {
-		times, err := strconv.ParseInt(m[1], 10, 40)
-		if err != nil {
-			return err
-		}
-		word, err := strconv.ParseUint(m[2], 16, 64)
-		p.marks[p.blockIndex] += times * int64(bits.OnesCount64(word))
+	b := p.bitmaps[p.blockIndex]
+	if b == nil {
+		b = &dumpedBitmap{used: p.bitmapWords()}
+		p.bitmaps[p.blockIndex] = b
+	}
+	m := dumpRun.FindStringSubmatch(line)
+	if m == nil {
+		return eachWord(line, func(n uint64) { b.add(1, n) })
+	}
+	times, err := strconv.ParseInt(m[1], 10, 40)
+	if err != nil {
 		return err
 	}
-	return eachWord(line, func(n uint64) { p.marks[p.blockIndex] += int64(bits.OnesCount64(n)) })
+	word, err := strconv.ParseUint(m[2], 16, 64)
+	b.add(times, word)
+	return err
 }
 
 func eachWord(line string, yield func(uint64)) error {
@@ -212,11 +217,12 @@ func (p *dumpParser) fillV08(m *fsmpb.DrbdMetadata, flags uint64) error {
 	if len(p.uuids) < 2 {
 		return fmt.Errorf("there are %d UUIDs in it", len(p.uuids))
 	}
-	if _, ok := p.marks[0]; !ok && m.GetContentBytes() > 0 {
-		return fmt.Errorf("there is no bitmap in it")
+	marks, err := p.marks(0)
+	if err != nil && m.GetContentBytes() > 0 {
+		return err
 	}
 	m.CurrentUuid = p.uuids[0] &^ 1
-	m.Peers = []*fsmpb.DrbdPeer{{BitmapUuid: p.uuids[1] &^ 1, Behind: flags&(flagPeerOutdated|flagFullSync) != 0, OutOfSyncBits: p.marks[0]}}
+	m.Peers = []*fsmpb.DrbdPeer{{BitmapUuid: p.uuids[1] &^ 1, Behind: flags&(flagPeerOutdated|flagFullSync) != 0, OutOfSyncBits: marks}}
 	return nil
 }
 
@@ -241,9 +247,12 @@ func (p *dumpParser) fillV09(m *fsmpb.DrbdMetadata, flags uint64) error {
 		}
 		since, hasUUID := peer["bitmap-uuid"]
 		flags, hasFlags := peer["flags"]
-		marks, hasMarks := p.marks[int(index)]
-		if !hasUUID || !hasFlags || !hasMarks && m.GetContentBytes() > 0 {
-			return fmt.Errorf("there is no bitmap-uuid, no flags or no bitmap of peer %d in it", id)
+		if !hasUUID || !hasFlags {
+			return fmt.Errorf("there is no bitmap-uuid or there are no flags of peer %d in it", id)
+		}
+		marks, err := p.marks(int(index))
+		if err != nil && m.GetContentBytes() > 0 {
+			return fmt.Errorf("of peer %d: %w", id, err)
 		}
 		m.Peers = append(m.Peers, &fsmpb.DrbdPeer{
 			DrbdNode: int32(id), BitmapUuid: since &^ 1, Behind: flags&(peerFlagOutdated|peerFlagFullSync) != 0, OutOfSyncBits: marks,
