@@ -109,9 +109,7 @@ func (o *operations) newCA(s *shell) {
 	s.retry(func(out string) bool {
 		return row("n1", "reachable ")(out) && row("n2", "reachable ")(out) && allVote(out)
 	})
-	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "the old CA's certificate to be refused", func() (bool, error) {
-		return o.as(old, "dev", "status").Code != 0, nil
-	}))
+	o.refuses(old, "dev", "unknown authority")
 	work.await()
 	require.NotContains(o.t, s.issuers(o.must("certs", "list")), keyOf(before), "the connections that are open")
 	o.renewShortLeaves(s, work)
@@ -133,7 +131,7 @@ func (o *operations) oldAdmin() string {
 	for _, f := range files {
 		require.NoError(o.t, os.Chmod(filepath.Join(dir, f.Name()), 0o600))
 	}
-	require.Zero(o.t, o.as(dir, "dev", "status").Code)
+	o.accepts(dir, "dev")
 	return dir
 }
 
