@@ -49,7 +49,7 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 	case *adminpb.MembersResponse:
 		memberList.Table(out, a, view)
 	case *adminpb.AtRiskResponse:
-		atRiskTable(out, a)
+		atRiskList.Table(out, a, view)
 	case *adminpb.ToleranceResponse:
 		toleranceList.Table(out, a, view)
 	case *adminpb.RebootSafeResponse:

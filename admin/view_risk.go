@@ -9,27 +9,6 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/listing"
 )
 
-func atRiskTable(w io.Writer, a *adminpb.AtRiskResponse) {
-	row(w, "IMPACT", "KIND", "ID", "NAME", "NODE", "DETAIL")
-	for _, v := range a.GetVolumes() {
-		detail := v.GetReason()
-		if v.GetUsed() {
-			detail += " (in use)"
-		}
-		row(w, v.GetImpact(), "volume", v.GetVolume(), v.GetName(), "", detail)
-	}
-	for _, p := range a.GetPublications() {
-		row(w, "ends", "publication", p.GetVolume(), p.GetName(), p.GetNode(), "")
-	}
-	for _, s := range a.GetSnapshots() {
-		row(w, "only there", "snapshot", s.GetSnapshot(), s.GetName(), s.GetNode(), "of volume "+s.GetSource())
-	}
-	if a.GetMore() > 0 {
-		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
-	}
-	fmt.Fprintf(w, "without %s: %s (at index %d)\n", strings.Join(append(append([]string{}, a.GetNodes()...), a.GetMembers()...), ", "), listing.OneLine(a.GetSummary()), a.GetIndex())
-}
-
 // toleranceCell shows how many may stop without a loss, and without that it cannot be used.
 func toleranceCell(t *adminpb.Tolerance) string { return fmt.Sprintf("%d/%d", t.GetLoss(), t.GetUse()) }
 

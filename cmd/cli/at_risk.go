@@ -16,37 +16,48 @@ import (
 
 func atRiskCommand() *cobra.Command {
 	req := &adminpb.AtRiskRequest{}
-	cmd := apiCommand("at-risk", "Say what would happen if a host, a zone, a site or a controller stopped now", noArgs, readTimeout,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			if len(req.GetNodes())+len(req.GetZones())+len(req.GetSites())+len(req.GetMembers()) == 0 {
-				return exit.Usagef("say what stops with --if-node, --if-zone, --if-site or --if-member")
-			}
-			var resp *adminpb.AtRiskResponse
-			err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
-				resp, err = api.AtRisk(ctx, req)
-				return err
-			})
+	f := newListFlags(admin.AtRiskList)
+	cmd := f.command("at-risk", "Say what would happen if a host, a zone, a site or a controller stopped now", noArgs, readTimeout,
+		func(ctx context.Context, _ *connection, client *admin.Client, _ listing.View, _ []string) (proto.Message, error) {
+			resp, err := askAtRisk(ctx, client, req)
 			if err != nil {
-				return callError("say what is at risk", err)
+				return nil, err
 			}
-			if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
-				return err
-			}
-			if !resp.GetSafe() {
-				return exit.Silent(exit.Refused)
-			}
-			return nil
+			return resp, f.verdict(func() error { return refusedUnless(resp.GetSafe()) })
 		})
 	cmd.Long = "Says which volumes would be lost (no other host is known to have every write), frozen (their primary runs and its I/O is\n" +
 		"suspended), unavailable (until what stopped comes back, or somebody decides) or degraded, which publications would end\n" +
 		"and which snapshots are only there, if all that is named stopped at once. Hosts in maintenance count as stopped already.\n" +
-		"Exit code 1: something would be lost or frozen, or the controllers that are left would be no quorum."
+		"Exit code 1: something would be lost or frozen, shown or not, or the controllers that are left would be no quorum. With\n" +
+		"--watch it goes on whatever would be."
 	flags := cmd.Flags()
 	flags.StringSliceVar(&req.Nodes, "if-node", nil, "`node` that stops; repeatable, and so are the others")
 	flags.StringSliceVar(&req.Zones, "if-zone", nil, "`zone` of which all hosts stop, by their label topology.holdfast.storage/zone")
 	flags.StringSliceVar(&req.Sites, "if-site", nil, "`site` of which all hosts and controllers stop")
 	flags.StringSliceVar(&req.Members, "if-member", nil, "controller that stops, by its `id`, name or address")
 	return cmd
+}
+
+func askAtRisk(ctx context.Context, client *admin.Client, req *adminpb.AtRiskRequest) (*adminpb.AtRiskResponse, error) {
+	if len(req.GetNodes())+len(req.GetZones())+len(req.GetSites())+len(req.GetMembers()) == 0 {
+		return nil, exit.Usagef("say what stops with --if-node, --if-zone, --if-site or --if-member")
+	}
+	var resp *adminpb.AtRiskResponse
+	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		resp, err = api.AtRisk(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, callError("say what is at risk", err)
+	}
+	return resp, nil
+}
+
+func refusedUnless(yes bool) error {
+	if yes {
+		return nil
+	}
+	return exit.Silent(exit.Refused)
 }
 
 func toleranceCommand() *cobra.Command {
@@ -107,8 +118,5 @@ func rebootSafe(ctx context.Context, c *connection, client *admin.Client, cmd *c
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
 	}
-	if !resp.GetSafe() && !req.GetRelease() {
-		return exit.Silent(exit.Refused)
-	}
-	return nil
+	return refusedUnless(resp.GetSafe() || req.GetRelease())
 }

@@ -32,7 +32,12 @@ func (f *fakeRiskAPI) note(call string) error {
 }
 
 func (f *fakeRiskAPI) AtRisk(_ context.Context, req *adminpb.AtRiskRequest) (*adminpb.AtRiskResponse, error) {
-	return &adminpb.AtRiskResponse{Safe: f.safe, Nodes: req.GetNodes(), Members: req.GetMembers(), Summary: "the summary"}, f.note("at risk")
+	return &adminpb.AtRiskResponse{
+		Safe: f.safe, Nodes: req.GetNodes(), Members: req.GetMembers(), Summary: "the summary",
+		Volumes:      []*adminpb.VolumeRisk{{Volume: "v1", Impact: "degraded"}, {Volume: "v2", Impact: "lost", Reason: "why", Used: true}},
+		Publications: []*adminpb.PublicationRisk{{Volume: "v2", Node: "n1"}},
+		Snapshots:    []*adminpb.SnapshotRisk{{Snapshot: "s1", Source: "v1", Node: "n1"}},
+	}, f.note("at risk")
 }
 
 func (f *fakeRiskAPI) Tolerance(_ context.Context, req *adminpb.ToleranceRequest) (*adminpb.ToleranceResponse, error) {
@@ -68,6 +73,9 @@ func TestQuestionsOfMaintenance(t *testing.T) {
 	}{
 		"nothing is at risk":        {args: []string{"volumes", "at-risk", "--if-node", "n1,n2", "--if-member", "c1"}, safe: true, asked: []string{"at risk"}, stdout: "without n1, n2, c1: the summary"},
 		"something is":              {args: []string{"volumes", "at-risk", "--if-zone", "z"}, code: exit.Refused, asked: []string{"at risk"}, stdout: "the summary"},
+		"what is lost":              {args: []string{"volumes", "at-risk", "--if-node", "n1", "--condition", "lost"}, code: exit.Refused, asked: []string{"at risk"}, stdout: "DETAIL\nlost    volume  v2  -     -     why (in use)\nwithout n1"},
+		"as JSON, sorted":           {args: []string{"volumes", "at-risk", "--if-node", "n1", "--sort-by", "-id", "--kind", "volume,snapshot", "-o", "json"}, safe: true, asked: []string{"at risk"}, stdout: `"publications": []`},
+		"an unknown column":         {args: []string{"volumes", "at-risk", "--if-node", "n1", "--sort-by", "size"}, code: exit.Usage, stderr: "impact"},
 		"nothing stops":             {args: []string{"volumes", "at-risk"}, code: exit.Usage, stderr: "--if-node"},
 		"no quorum":                 {args: []string{"volumes", "at-risk", "--if-site", "A"}, err: away, code: exit.Unavailable, asked: []string{"at risk"}, stderr: "say what is at risk"},
 		"all pages":                 {args: []string{"volumes", "tolerance"}, asked: []string{"tolerance ", "tolerance "}, stdout: "controllers 1"},
