@@ -13,7 +13,9 @@ import (
 
 func (w *testHost) replaceIncarnation() uint64 {
 	w.t.Helper()
+	w.mu.Lock()
 	now := w.state.Cluster().Incarnation + 1
+	w.mu.Unlock()
 	w.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{
 		Counter: now, IncarnationId: []byte("fedcba9876543210"),
 	}}})
