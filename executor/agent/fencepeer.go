@@ -200,29 +200,35 @@ func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, p
 func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
 	for p.ctx.Err() == nil {
 		p.hitFaultPoint("outdate.before")
+		incarnation := p.incarnation()
 		outcome, err := p.proposer.propose(p.ctx, nil, proto.CloneOf(req.cmd))
 		p.hitFaultPoint("outdate.after")
 		if err == nil {
-			p.setVerdict(v, req, outcome.GetVerdict(), outcome.GetGeneration())
+			p.setVerdict(v, req, outcome, incarnation)
 			return
 		}
 		if !isUnavailable(err) {
 			p.logger(v).Warn("the log rejected the fence-peer request of the volume", "error", err)
-			p.setVerdict(v, req, verdictRefused, 0)
+			p.setVerdict(v, req, &fsmpb.Outcome{Verdict: verdictRefused}, incarnation)
 			return
 		}
 		_ = sleep(p.ctx, fencePeerRetry)
 	}
 }
 
-func (p *fencePeer) setVerdict(v *volume, req *fencePeerRequest, verdict fsmpb.Verdict, generation uint64) {
+// setVerdict takes in what a log of the incarnation answered.
+func (p *fencePeer) setVerdict(v *volume, req *fencePeerRequest, outcome *fsmpb.Outcome, incarnation uint64) {
+	still := p.incarnation() == incarnation // else its index means nothing (S1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	req.verdict, req.generation = verdict, generation
-	v.replica.generation = max(v.replica.generation, generation)
+	req.verdict, req.generation = outcome.GetVerdict(), outcome.GetGeneration()
+	v.replica.generation = max(v.replica.generation, req.generation)
+	if req.verdict == verdictSelfOutdated && still {
+		v.replica.outdatedAt = fsm.Epoch{Incarnation: incarnation, Index: outcome.GetIndex()}
+	}
 	v.replica.fencePeerRequest = nil
 	close(req.done)
-	p.logger(v).Info("the log decided the fence-peer request of the volume", "verdict", verdict, "generation", generation)
+	p.logger(v).Info("the log decided the fence-peer request of the volume", "verdict", req.verdict, "generation", req.generation)
 }
 
 func (t *table) enqueue(v *volume) { t.volumeQueue.add(v.id) }

@@ -21,6 +21,7 @@ type replicaState struct {
 	suspendedSince      time.Time  // zero: its I/O is not suspended
 	detachedAttachment  uint64     // the attachment that this host ended by detaching the disk
 	loggedAttachment    attachment // the last that this process had committed
+	outdatedAt          fsm.Epoch  // when the log told that this replica is outdated, as a verdict
 	requestsSeen        plan.RequestsSeen
 	toSync              int64 // bytes that a resynchronisation under way has to copy; 0: there is none
 

@@ -81,7 +81,7 @@ func (r *replicaState) syncProgress(h *plan.ObservedReplica) (percent uint32, ou
 func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.ReplicaSpec, *plan.ObservedReplica) {
 	d, h := view.Desired, view.Have.Replica
 	want := &plan.ReplicaSpec{
-		DesiredReplica: d.Replication, Volume: v.id, Goal: d.Goal, Size: d.Size,
+		DesiredReplica: rw.desiredReplica(v, view), Volume: v.id, Goal: d.Goal, Size: d.Size,
 		Published: d.Publication != nil, HasTeardown: d.Teardown != nil, FromSource: !d.Source.IsZero(),
 		Revoked: plan.IsRevoked(d, v.record.Staging),
 		Leaving: d.Goal == fsm.GoalKeep && d.ReplicaState == fsm.ReplicaLeaving,
@@ -114,6 +114,30 @@ func (rw *replicaWorker) replicaInputs(v *volume, view *plan.VolumeView) (*plan.
 	}
 	rw.scheduleReplicaRetry(v, h, now)
 	return want, h
+}
+
+// desiredReplica is the desired state, with what the log has told of the replica since: a verdict overtakes it where the
+// session is slow. The replica is not attached below those who wrote, and connects to nothing before the log says how (S9).
+//
+// It asks for the update that delivered this volume: that the session is further says nothing, as an update covers only what
+// it lists.
+func (t *table) desiredReplica(v *volume, view *plan.VolumeView) *fsm.DesiredReplica {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := view.Desired.Replication
+	if d.Outdated || view.DesiredAt.Compare(v.replica.outdatedAt) >= 0 {
+		return d
+	}
+	overtaken := *d
+	overtaken.Outdated, overtaken.Primary, overtaken.Connect, overtaken.Force = true, false, false, false
+	return &overtaken
+}
+
+// isOutdated tells whether the log calls this replica outdated, by desired state or by a verdict since. The caller holds
+// table.mu.
+func (v *volume) isOutdated() bool {
+	d := v.desired
+	return d != nil && d.Replication != nil && (d.Replication.Outdated || v.desiredAt.Compare(v.replica.outdatedAt) < 0)
 }
 
 // scheduleReplicaRetry queues the volume for when a backoff ends, and resets the backoffs of

@@ -1,9 +1,12 @@
 package agent_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // S9: while the kernel runs its helper for a disk that is being detached, the disk is Failed and
@@ -72,4 +75,90 @@ func TestS9_AVictimsDiskDidNotFailForTheNextProcess(t *testing.T) {
 			p.remove(id)
 		})
 	}
+}
+
+// S9: the host hears from the verdict that its replica is outdated, and of what is desired since only later, also where the
+// session tells of other things meanwhile. Until then it attaches nothing below those who wrote, and connects nothing. What
+// they wrote is kept before it is attached again.
+func TestS9_AVictimMayKnowItFromTheVerdictAlone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ cutOff, toldOfOthers bool }{
+		"from the controllers only":               {},
+		"from its peer and the controllers":       {cutOff: true},
+		"and its session tells of others":         {toldOfOthers: true},
+		"from its peer, and it is told of others": {cutOff: true, toldOfOthers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t)
+			a, b := p.hosts[0], p.hosts[1]
+			id := p.create(protocolC)
+			a.stage(id, a.publish(id))
+			a.write(id, "acknowledged")
+			a.disconnect()
+			p.link.SetDisconnected(tc.cutOff)
+			a.unpublish(id)
+			b.stage(id, b.publish(id))
+			b.write(id, "after the takeover")
+			a.holdUpdates()
+			if tc.toldOfOthers {
+				a.hearsOfOthersBeforeVerdicts()
+			}
+			a.reopenDevice()
+			p.link.SetDisconnected(false)
+			p.eventually("its writers have ended, and it is attached again", func() bool {
+				primary, frozen := a.replicator.Primary(id)
+				return !primary && !frozen && a.attached(2)
+			})
+			require.True(t, a.keptBefore(2))
+			require.Zero(t, a.replicator.Steps("attach-primary"), "below a primary")
+			require.False(t, has(a.replicator.DiskContent(id), "after the takeover"), "it is not connected")
+			a.connect()
+			p.waitUpToDate(id)
+			require.Len(t, p.keptCopies(), 1)
+			require.Zero(t, p.link.SplitBrains())
+			require.True(t, has(a.replicator.DiskContent(id), "after the takeover"))
+			b.unstage(id)
+			b.unpublish(id)
+			p.remove(id)
+		})
+	}
+}
+
+// hearsOfOthersBeforeVerdicts has an update that does not list the volume arrive before each verdict.
+func (m *member) hearsOfOthersBeforeVerdicts() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beforeAnswer = func(cmd *fsmpb.Command) {
+		if cmd.GetOutdate() == nil {
+			return
+		}
+		m.mu.Lock()
+		u, e := m.update(), m.e
+		m.mu.Unlock()
+		e.Update(u)
+	}
+}
+
+// attached tells whether the log has an attachment of this host.
+func (m *member) attached(number uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.appliedAttachment(number) >= 0
+}
+
+// appliedAttachment is where in the log an attachment of this host is; -1: nowhere. The caller holds mu.
+func (m *member) appliedAttachment(number uint64) int {
+	return slices.IndexFunc(m.applied, func(c *fsmpb.Command) bool {
+		a := c.GetAttachReplica()
+		return a.GetNodeId() == string(m.node) && a.GetAttach() == number
+	})
+}
+
+// keptBefore tells whether this host kept what it had before it was attached again.
+func (m *member) keptBefore(number uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := slices.IndexFunc(m.applied, func(c *fsmpb.Command) bool { return c.GetKeepReplica().GetNodeId() == string(m.node) })
+	return kept >= 0 && kept < m.appliedAttachment(number)
 }

@@ -63,6 +63,13 @@ func (t *table) atLevel2() bool {
 	return t.session.level >= fsm.Level2
 }
 
+// incarnation is that of the log which answers now: the session's, or before the first session the highest that is known.
+func (t *table) incarnation() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(t.session.at.Incarnation, t.highestIncarnation())
+}
+
 // highestIncarnation is the highest incarnation that the host acted for.
 func (t *table) highestIncarnation() uint64 {
 	at, _ := t.acted.Current()

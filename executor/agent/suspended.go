@@ -31,7 +31,7 @@ func (s *suspendedWatcher) suspendedOrVictims(ctx context.Context) ([]*volume, e
 			continue
 		}
 		v.replica.suspendedSince = time.Time{}
-		if v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated {
+		if v.isOutdated() {
 			all = append(all, v)
 		} else {
 			v.replica.victimSince = time.Time{} // it is no victim any more

@@ -13,7 +13,7 @@ const selfFenceAfter = time.Minute
 // long; else the victim stays as it is, and an error is logged (S9).
 func (s *suspendedWatcher) watchVictim(v *volume, status *executor.ResourceStatus, now time.Time) {
 	s.mu.Lock()
-	victim := v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated && (status.Primary || status.Suspended)
+	victim := v.isOutdated() && (status.Primary || status.Suspended)
 	if !victim {
 		v.replica.victimSince = time.Time{}
 	} else if v.replica.victimSince.IsZero() {

@@ -42,7 +42,7 @@ func (a *Agent) Update(u executor.Update) {
 // holds table.mu.
 func (in *sessionIntake) resetForIncarnation() {
 	for _, v := range in.volumes {
-		v.replica.generation, v.replica.connectedGeneration = 0, 0
+		v.replica.generation, v.replica.connectedGeneration, v.replica.outdatedAt = 0, 0, fsm.Epoch{}
 		clear(v.committed)
 		v.ackedHealth, v.ackedLimits = nil, nil
 	}

@@ -122,7 +122,7 @@ func (o *observer) view(ctx context.Context, v *volume) (view *plan.VolumeView, 
 		v.lastTried = v.desired
 	}
 	return &plan.VolumeView{
-		Volume: v.id, Boot: o.Host.BootID, Desired: v.desired, Actionable: o.isActionable(v), Record: &v.record.VolumeRecord, Have: have,
+		Volume: v.id, Boot: o.Host.BootID, Desired: v.desired, DesiredAt: v.desiredAt, Actionable: o.isActionable(v), Record: &v.record.VolumeRecord, Have: have,
 		AckedLimits: v.ackedLimits, IncarnationID: o.session.incarnationID,
 	}, o.session.at, nil
 }

@@ -54,6 +54,9 @@ func (r *FakeReplicator) Attach(_ context.Context, id fsm.VolumeID) error {
 		return errors.New("attach: no metadata or no file")
 	}
 	v.sides[r.side].fileRemoved = false
+	if s.Primary {
+		r.steps["attach-primary"]++
+	}
 	r.link.change(v, func(p *drbdmodel.Pair) { p.Attach(r.side) })
 	if v.pair.Observe(r.side).Disk <= diskless {
 		return errors.New("attach: it can only attach to data with the current UUID")

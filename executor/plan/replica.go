@@ -41,10 +41,10 @@ func NextReplicaStep(want *ReplicaSpec, h *ObservedReplica) Step {
 
 // isVictim reports whether this replica's writers must end: its peer continued without it, as
 // the log records; or its I/O is suspended, and its publication was revoked, it is to be removed, or
-// nobody will ever complete what waits (S9).
+// nobody will ever complete what waits; or this host began to end them, and took their disk (S9).
 func (want *ReplicaSpec) isVictim(h *ObservedReplica) bool {
 	revoked := want.Goal == fsm.GoalRemove || want.Revoked
-	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked || NobodyCompletes(want.DesiredReplica, &h.ResourceStatus))
+	return h.InKernel && (want.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked || NobodyCompletes(want.DesiredReplica, &h.ResourceStatus) || h.Primary && h.isDetachedWhole())
 }
 
 // NobodyCompletes reports whether suspended I/O is on no whole disk, and no other replica has the data: what waits would

@@ -44,6 +44,7 @@ func FuzzNextReplicaStep(f *testing.F) {
 		if !bit(43) {
 			have.BackingCapacity = testGib
 		}
+		have.DetachedHere = bit(44)
 		kept := have.CopyKept || want.DiscardUnkept
 		switch kind := NextReplicaStep(want, have).Kind; kind {
 		case StepAttachDisk:
@@ -52,6 +53,7 @@ func FuzzNextReplicaStep(f *testing.F) {
 			require.True(t, have.AttachmentCommitted && !have.DiskAttached(), "S5")
 			require.False(t, want.Outdated && have.MayHaveWrites && !kept, "S9")
 			require.False(t, have.DiskFailed && !want.Force, "S67")
+			require.False(t, have.Primary && have.DetachedHere && !have.DiskFailed, "S9")
 		case StepRemakeMetadata:
 			require.False(t, want.Apart, "S48")
 			require.False(t, have.DiskAttached(), "S67")

@@ -12,8 +12,10 @@ import (
 type VolumeView struct {
 	Volume fsm.VolumeID
 	Boot   string
-	// Desired is nil when the session has not delivered it, or the state machine does not know the volume.
-	Desired *fsm.DesiredVolume
+	// Desired is nil when the session has not delivered it, or the state machine does not know the volume. DesiredAt is
+	// the epoch of the update that delivered it.
+	Desired   *fsm.DesiredVolume
+	DesiredAt fsm.Epoch
 	// Actionable: Desired may be acted on. It was read in this session, from a controller that
 	// has applied all that this host acted on (S14), and the host is adopted (S1).
 	Actionable bool
