@@ -18,8 +18,15 @@ func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, want *pla
 	if err != nil {
 		return err
 	}
+	next := want.Attachment + 1
+	if r := v.record.Replica; r != nil {
+		next = max(next, r.Attachment+1)
+	}
+	if err := rw.forgetDetached(v, next); err != nil {
+		return err
+	}
 	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
-		r.Attachment, r.Boot, r.RevertedTo = max(r.Attachment, want.Attachment)+1, rw.Host.BootID, ""
+		r.Attachment, r.Boot, r.RevertedTo = next, rw.Host.BootID, ""
 		r.CopyAsked, r.KeptCopies = false, 0
 	})
 	if err != nil {
@@ -81,7 +88,7 @@ func (rw *replicaWorker) attachDisk(ctx context.Context, v *volume, h *plan.Obse
 	}
 	rw.hitFaultPoint("attach-disk.recorded")
 	err := errSessionChanged // it may have ended while the disk was read
-	if rw.sessionHolds(committed.session) {
+	if rw.sessionHolds(committed.session) && !rw.lostMeanwhile(v, h) {
 		err = rw.Replicator.Attach(ctx, v.id)
 	}
 	v.replica.adjusted = err == nil // the kernel has just read the file
@@ -89,6 +96,13 @@ func (rw *replicaWorker) attachDisk(ctx context.Context, v *volume, h *plan.Obse
 		return errors.Join(err, rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.GivenAttachment = 0 }))
 	}
 	return nil
+}
+
+// lostMeanwhile: a verdict came after the step was chosen, so that what the primary's writers wait for is to fail (S9).
+func (rw *replicaWorker) lostMeanwhile(v *volume, h *plan.ObservedReplica) bool {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	return h.Primary && v.isOutdated()
 }
 
 func (rw *replicaWorker) probeBacking(ctx context.Context, h *plan.ObservedReplica) error {

@@ -119,6 +119,28 @@ func (s *suspendedWatcher) noteDetach(v *volume, status *executor.ResourceStatus
 	return r.Attachment
 }
 
+// withdrawDetach notes after an error that the disk is still attached, as far as is known: should it go later, it failed.
+func (s *suspendedWatcher) withdrawDetach(ctx context.Context, v *volume) {
+	status, err := s.observer.resourceStatus(ctx, v)
+	if err == nil && status.Disk <= plan.DiskFailed {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v.replica.detachedAttachment = 0
+}
+
+// forgetDetached forgets a disk that was detached in an attachment of this number or above: of an earlier replica of the
+// volume on this host, whose numbers begin again.
+func (rw *replicaWorker) forgetDetached(v *volume, attachment uint64) error {
+	rw.mu.Lock()
+	if v.replica.detachedAttachment >= attachment {
+		v.replica.detachedAttachment = 0
+	}
+	rw.mu.Unlock()
+	return rw.detached.Forget(v.id, attachment)
+}
+
 // recordDetached has later processes know, too, that the disk did not fail. It is recorded once the kernel has detached
 // the disk, as one that fails before that did fail. Without the record it is taken for failed, and copied wholly.
 func (s *suspendedWatcher) recordDetached(v *volume, attachment uint64) {

@@ -58,6 +58,7 @@ func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
 	}
 	attachment := s.noteDetach(v, &before)
 	if err := s.Replicator.Detach(ctx, v.id, true); err != nil {
+		s.withdrawDetach(ctx, v)
 		return err
 	}
 	for began := time.Now(); ; {

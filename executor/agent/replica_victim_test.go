@@ -162,3 +162,38 @@ func (m *member) keptBefore(number uint64) bool {
 	kept := slices.IndexFunc(m.applied, func(c *fsmpb.Command) bool { return c.GetKeepReplica().GetNodeId() == string(m.node) })
 	return kept >= 0 && kept < m.appliedAttachment(number)
 }
+
+// S67: a victim's disk could not be detached, and its writers went on when the peer returned. When it fails later, in the same
+// attachment, it did fail: its primary goes on with the peer's disk, and it is copied wholly.
+func TestS67_ADiskThatCouldNotBeDetachedMayFailLater(t *testing.T) {
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	a.replicator.SetDetachFails(true)
+	a.disconnect()
+	p.link.SetDisconnected(true)
+	a.endPublication(id)
+	a.connect()
+	p.eventually("it is to be detached", func() bool { return a.replicator.Steps("detach") > 0 })
+	p.link.SetDisconnected(false)
+	p.eventually("its publication has ended", func() bool { return len(p.volume(id).Teardowns) == 0 })
+	attachment := p.volume(id).ActiveReplica(a.host()).Attachment
+	a.replicator.SetDetachFails(false)
+	a.stage(id, a.publish(id))
+	require.Equal(t, attachment, p.volume(id).ActiveReplica(a.host()).Attachment, "otherwise this proves nothing")
+	detached := a.replicator.Steps("detach")
+	a.replicator.FailDisk(id)
+	a.write(id, "meanwhile")
+	p.eventually("it is attached again", func() bool { return p.volume(id).ActiveReplica(a.host()).Attachment > attachment })
+	p.waitUpToDate(id)
+	a.holdsAll(id, "acknowledged", "meanwhile")
+	require.Equal(t, 1, a.replicator.Steps("remake-metadata"))
+	require.Equal(t, detached, a.replicator.Steps("detach"))
+	primary, _ := a.replicator.Primary(id)
+	require.True(t, primary, "its writers went on")
+	a.unstage(id)
+	a.unpublish(id)
+	p.remove(id)
+}

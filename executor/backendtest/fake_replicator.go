@@ -37,6 +37,7 @@ type FakeReplicator struct {
 	steps       map[string]int
 	changed     func(fsm.VolumeID)
 	heldHelpers int // running pri-on-incon-degr helpers that are held back
+	detachFails bool
 }
 
 var _ executor.Replicator = (*FakeReplicator)(nil)

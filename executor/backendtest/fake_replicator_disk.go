@@ -68,10 +68,21 @@ func (r *FakeReplicator) Attach(_ context.Context, id fsm.VolumeID) error {
 func (r *FakeReplicator) Detach(_ context.Context, id fsm.VolumeID, _ bool) error {
 	v, _, err := r.begin("detach", id)
 	defer r.link.mu.Unlock()
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.detachFails:
+		return errors.New("detach: state change failed")
+	default:
 		r.detach(v)
 	}
 	return err
+}
+
+// SetDetachFails has the kernel refuse to detach a disk.
+func (r *FakeReplicator) SetDetachFails(fails bool) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	r.detachFails = fails
 }
 
 // detach detaches the disk, or leaves it Failed while its helper is held. The caller holds mu.

@@ -56,15 +56,38 @@ func (d *DetachedDisks) Record(v fsm.VolumeID, attachment uint64) error {
 	if attachment == 0 || d.disk.Attachments[v] == attachment {
 		return nil
 	}
+	if err := d.replace(v, attachment); err != nil {
+		return fmt.Errorf("record that the disk of volume %s was detached: %w", v, err)
+	}
+	return nil
+}
+
+// Forget forgets, synced, a disk that was detached in the attachment or a later one.
+func (d *DetachedDisks) Forget(v fsm.VolumeID, from uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if before := d.disk.Attachments[v]; before == 0 || before < from {
+		return nil
+	}
+	if err := d.replace(v, 0); err != nil {
+		return fmt.Errorf("forget which disk of volume %s was detached: %w", v, err)
+	}
+	return nil
+}
+
+// replace writes another attachment of the volume; 0: none. The caller holds mu.
+func (d *DetachedDisks) replace(v fsm.VolumeID, attachment uint64) error {
 	before := d.disk.Attachments[v]
 	d.disk.Attachments[v] = attachment
+	if attachment == 0 {
+		delete(d.disk.Attachments, v)
+	}
 	text, err := json.Marshal(d.disk)
 	if err == nil {
 		err = d.file.write(text, true)
 	}
 	if err != nil {
 		d.disk.Attachments[v] = before
-		return fmt.Errorf("record that the disk of volume %s was detached: %w", v, err)
 	}
-	return nil
+	return err
 }
