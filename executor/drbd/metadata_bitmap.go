@@ -31,8 +31,12 @@ func (p *dumpParser) bitmapWords() int64 {
 		return math.MaxInt64
 	}
 	const bitsPerWord = 64
-	perWord := int64(perBit) * bitsPerWord
-	return (int64(sectors)*sectorBytes + perWord - 1) / perWord
+	size, perWord := int64(sectors)*sectorBytes, int64(perBit)*bitsPerWord
+	words := size / perWord
+	if size%perWord != 0 {
+		words++
+	}
+	return words
 }
 
 // marks is how many blocks a bitmap marks as out of sync. A bitmap that is not there, or ends before the device, is an error.
