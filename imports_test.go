@@ -27,6 +27,8 @@ var mayImport = importMap{
 	"plantedbug": {},
 	"foldertest": {}, // of tests
 
+	"durablefile": {},
+
 	"fsm/fsmpb": {},
 	"fsm":       {"fsm/fsmpb", "plantedbug"},
 
@@ -34,15 +36,15 @@ var mayImport = importMap{
 	"raftnode/access":            {"raftnode/pki"},
 	"raftnode/store":             {"plantedbug"},
 	"raftnode/journal":           {},
-	"raftnode/backup":            {"fsm", "fsm/fsmpb", "raftnode/journal"},
+	"raftnode/backup":            {"durablefile", "fsm", "fsm/fsmpb", "raftnode/journal"},
 	"raftnode/backup/backuptest": {"fsm", "fsm/fsmpb", "raftnode/journal"},
 	"raftnode/backup/target":     {"raftnode/backup"},
 	"raftnode/backup/schedule":   {"fsm", "raftnode/backup", "raftnode/backup/target"},
 	"raftnode/store/storetest":   {},
-	"raftnode/enroll":            {"fsm", "fsm/fsmpb", "raftnode/enroll/enrollpb", "raftnode/pki"},
+	"raftnode/enroll":            {"durablefile", "fsm", "fsm/fsmpb", "raftnode/enroll/enrollpb", "raftnode/pki"},
 	"raftnode/enroll/enrollpb":   {},
 	"raftnode/raftpb":            {"fsm/fsmpb"},
-	"raftnode":                   {"fsm", "fsm/fsmpb", "raftnode/access", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},
+	"raftnode":                   {"durablefile", "fsm", "fsm/fsmpb", "raftnode/access", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb", "plantedbug"},
 
 	"csi/rpcerr":     {"fsm", "raftnode"},
 	"csi/csiconv":    {"fsm", "fsm/fsmpb"},
@@ -55,7 +57,7 @@ var mayImport = importMap{
 	"csi/metadata":   {"fsm", "executor", "csi/rpcerr", "csi/cluster"},
 	"csi/node":       {"fsm", "executor", "csi/rpcerr", "csi/csiconv"},
 
-	"csi/mounthelper": {"fsm", "executor/run"},
+	"csi/mounthelper": {"durablefile", "fsm", "executor/run"},
 
 	"addons/fence":        {"addons/params", "csi/cluster", "csi/csiconv", "csi/rpcerr", "fsm", "fsm/fsmpb"},
 	"addons/identity":     {"csi/identity"},
@@ -67,22 +69,22 @@ var mayImport = importMap{
 	"addons/volumegroup":  {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/csiconv", "csi/cluster", "csi/page", "addons/params"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},
-	"executor/records":           {"fsm", "executor", "plantedbug"},
+	"executor/records":           {"durablefile", "fsm", "executor", "plantedbug"},
 	"executor/plan":              {"fsm", "fsm/fsmpb", "executor", "executor/records", "plantedbug"},
-	"executor/agent":             {"fsm", "fsm/fsmpb", "executor", "executor/records", "executor/plan", "plantedbug"},
+	"executor/agent":             {"durablefile", "fsm", "fsm/fsmpb", "executor", "executor/records", "executor/plan", "plantedbug"},
 	"executor/run":               {},
 	"executor/hostcheck":         {"executor/run"},
-	"executor/session":           {"fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
+	"executor/session":           {"durablefile", "fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
 	"executor/session/sessionpb": {"fsm/fsmpb"},
 	"executor/policy":            {"fsm", "fsm/fsmpb", "executor/session", "executor/session/sessionpb"},
 	"executor/mount":             {"fsm", "executor", "executor/run"},
 	"executor/loopfile":          {"fsm", "executor", "executor/run", "plantedbug"},
-	"executor/luks":              {"fsm", "executor", "executor/run"},
+	"executor/luks":              {"durablefile", "fsm", "executor", "executor/run"},
 	"executor/lvm":               {"fsm", "executor", "executor/run"},
-	"executor/drbd":              {"fsm", "fsm/fsmpb", "executor", "executor/run"},
+	"executor/drbd":              {"durablefile", "fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/drbd/drbdmodel":    {"fsm/fsmpb"},
 	"executor/fencepeer":         {"fsm", "fsm/fsmpb"},
-	"executor/freeze":            {"fsm", "executor"},
+	"executor/freeze":            {"durablefile", "fsm", "executor"},
 	"executor/throttle":          {"fsm", "executor"},
 	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor", "executor/drbd/drbdmodel"},
 

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"github.com/holdfast-storage/holdfast/durablefile"
 )
 
 // bootstrapMarker stays outside of the data directory when a cluster was bootstrapped from
@@ -59,7 +60,7 @@ func (b *bootstrapper) nameCluster(cluster string) {
 	}
 	text, err := json.Marshal(bootstrapMarker{Member: b.id, Cluster: cluster})
 	if err == nil {
-		err = replaceDurably(b.cfg.BootstrapMarker, append(text, '\n'))
+		err = durablefile.Write(b.cfg.BootstrapMarker, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		b.log.Warn("cannot write which cluster was founded here into the bootstrap marker", "marker", b.cfg.BootstrapMarker, "error", err)
@@ -74,7 +75,7 @@ func (b *bootstrapper) writeBootstrapMarker() error {
 	}
 	text, err := json.Marshal(bootstrapMarker{Member: b.id})
 	if err == nil {
-		err = replaceDurably(b.cfg.BootstrapMarker, append(text, '\n'))
+		err = durablefile.Write(b.cfg.BootstrapMarker, append(text, '\n'), 0o600)
 	}
 	if err != nil && b.cfg.defaultMarker {
 		b.log.Warn("cannot write the bootstrap marker, so that only the data folder knows that a cluster was founded here: name the other controllers with --join, or another file with --bootstrap-marker", "error", err)
@@ -84,24 +85,4 @@ func (b *bootstrapper) writeBootstrapMarker() error {
 		return fmt.Errorf("write the marker that a cluster was founded: %w", err)
 	}
 	return nil
-}
-
-func replaceDurably(path string, data []byte) (err error) {
-	parent := filepath.Dir(path)
-	temp, err := os.CreateTemp(parent, ".founded-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	dir, err := os.Open(parent)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

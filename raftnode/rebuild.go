@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
@@ -182,7 +183,7 @@ func (r *Rebuild) writeSnapshot(s *store.Store) error {
 func (r *Rebuild) writeMarker(dir, member string) error {
 	text, err := json.Marshal(bootstrapMarker{Member: member, Cluster: r.State.Cluster().ID})
 	if err == nil {
-		err = replaceDurably(markerPath(dir, r.Marker), append(text, '\n'))
+		err = durablefile.Write(markerPath(dir, r.Marker), append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write the marker that a cluster was founded: %w", err)

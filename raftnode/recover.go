@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
@@ -281,7 +282,7 @@ func (s *Survivor) exchange(r *Rebuild, unfinished, former string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, former, unix.AT_FDCWD, s.path, unix.RENAME_EXCHANGE); err != nil {
 		return fmt.Errorf("exchange %s and %s: %w", former, s.path, err)
 	}
-	return syncDir(filepath.Dir(s.path))
+	return durablefile.SyncDir(filepath.Dir(s.path))
 }
 
 // Close closes the log and releases the directory; a second call does nothing.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
@@ -80,15 +81,7 @@ func Restore(dir string, r Rebuild) (Rebuilt, error) {
 	if err := unix.Rename(unfinished, filepath.Clean(dir)); err != nil { // the kernel takes an empty directory in its place, os.Rename none
 		return made, fmt.Errorf("put the restored folder in its place: %w", err)
 	}
-	return made, syncDir(filepath.Dir(filepath.Clean(dir)))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return made, durablefile.SyncDir(filepath.Dir(filepath.Clean(dir)))
 }
 
 // lockDir takes the lock of a data directory, as a running member has it.

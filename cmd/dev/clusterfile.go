@@ -2,11 +2,11 @@ package dev
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -71,18 +71,12 @@ func clusterOf(l layout, s *settings, pids map[string]int) *Cluster {
 }
 
 // replaceJSON replaces a file atomically: a reader sees the old content or the new.
-func replaceJSON(path string, content any) (err error) {
+func replaceJSON(path string, content any) error {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, writing := temp.Write(append(text, '\n'))
-	if err := errors.Join(writing, temp.Sync(), temp.Close(), os.Rename(temp.Name(), path)); err != nil {
-		_ = os.Remove(temp.Name()) // the error above says enough
+	if err := durablefile.Write(path, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

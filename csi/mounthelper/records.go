@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -98,38 +99,17 @@ func (r records) write(record *Record) error {
 	if err != nil {
 		return err
 	}
-	path := r.file(record.ID)
-	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the record of volume %s: %w", record.Name, err)
-	}
-	_, err = file.Write(text)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err == nil {
-		err = r.sync()
-	}
-	if err != nil {
+	if err := durablefile.Write(r.file(record.ID), text, 0o600); err != nil {
 		return fmt.Errorf("write the record of volume %s: %w", record.Name, err)
 	}
 	return nil
 }
 
 func (r records) remove(id fsm.VolumeID) error {
-	if err := os.Remove(r.file(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durablefile.Remove(r.file(id)); err != nil {
 		return fmt.Errorf("remove the record of volume %s: %w", id, err)
 	}
-	return r.sync()
-}
-
-func (r records) sync() error {
-	dir, err := os.Open(string(r))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }
 
 // lock keeps other helpers from a volume until unlock. It ends with the process. The file stays: who waits for it would

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/plan"
 	"github.com/holdfast-storage/holdfast/executor/records"
@@ -131,32 +132,13 @@ func (j *job) recordImportDRBD(r records.ImportDRBDRecord) error {
 	return j.records.saveRecord(j.v, true)
 }
 
-// saveDump writes a file atomically and synced, with the directory that it is in.
+// saveDump writes a file, and makes the directory that it is in durable too.
 func saveDump(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(text)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(durablefile.Write(path, text, 0o600), durablefile.SyncDir(filepath.Dir(dir)))
 }
 
 // describeMetadata adds the metadata of a DRBD resource of others, and what there is to know of the content before them. They

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
@@ -93,7 +94,7 @@ func (c *hostCheck) checkMainFile(context.Context) error {
 			return err
 		}
 		content := fmt.Sprintf("%sglobal { usage-count no; }\ninclude %q;\n", fileHeader, filepath.Join(c.config.Dir, "*"+fileSuffix))
-		return writeFile(main, []byte(content), 0o644)
+		return durablefile.Write(main, []byte(content), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("read DRBD's configuration: %w", err)

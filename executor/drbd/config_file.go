@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -36,7 +37,7 @@ func (f *resourceFiles) write(id fsm.VolumeID, text []byte) error {
 	if err := os.MkdirAll(f.config.Dir, 0o755); err != nil {
 		return fmt.Errorf("configure %s: %w", id, err)
 	}
-	if err := writeFile(path, text, 0o600); err != nil {
+	if err := durablefile.Write(path, text, 0o600); err != nil {
 		return fmt.Errorf("configure %s: %w", id, err)
 	}
 	return nil

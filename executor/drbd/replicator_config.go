@@ -2,10 +2,9 @@ package drbd
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"path/filepath"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -39,10 +38,10 @@ func (r *Replicator) RemoveConfig(ctx context.Context, id fsm.VolumeID) error {
 	case !configured:
 		return nil
 	}
-	if err := removeFile(filepath.Join(r.config.State, "drbd-minor-"+minorString(minor)+".lkbd")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durablefile.Remove(filepath.Join(r.config.State, "drbd-minor-"+minorString(minor)+".lkbd")); err != nil {
 		return err
 	}
-	return removeFile(r.files.path(id))
+	return durablefile.Remove(r.files.path(id))
 }
 
 // Adjust sets the kernel's options to those of the file. A connection to another address than the

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -44,7 +45,7 @@ func makeKey(path string) (*ecdh.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a key for replication: %w", err)
 	}
-	if err := writeFile(path, key.Bytes(), 0o600); err != nil {
+	if err := durablefile.Write(path, key.Bytes(), 0o600); err != nil {
 		return nil, fmt.Errorf("keep the key for replication: %w", err)
 	}
 	return key, nil

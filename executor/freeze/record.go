@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -64,7 +64,7 @@ func create(dir string, r record) (*recordFile, error) {
 		err = unix.Renameat2(unix.AT_FDCWD, path+tempSuffix, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 	}
 	if err == nil {
-		err = syncDir(dir)
+		err = durablefile.SyncDir(dir)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write the freeze record: %w", err), f.Close())
@@ -123,18 +123,10 @@ func (r *recordFile) remove() error {
 	if filepath.Ext(path) == tempSuffix {
 		path = path[:len(path)-len(tempSuffix)]
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durablefile.Remove(path); err != nil {
 		return fmt.Errorf("remove the freeze record: %w", err)
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // sleep returns the context's error when it ends before the duration.

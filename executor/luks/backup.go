@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/holdfast-storage/holdfast/durablefile"
 )
 
 // What a backup is called until it is complete, and what the one before is called until it is overwritten.
@@ -35,7 +37,7 @@ func (t *Tool) replaceBackup(ctx context.Context, device, file string) error {
 	if err := os.Link(file, file+oldSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := errors.Join(os.Rename(made, file), syncPath(filepath.Dir(file))); err != nil {
+	if err := errors.Join(os.Rename(made, file), durablefile.SyncDir(filepath.Dir(file))); err != nil {
 		return err
 	}
 	return t.overwriteReplaced(file)
@@ -86,7 +88,7 @@ func overwrite(file string) error {
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(file), syncPath(filepath.Dir(file)))
+	return errors.Join(os.Remove(file), durablefile.SyncDir(filepath.Dir(file)))
 }
 
 // zeros reads as zeros without an end.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -98,16 +99,7 @@ func (h *Host) save() error {
 	if err != nil {
 		return fmt.Errorf("write the host's identity: %w", err)
 	}
-	path := filepath.Join(h.dir, hostFile)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the host's identity: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the host's identity: %w", err)
-	}
-	if err := errors.Join(os.Rename(path+".new", path), syncFolder(h.dir)); err != nil {
+	if err := durablefile.Write(filepath.Join(h.dir, hostFile), append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write the host's identity: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/plantedbug"
 )
 
@@ -105,7 +106,7 @@ func (s *SlotFile) write(payload []byte, sync bool) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil && sync && !s.exists {
-		err = syncFolder(filepath.Dir(s.path))
+		err = durablefile.SyncDir(filepath.Dir(s.path))
 	}
 	if err != nil {
 		return fmt.Errorf("write the record %s: %w", s.path, err)
@@ -137,12 +138,4 @@ func (s *SlotFile) Remove() error {
 		return fmt.Errorf("remove the record %s: %w", s.path, err)
 	}
 	return nil
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

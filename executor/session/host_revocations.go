@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
@@ -117,7 +117,7 @@ func revokes(k *sessionpb.RevokedController, name, serial string, issued time.Ti
 	return k.GetName() == name && of.Covers(serial, issued)
 }
 
-// save replaces the file at once.
+// save replaces the file: what a host was told of a revocation it knows after a power loss too.
 func (r *hostRevocations) save(known *sessionpb.RevokedControllers) error {
 	if r.path == "" {
 		return nil
@@ -126,13 +126,5 @@ func (r *hostRevocations) save(known *sessionpb.RevokedControllers) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(r.path), ".revocations-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(content)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return os.Rename(temp.Name(), r.path)
+	return durablefile.Write(r.path, content, 0o600)
 }

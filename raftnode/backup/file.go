@@ -1,40 +1,22 @@
 package backup
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"filippo.io/age"
+
+	"github.com/holdfast-storage/holdfast/durablefile"
 )
 
-// CreateFile writes a file beside its name, makes it durable and only then gives it the name. One that fails or is
-// interrupted leaves nothing under the name. The file is its owner's alone.
-func CreateFile(path string, fill func(io.Writer) error) (err error) {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.part") // 0600
-	if err != nil {
+// CreateFile makes a file durable and only then gives it its name. One that fails or is interrupted leaves nothing under the
+// name. The file is its owner's alone.
+func CreateFile(path string, fill func(io.Writer) error) error {
+	if err := durablefile.WriteWith(path, 0o600, fill); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err = fill(temp); err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return nil
 }
 
 // CheckFile is Check for a file that may be encrypted.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/raftnode/enroll/enrollpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
@@ -133,37 +134,13 @@ func (j *Joined) write(files pki.Files) error {
 		return err
 	}
 	path := joinedPath(files)
-	temp := path + ".new"
 	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-		err = writeSynced(temp, append(content, '\n'))
-	}
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = durablefile.Write(path, append(content, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keep what the cluster said of itself: %w", err)
 	}
 	return nil
-}
-
-func writeSynced(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func joinedPath(files pki.Files) string { return filepath.Join(filepath.Dir(files.Cert), joinedFile) }
