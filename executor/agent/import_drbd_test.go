@@ -40,6 +40,7 @@ type othersDevice struct {
 	written  int                 // before which of them something wrote to it beside DRBD, counted from 1; 0: nothing did
 	open     bool
 	taken    bool // it has the volume's name
+	wasTaken bool // it had it once, and may have been given back since
 	clears   int
 }
 
@@ -112,7 +113,7 @@ func (p othersPool) Import(ctx context.Context, id fsm.VolumeID, size int64, dev
 	require.Equal(p.d.t, importDevice, device)
 	require.EqualValues(p.d.t, importSize, size)
 	p.d.mu.Lock()
-	p.d.taken = true
+	p.d.taken, p.d.wasTaken = true, true
 	p.d.mu.Unlock()
 	return p.FakeBackend.Create(ctx, id, size)
 }
@@ -156,7 +157,7 @@ func (r othersDRBD) ClearBehind(_ context.Context, _ string, from int64) error {
 	require.Len(r.d.t, files, 1)
 	for _, d := range r.d.pair.devices {
 		d.mu.Lock()
-		require.True(r.d.t, d.taken || len(r.d.pair.only) > 0, "n%d took its device in before any metadata are replaced", d.i+1)
+		require.True(r.d.t, d.wasTaken || len(r.d.pair.only) > 0, "n%d took its device in before any metadata are replaced", d.i+1)
 		d.mu.Unlock()
 	}
 	r.d.mu.Lock()
