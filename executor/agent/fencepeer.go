@@ -200,7 +200,9 @@ func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, p
 func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
 	for p.ctx.Err() == nil {
 		p.hitFaultPoint("outdate.before")
+		p.mu.Lock()
 		incarnation := p.incarnation()
+		p.mu.Unlock()
 		outcome, err := p.proposer.propose(p.ctx, nil, proto.CloneOf(req.cmd))
 		p.hitFaultPoint("outdate.after")
 		if err == nil {
@@ -218,12 +220,11 @@ func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
 
 // setVerdict takes in what a log of the incarnation answered.
 func (p *fencePeer) setVerdict(v *volume, req *fencePeerRequest, outcome *fsmpb.Outcome, incarnation uint64) {
-	still := p.incarnation() == incarnation // else its index means nothing (S1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	req.verdict, req.generation = outcome.GetVerdict(), outcome.GetGeneration()
 	v.replica.generation = max(v.replica.generation, req.generation)
-	if req.verdict == verdictSelfOutdated && still {
+	if req.verdict == verdictSelfOutdated && p.incarnation() == incarnation { // else its index means nothing (S1)
 		v.replica.outdatedAt = fsm.Epoch{Incarnation: incarnation, Index: outcome.GetIndex()}
 	}
 	v.replica.fencePeerRequest = nil

@@ -63,10 +63,9 @@ func (t *table) atLevel2() bool {
 	return t.session.level >= fsm.Level2
 }
 
-// incarnation is that of the log which answers now: the session's, or before the first session the highest that is known.
+// incarnation is that of the log which answers now: the session's, or before the first session the highest that is known. The
+// caller holds table.mu.
 func (t *table) incarnation() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	return max(t.session.at.Incarnation, t.highestIncarnation())
 }
 
