@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -19,13 +20,7 @@ func TestS9_AVictimResumesOnlyWithoutItsDisk(t *testing.T) {
 			p := newPair(t)
 			a, b := p.hosts[0], p.hosts[1]
 			id := p.create(protocolC)
-			a.stage(id, a.publish(id))
-			a.write(id, "acknowledged")
-			a.disconnect()
-			p.link.SetDisconnected(cutOff)
-			a.unpublish(id)
-			b.stage(id, b.publish(id))
-			b.write(id, "after the takeover")
+			p.takeOverFromCutOff(id, a, b, cutOff)
 			release := a.replicator.HoldHelper()
 			a.connect()
 			p.link.SetDisconnected(false)
@@ -56,13 +51,7 @@ func TestS9_AVictimsDiskDidNotFailForTheNextProcess(t *testing.T) {
 			a.start(stopAt(point, 0))
 			b.start(nil)
 			id := p.create(protocolC)
-			a.stage(id, a.publish(id))
-			a.write(id, "acknowledged")
-			a.disconnect()
-			p.link.SetDisconnected(true)
-			a.unpublish(id)
-			b.stage(id, b.publish(id))
-			b.write(id, "after the takeover")
+			p.takeOverFromCutOff(id, a, b, true)
 			a.connect()
 			p.link.SetDisconnected(false)
 			p.waitUpToDate(id)
@@ -93,13 +82,7 @@ func TestS9_AVictimMayKnowItFromTheVerdictAlone(t *testing.T) {
 			p := newPair(t)
 			a, b := p.hosts[0], p.hosts[1]
 			id := p.create(protocolC)
-			a.stage(id, a.publish(id))
-			a.write(id, "acknowledged")
-			a.disconnect()
-			p.link.SetDisconnected(tc.cutOff)
-			a.unpublish(id)
-			b.stage(id, b.publish(id))
-			b.write(id, "after the takeover")
+			p.takeOverFromCutOff(id, a, b, tc.cutOff)
 			a.holdUpdates()
 			if tc.toldOfOthers {
 				a.hearsOfOthersBeforeVerdicts()
@@ -161,6 +144,18 @@ func (m *member) keptBefore(number uint64) bool {
 	defer m.mu.Unlock()
 	kept := slices.IndexFunc(m.applied, func(c *fsmpb.Command) bool { return c.GetKeepReplica().GetNodeId() == string(m.node) })
 	return kept >= 0 && kept < m.appliedAttachment(number)
+}
+
+// takeOverFromCutOff has b go on without a, which is cut off from the controllers while it writes, and from its peer if that is said.
+func (p *pair) takeOverFromCutOff(id fsm.VolumeID, a, b *member, fromPeer bool) {
+	p.t.Helper()
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	a.disconnect()
+	p.link.SetDisconnected(fromPeer)
+	a.unpublish(id)
+	b.stage(id, b.publish(id))
+	b.write(id, "after the takeover")
 }
 
 // S67: a victim's disk could not be detached, and its writers went on when the peer returned. When it fails later, in the same
