@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -50,16 +51,17 @@ func (s *Server) askReplicas(ctx context.Context, req *adminpb.PlanRequest) ([]i
 	if req.GetVerb() != importDRBD {
 		return nil, nil
 	}
-	var all []importedReplica
-	for _, text := range req.GetReplicas() {
-		node, device, _ := strings.Cut(text, ":")
-		candidates, err := s.Hosts.Candidates(ctx, fsm.NodeID(node))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, importedReplica{node: fsm.NodeID(node), device: volumeNameOf(device), candidates: candidates})
+	all := make([]importedReplica, len(req.GetReplicas()))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, text := range req.GetReplicas() {
+		group.Go(func() (err error) {
+			node, device, _ := strings.Cut(text, ":")
+			all[i] = importedReplica{node: fsm.NodeID(node), device: volumeNameOf(device)}
+			all[i].candidates, err = s.Hosts.Candidates(ctx, all[i].node)
+			return err
+		})
 	}
-	return all, nil
+	return all, group.Wait()
 }
 
 // findReplicaHosts binds the plan to the hosts of the replicas.

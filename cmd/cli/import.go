@@ -22,7 +22,7 @@ func importCommand() *cobra.Command {
 
 func importLVCommand() *cobra.Command {
 	p := &planVerb{req: &adminpb.PlanRequest{Verb: "import-lv"}, ofDevice: true}
-	cmd := apiCommand("lv", "Make a volume of a thin logical volume, without copying or formatting it", noArgs, changeTimeout,
+	cmd := apiCommand("lv", "Make a volume of a thin logical volume, without copying or formatting it", noArgs, importTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 			if p.req.GetNode() == "" || p.req.GetDevice() == "" || p.req.GetVolume() == "" {
 				return exit.Usagef("say what is imported with --node, --lv and --name")
@@ -49,7 +49,7 @@ func importLVCommand() *cobra.Command {
 
 func importDRBDCommand() *cobra.Command {
 	p := &planVerb{req: &adminpb.PlanRequest{Verb: "import-drbd"}, ofDevice: true}
-	cmd := apiCommand("drbd NAME", "Make a volume of the replicas of a DRBD resource, without copying or formatting it", exactArgs("the name of the volume that it becomes"), changeTimeout,
+	cmd := apiCommand("drbd NAME", "Make a volume of the replicas of a DRBD resource, without copying or formatting it", exactArgs("the name of the volume that it becomes"), importTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if n := len(p.req.GetReplicas()); n < 1 || n > 2 {
 				return exit.Usagef("name one replica or two with --replica NODE:LV, not %d: others of the resource stay as they are", n)

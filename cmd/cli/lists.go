@@ -16,6 +16,7 @@ import (
 const (
 	readTimeout   = 10 * time.Second
 	changeTimeout = 30 * time.Second
+	importTimeout = 90 * time.Second // its hosts read every device that is not ours
 )
 
 // staleHelp is the help of --stale, which every command that reads the state has.

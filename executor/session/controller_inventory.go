@@ -84,7 +84,7 @@ func (r inventoryReply) inventory() executor.Inventory {
 }
 
 func askPeerForInventory(ctx context.Context, peer Peer, req *sessionpb.InventoryRequest) (r inventoryReply) {
-	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout(req.GetCandidates()))
 	defer cancel()
 	if peer.Conn == nil {
 		r.err = fmt.Errorf("member %s cannot be reached", peer.ID)

@@ -13,8 +13,23 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// inventoryTimeout bounds an inventory query when the caller set no deadline.
-const inventoryTimeout = 10 * time.Second
+// inventoryTimeout and candidatesTimeout bound an inventory query when the caller set no deadline. What could be imported
+// takes longer: a host reads every device that is not ours, and some have hundreds. A host that is silent loses its session,
+// which ends a query at once.
+const (
+	inventoryTimeout  = 10 * time.Second
+	candidatesTimeout = time.Minute
+)
+
+// answerMargin is how much earlier than its controller a host gives up, so that its reason arrives.
+const answerMargin = time.Second
+
+func queryTimeout(candidates bool) time.Duration {
+	if candidates {
+		return candidatesTimeout
+	}
+	return inventoryTimeout
+}
 
 // maxInventoryItems bounds the memory of one answer.
 const maxInventoryItems = 1 << 20
@@ -105,7 +120,7 @@ func (ls *liveSession) facts() *sessionpb.SessionFacts {
 // askInventory queries the host for the objects of all its pools, for what it has of each volume, or for what could
 // be imported.
 func (ls *liveSession) askInventory(ctx context.Context, req *sessionpb.InventoryRequest) (inventoryReply, error) {
-	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout(req.GetCandidates()))
 	defer cancel()
 	q, err := ls.ask(ctx, "what it holds", func(id uint64) *sessionpb.ToNode {
 		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id, Held: req.GetHeld(), Candidates: req.GetCandidates()}}}

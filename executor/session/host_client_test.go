@@ -30,6 +30,7 @@ type testHost struct {
 	mu            sync.Mutex
 	updates       []executor.Update
 	inventory     func() (executor.Inventory, error)
+	deadline      time.Time // of the last listing
 	readMapFunc   mapFunc
 	volumeFunc    volumeFunc
 	replicaFunc   replicaFunc
@@ -64,8 +65,9 @@ func (n *testHost) setInventory(inventory func() (executor.Inventory, error)) {
 	n.inventory = inventory
 }
 
-func (n *testHost) listInventory(context.Context) (executor.Inventory, error) {
+func (n *testHost) listInventory(ctx context.Context) (executor.Inventory, error) {
 	n.mu.Lock()
+	n.deadline, _ = ctx.Deadline()
 	inventory := n.inventory
 	n.mu.Unlock()
 	return inventory()

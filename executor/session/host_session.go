@@ -240,7 +240,7 @@ func (h *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
 
 // answerInventory sends the inventory in parts.
 func (h *hostSession) answerInventory(ctx context.Context, q *sessionpb.InventoryQuestion) {
-	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	listing, cancel := context.WithTimeout(ctx, queryTimeout(q.GetCandidates())-answerMargin)
 	defer cancel()
 	list := h.Inventory
 	switch {
@@ -249,7 +249,7 @@ func (h *hostSession) answerInventory(ctx context.Context, q *sessionpb.Inventor
 	case q.GetCandidates() && h.Candidates != nil:
 		list = h.Candidates
 	}
-	found, err := list(ctx)
+	found, err := list(listing)
 	if err == nil && q.GetHeld() {
 		found.Items = append(found.Items, h.revocations.items()...)
 	}

@@ -76,7 +76,10 @@ func (w *importedPairs) requireImported(v string) {
 	w.Helper()
 	var plan importPlan
 	command := []string{"import", "drbd", v, "--replica", "n1:vg/" + v, "--replica", "n2:vg/" + v}
-	require.NoError(w, w.c.Ask(w.Context(), &plan, command...))
+	lab.Await(w, stepPatience, "both hosts say what they have", func() (bool, string) {
+		err := w.c.Ask(w.Context(), &plan, command...)
+		return err == nil, fmt.Sprint(err)
+	})
 	require.Equal(w, 1, len(plan.inState("todo")), "blocked: %+v; all: %+v", plan.inState("blocked"), plan)
 	command = append(command, "--yes", "--host-id", plan.HostID, "--device-id", plan.DeviceID)
 	lab.Await(w, stepPatience, v+" is imported", func() (bool, string) {
