@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Unavailable is the exit code of a command of holdfast that reached no controller or found no leader.
+// Unavailable is the exit code of a command of holdfast that did not reach a controller, a leader or a host that it needs.
 const Unavailable = 3
 
 // adminFrom runs an operator's command of holdfast on this host, such as "volumes", "-o", "json", with its

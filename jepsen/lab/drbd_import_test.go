@@ -76,10 +76,7 @@ func (w *importedPairs) requireImported(v string) {
 	w.Helper()
 	var plan importPlan
 	command := []string{"import", "drbd", v, "--replica", "n1:vg/" + v, "--replica", "n2:vg/" + v}
-	lab.Await(w, stepPatience, "both hosts say what they have", func() (bool, string) {
-		err := w.c.Ask(w.Context(), &plan, command...)
-		return err == nil, fmt.Sprint(err)
-	})
+	w.c.MustAsk(w, &plan, command...)
 	require.Equal(w, 1, len(plan.inState("todo")), "blocked: %+v; all: %+v", plan.inState("blocked"), plan)
 	command = append(command, "--yes", "--host-id", plan.HostID, "--device-id", plan.DeviceID)
 	lab.Await(w, stepPatience, v+" is imported", func() (bool, string) {

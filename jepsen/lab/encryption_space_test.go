@@ -2,7 +2,6 @@ package lab_test
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -79,14 +78,9 @@ func (w *cryptNode) keepsDiscardsBack(v *csi.Volume) {
 // restoreHeader shows the plan of that, then carries it out.
 func (w *cryptNode) restoreHeader(v *csi.Volume) {
 	w.Helper()
-	out, code, err := w.c.Admin(w.Context(), "volumes", "restore-header", v.GetVolumeId(), "-o", "json")
-	require.NoError(w, err)
-	require.Zero(w, code, out)
 	var plan struct {
 		HostID string `json:"host_id"`
 	}
-	require.NoError(w, json.Unmarshal([]byte(out), &plan), out)
-	out, code, err = w.c.Admin(w.Context(), "volumes", "restore-header", v.GetVolumeId(), "--yes", "--host-id", plan.HostID)
-	require.NoError(w, err)
-	require.Zero(w, code, out)
+	w.c.MustAsk(w, &plan, "volumes", "restore-header", v.GetVolumeId())
+	w.c.MustAdmin(w, "volumes", "restore-header", v.GetVolumeId(), "--yes", "--host-id", plan.HostID)
 }

@@ -2,10 +2,13 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -112,6 +115,31 @@ func Await(tb testing.TB, within time.Duration, what string, ask func() (yes boo
 		case time.Now().After(end):
 			tb.Fatalf("not after %s: %s; it is: %s", within, what, last)
 		}
+	}
+}
+
+// MustAdmin is Admin of a command that has to exit with 0; it answers what was printed. While what the command needs cannot
+// be reached it is repeated, as an operator is told to.
+func (c *Cluster) MustAdmin(tb testing.TB, args ...string) (out string) {
+	tb.Helper()
+	Await(tb, execTimeout, "holdfast "+strings.Join(args, " ")+" is done", func() (bool, string) {
+		var code int
+		var err error
+		out, code, err = c.Admin(context.WithoutCancel(tb.Context()), args...)
+		if err == nil && code != 0 && code != Unavailable {
+			tb.Fatalf("holdfast %s: exit code %d: %s", strings.Join(args, " "), code, out)
+		}
+		return err == nil && code == 0, fmt.Sprint(out, err)
+	})
+	return out
+}
+
+// MustAsk is MustAdmin of a command that answers JSON, which is read into a value.
+func (c *Cluster) MustAsk(tb testing.TB, into any, args ...string) {
+	tb.Helper()
+	out := c.MustAdmin(tb, append(slices.Clone(args), "-o", "json")...)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		tb.Fatalf("holdfast %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestS1_AReplicatedVolumeInUseOutlivesTheLog(t *testing.T) {
 	l.use(l.replicated(t, "outlives", false), "n1")
 	deleted := l.replicated(t, "deleted", false)
 	backup := filepath.Join(t.TempDir(), "backup")
-	l.must("backup", backup)
+	l.cluster.MustAdmin(l.t, "backup", backup)
 	l.use(l.replicated(t, "newer", true), "n2")
 	require.NoError(t, l.co.delete(t.Context(), deleted))
 	l.devices = l.listDevices()
@@ -58,14 +58,6 @@ type lostLog struct {
 	volumes []*volume // in use, and by whom
 	writers []*writer
 	devices map[string][]string // of each node, before the loss
-}
-
-func (l *lostLog) must(args ...string) string {
-	l.t.Helper()
-	out, code, err := l.cluster.Admin(l.t.Context(), args...)
-	require.NoError(l.t, err)
-	require.Zero(l.t, code, "%v: %s", args, out)
-	return out
 }
 
 func (l *lostLog) use(v *volume, node string) {
@@ -134,7 +126,7 @@ func (l *lostLog) raftAddress(name string) string {
 	var list struct {
 		Members []struct{ ID, Address string }
 	}
-	require.NoError(l.t, l.cluster.Ask(l.t.Context(), &list, "members"))
+	l.cluster.MustAsk(l.t, &list, "members")
 	for _, m := range list.Members {
 		if m.ID == name {
 			return m.Address
@@ -171,9 +163,9 @@ func (l *lostLog) adoptHosts(deleted *volume) {
 	l.requireInUse("planned")
 	args := []string{"adopt", "--incarnation", fmt.Sprint(plan.Incarnation), "--forget-missing"}
 	for range 2 {
-		l.must(append(args, "--yes", "--wait")...)
+		l.cluster.MustAdmin(l.t, append(args, "--yes", "--wait")...)
 	}
-	require.NoError(l.t, l.cluster.Ask(l.t.Context(), &plan, args...))
+	l.cluster.MustAsk(l.t, &plan, args...)
 	require.True(l.t, plan.Done, "%+v", plan)
 }
 
@@ -183,7 +175,7 @@ func (l *lostLog) known() (ids []string) {
 	var all struct {
 		Volumes []struct{ ID string }
 	}
-	require.NoError(l.t, l.cluster.Ask(l.t.Context(), &all, "volumes"))
+	l.cluster.MustAsk(l.t, &all, "volumes")
 	for _, v := range all.Volumes {
 		ids = append(ids, v.ID)
 	}

@@ -79,7 +79,7 @@ func (w *env) keptOf(t *testing.T, v *volume, node string) (all []keptCopy) {
 	var said struct {
 		Snapshots []keptCopy `json:"snapshots"`
 	}
-	require.NoError(t, w.cluster.Ask(t.Context(), &said, "volumes", "kept", v.id))
+	w.cluster.MustAsk(t, &said, "volumes", "kept", v.id)
 	for _, kept := range said.Snapshots {
 		if kept.Node == node {
 			all = append(all, kept)

@@ -197,7 +197,7 @@ func (x *rowLab) keptCopies(t *testing.T, v *volume, node string) (n int) {
 			Node string `json:"node"`
 		} `json:"snapshots"`
 	}
-	require.NoError(t, x.cluster.Ask(t.Context(), &said, "volumes", "kept", v.id))
+	x.cluster.MustAsk(t, &said, "volumes", "kept", v.id)
 	for _, s := range said.Snapshots {
 		if s.Node == node {
 			n++

@@ -207,10 +207,7 @@ func (x *rowLab) replicas(t *testing.T, v *volume) (nodes []string) {
 // history are the commands about a volume, as the journal has them.
 func (x *rowLab) history(t *testing.T, v *volume) string {
 	t.Helper()
-	out, code, err := x.cluster.Admin(t.Context(), "history", v.id)
-	require.NoError(t, err)
-	require.Zero(t, code, out)
-	return strings.TrimSpace(out)
+	return strings.TrimSpace(x.cluster.MustAdmin(t, "history", v.id))
 }
 
 // deleteVolume deletes it through a site, where its replication ended.

@@ -47,14 +47,8 @@ func (w *env) cordon(t *testing.T, nodes ...string) {
 	for _, n := range nodes {
 		host, err := w.cluster.Host(t.Context(), n)
 		require.NoError(t, err)
-		out, code, err := w.cluster.Admin(t.Context(), "nodes", "drain", n, "--host-id", host, "--yes")
-		require.NoError(t, err)
-		require.Zero(t, code, out)
-		t.Cleanup(func() {
-			out, code, err := w.cluster.Admin(context.WithoutCancel(t.Context()), "nodes", "undrain", n, "--host-id", host, "--yes")
-			require.NoError(t, err)
-			require.Zero(t, code, out)
-		})
+		w.cluster.MustAdmin(t, "nodes", "drain", n, "--host-id", host, "--yes")
+		t.Cleanup(func() { w.cluster.MustAdmin(t, "nodes", "undrain", n, "--host-id", host, "--yes") })
 	}
 }
 

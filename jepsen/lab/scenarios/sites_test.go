@@ -144,9 +144,7 @@ var handleLine, onLine = regexp.MustCompile(`volumeHandle: (\S+)`), regexp.MustC
 // copied is the volume as the orchestrator of another site knows it by the PersistentVolume that is printed for it.
 func (w *env) copied(t *testing.T, v *volume, to string) *volume {
 	t.Helper()
-	out, code, err := w.cluster.Admin(t.Context(), "volumes", "manifest", v.id, "--site", to)
-	require.NoError(t, err)
-	require.Zero(t, code, out)
+	out := w.cluster.MustAdmin(t, "volumes", "manifest", v.id, "--site", to)
 	handle, on := handleLine.FindStringSubmatch(out), onLine.FindStringSubmatch(out)
 	require.NotNil(t, handle, out)
 	require.NotNil(t, on, out)
