@@ -31,6 +31,8 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, view
 		return rw.recommitAttachment(ctx, v, want)
 	case plan.StepAttachDisk:
 		return rw.attachDisk(ctx, v, h)
+	case plan.StepDetachDisk:
+		return rw.detachIfDue(ctx, v, want, h)
 	case plan.StepConnect, plan.StepConnectDiscard:
 		return rw.connect(ctx, v, kind == plan.StepConnectDiscard)
 	case plan.StepSetPrimary:
@@ -82,9 +84,6 @@ func (rw *replicaWorker) siteStep(ctx context.Context, v *volume, kind plan.Step
 // kernelStep does a step that is one call of the Replicator.
 func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.StepKind, want *plan.ReplicaSpec) error {
 	switch kind {
-	case plan.StepDetachDisk:
-		v.replica.attachBackoff.noteTry(time.Now())
-		return rw.suspended.detachDisk(ctx, v)
 	case plan.StepDisconnect:
 		v.replica.discarding = false
 		return rw.Replicator.Disconnect(ctx, v.id)

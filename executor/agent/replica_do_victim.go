@@ -45,6 +45,21 @@ func (s *suspendedWatcher) endSuspension(ctx context.Context, v *volume) error {
 	return s.failSuspendedIO(ctx, v, &have)
 }
 
+// detachIfDue detaches the disk if that is due by what the kernel shows now, too. I/O of a primary that was revoked may have
+// gone on since it was observed: what was acknowledged then is known to be on the disk as long as this attachment lasts (S5).
+func (rw *replicaWorker) detachIfDue(ctx context.Context, v *volume, want *plan.ReplicaSpec, h *plan.ObservedReplica) error {
+	now := *h
+	var err error
+	if now.ResourceStatus, err = rw.observer.resourceStatus(ctx, v); err != nil {
+		return err
+	}
+	if plan.NextReplicaStep(want, &now).Kind != plan.StepDetachDisk {
+		return nil // it is observed anew
+	}
+	v.replica.attachBackoff.noteTry(time.Now())
+	return rw.suspended.detachDisk(ctx, v)
+}
+
 // detachTimeout is how long the kernel may take to detach a disk: it runs a helper first.
 const detachTimeout = 5 * time.Second
 
