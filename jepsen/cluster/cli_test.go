@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/mountns"
 )
 
 // requireOneLine asserts that a run failed with a code and said so in one line that
@@ -104,8 +105,9 @@ func withoutTools(t *testing.T, path string) {
 	hidden, err := filepath.EvalSymlinks(mkfs)
 	require.NoError(t, err)
 	args, _ := nodeArgs(t, path)
-	script := `mount --make-rprivate / && mount --bind /dev/null "$1" && shift && exec "$@"`
-	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", script, "sh", hidden, path}, args...)...)
+	script := `mount --bind /dev/null "$1" && shift && exec "$@"`
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, "sh", hidden, path}, args...)...)
+	mountns.New(cmd)
 	requireOneLine(t, runCommand(cmd), 1, "mkfs.ext4", "e2fsprogs")
 }
 

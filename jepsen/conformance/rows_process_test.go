@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/mountns"
 )
 
 var processRows = map[string]rowTest{
@@ -114,7 +115,8 @@ var processRows = map[string]rowTest{
 	}),
 	"CSI-OPS-Oper-08": rowOf(func(k *fixture) {
 		p := k.standaloneController()
-		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+		mountns.New(p.cmd)
 		p.start()
 		p.awaitProbe(true)
 	}),

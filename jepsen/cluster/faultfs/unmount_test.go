@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/jepsen/mountns"
 )
 
 // holdForEver has a file open until the process is killed.
@@ -97,7 +98,7 @@ func TestNothingHangsByARuleThatComesTooLate(t *testing.T) {
 func TestUnmountCutsOffWhatIsHeldOpen(t *testing.T) {
 	f := mounted(t)
 	holder := child(t, "hold a", f.at)
-	holder.SysProcAttr = &unix.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	mountns.New(holder)
 	in := startChild(t, holder)
 	requireUnmounts(t, f)
 	require.NoError(t, in.Close())

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/addons/kubeapi"
+	"github.com/holdfast-storage/holdfast/jepsen/mountns"
 )
 
 const module = "github.com/csi-addons/kubernetes-csi-addons"
@@ -75,7 +76,8 @@ func (a Account) Command(ctx context.Context, program string, args ...string) *e
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", inPod, a.Dir, program}, args...)...)
 	address, port, _ := strings.Cut(a.API.Address(), ":")
 	cmd.Env = append(os.Environ(), "KUBERNETES_SERVICE_HOST="+address, "KUBERNETES_SERVICE_PORT="+port)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	mountns.New(cmd)
 	return cmd
 }
 
