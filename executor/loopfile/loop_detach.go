@@ -13,9 +13,10 @@ import (
 var errInUse = errors.New("the loop device is in use")
 
 const (
-	// detachTries and detachRetryDelay bound how long a temporarily busy device is retried: udev
-	// opens devices that changed, and an unmounted filesystem releases its device a moment later.
-	detachTries      = 40
+	// detachPatience bounds how long a busy device is retried: udev opens devices that changed, an unmounted
+	// filesystem releases its device a moment later, and a container that starts has copies of all mounts until
+	// it has left the host's root.
+	detachPatience   = 2 * time.Second
 	detachRetryDelay = 10 * time.Millisecond
 )
 
@@ -24,10 +25,7 @@ const (
 // made while no fork is in progress.
 func detachLoop(l loop) error {
 	err := clearDevice(l)
-	for range detachTries {
-		if !errors.Is(err, errInUse) {
-			break
-		}
+	for began := time.Now(); errors.Is(err, errInUse) && time.Since(began) < detachPatience; {
 		syscall.ForkLock.RLock()
 		err = clearDevice(l)
 		syscall.ForkLock.RUnlock()
