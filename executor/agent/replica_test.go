@@ -228,7 +228,7 @@ func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
 			b.start(nil)
 			p.waitUpToDate(id)
 			require.Equal(t, a.replicator.DiskContent(id), b.replicator.DiskContent(id))
-			require.Equal(t, 1, b.replicator.Steps("invalidate"))
+			require.Positive(t, b.replicator.Steps("invalidate"))
 			require.Zero(t, a.replicator.Steps("invalidate"))
 		})
 	}

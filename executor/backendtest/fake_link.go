@@ -78,6 +78,13 @@ func (l *FakeLink) SetSyncTime(d time.Duration) {
 	l.syncTime = d
 }
 
+// FinishSync ends the synchronisation of a volume that goes on, however long it would take.
+func (l *FakeLink) FinishSync(id fsm.VolumeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.change(l.volume(id), (*drbdmodel.Pair).FinishSync)
+}
+
 // volume returns a volume; nothing is known of a new one. The caller holds mu.
 func (l *FakeLink) volume(id fsm.VolumeID) *fakeVolume {
 	v := l.volumes[id]
