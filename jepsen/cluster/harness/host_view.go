@@ -71,7 +71,7 @@ func MountsAt(path string) (int, error) {
 	return max(n, len(mounts)), err
 }
 
-// hostView is what the cluster has on this host: images, loop devices, mounts and processes.
+// hostView is what the cluster has on this host: images, manifests, loop devices, mounts and processes.
 type hostView struct {
 	*workspace
 	children *children

@@ -67,6 +67,7 @@ func (k *stateVerbs) adopts(l harness.Layout, address string) {
 	create := func(name, node string) string {
 		v, err := co.Create(k.t.Context(), harness.Spec{Name: name, Node: node})
 		require.NoError(k.t, err)
+		require.NoError(k.t, k.AwaitManifest(k.t.Context(), node, v.ID), "what its host did not hear before the log is lost it cannot say")
 		return v.ID
 	}
 	known, path := create("known", "n1"), filepath.Join(k.t.TempDir(), "backup")
@@ -76,16 +77,7 @@ func (k *stateVerbs) adopts(l harness.Layout, address string) {
 	require.NoError(k.t, os.RemoveAll(l.DataDir("c1")))
 	k.must("restore", "--data-dir", l.DataDir("c1"), "--backup", path, "--advertise", address, "--yes")
 	require.NoError(k.t, k.StartChild(k.t.Context(), "c1"))
-	var plan struct {
-		Incarnation   json.Number
-		Todo, Waiting json.Number
-		Steps         []struct{ Action string }
-	}
-	require.NoError(k.t, harness.Poll(k.t.Context(), harness.Patience, "both hosts to answer", func() (bool, error) {
-		res := k.Run(k.t.Context(), "adopt", "--dir", k.Dir, "-o", "json")
-		return res.Code == 0 && json.Unmarshal([]byte(res.Stdout), &plan) == nil && plan.Waiting == "0" && len(plan.Steps) >= 4, nil
-	}))
-	adopt := []string{"adopt", "--incarnation", plan.Incarnation.String()}
+	adopt := []string{"adopt", "--incarnation", k.plansToAdopt(newer)}
 	k.killed(func() bool {
 		return regexp.MustCompile(`"done": true`).MatchString(k.ask(append(adopt, "-o", "json")...))
 	},
@@ -97,4 +89,27 @@ func (k *stateVerbs) adopts(l harness.Layout, address string) {
 		require.Contains(k.t, listed, id)
 	}
 	require.NoError(k.t, k.AwaitCleanAudit(k.t.Context()))
+}
+
+// plansToAdopt waits until both hosts have answered, and answers the incarnation of the plan, which takes in these volumes and no other.
+func (k *stateVerbs) plansToAdopt(volumes []string) string {
+	k.t.Helper()
+	type adoptPlan struct {
+		Incarnation, Waiting json.Number
+		Steps                []struct{ Action, Volume string }
+	}
+	var plan adoptPlan
+	require.NoError(k.t, harness.Poll(k.t.Context(), harness.Patience, "both hosts to answer", func() (bool, error) {
+		plan = adoptPlan{}
+		res := k.Run(k.t.Context(), "adopt", "--dir", k.Dir, "-o", "json")
+		return res.Code == 0 && json.Unmarshal([]byte(res.Stdout), &plan) == nil && plan.Waiting == "0", nil
+	}))
+	var taken []string
+	for _, step := range plan.Steps {
+		if step.Action == "adopt" {
+			taken = append(taken, step.Volume)
+		}
+	}
+	require.ElementsMatch(k.t, volumes, taken, "%+v", plan.Steps)
+	return plan.Incarnation.String()
 }
