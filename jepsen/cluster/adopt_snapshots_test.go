@@ -44,6 +44,13 @@ func (s *lostSnapshots) goOn() {
 	group, err := s.co.Group(s.t.Context(), "group-after", s.of)
 	require.NoError(s.t, err)
 	s.group = group
+	kept := []string{s.ids["after"]}
+	for _, member := range group.GetSnapshots() {
+		kept = append(kept, member.GetSnapshotId())
+	}
+	for _, id := range kept {
+		require.NoError(s.t, s.AwaitManifest(s.t.Context(), "n1", id), "what its host did not hear before the log is lost it cannot say")
+	}
 }
 
 // images are the files of snapshots on all hosts.
