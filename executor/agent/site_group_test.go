@@ -198,6 +198,9 @@ func TestS52_AConnectionThatComesBack(t *testing.T) {
 	if !has(b.replicator.DiskContent(second), "depends on it") {
 		return // it was cut
 	}
+	p.eventually("B's host has said that it is connected", func() bool { // a host is lost some seconds after its last word
+		return !b.replicator.Connected(second) || p.volume(second).ActiveReplica(b.host()).Observed.Connected()
+	})
 	a.crash()
 	if !b.forcesGroup() || !b.stagesForced(first, "/stage/1") || !b.stagesForced(second, "/stage/2") {
 		return

@@ -161,6 +161,13 @@ func (r *FakeReplicator) Primary(id fsm.VolumeID) (primary, frozen bool) {
 	return s.Primary, s.Suspended
 }
 
+// Connected tells whether the kernel is connected to its peer, also while one is copied to the other.
+func (r *FakeReplicator) Connected(id fsm.VolumeID) bool {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	return r.link.volume(id).pair.Observe(r.side).Connection >= fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
+}
+
 func (r *FakeReplicator) handle(id fsm.VolumeID) fsmpb.Verdict {
 	r.link.mu.Lock()
 	handler := r.Handler
