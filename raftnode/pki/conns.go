@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -162,7 +163,7 @@ func (c *Credentials) checkConns(now time.Time) {
 	c.conns.mu.Lock()
 	for k := range c.conns.open {
 		switch {
-		case k.mustEnd(now, material):
+		case k.isClosedBelow(), k.mustEnd(now, material):
 			end = append(end, k)
 		case k.renew != nil && k.renewalDue(now, material):
 			k.asked = now
@@ -176,6 +177,21 @@ func (c *Credentials) checkConns(now time.Time) {
 	for _, k := range renew {
 		k.renew(k)
 	}
+}
+
+// isClosedBelow tells whether the connection below was closed without this one: gRPC does that where it fails between the handshake
+// and its own first message.
+func (k *conn) isClosedBelow() bool {
+	below := k.Conn
+	if secure, ok := below.(interface{ NetConn() net.Conn }); ok {
+		below = secure.NetConn()
+	}
+	socket, ok := below.(syscall.Conn)
+	if !ok {
+		return false // a pretended network
+	}
+	raw, err := socket.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
 // mustEnd: the peer's certificate expires before the next check, is revoked, or was signed by a CA that is

@@ -28,6 +28,12 @@ type pair struct {
 
 func newPair(t *testing.T, validity time.Duration) *pair {
 	t.Helper()
+	here, there := net.Pipe()
+	return newPairOver(t, validity, here, there)
+}
+
+func newPairOver(t *testing.T, validity time.Duration, here, there net.Conn) *pair {
+	t.Helper()
 	p := &pair{ca: newCA(t, "one"), serverDir: filepath.Join(t.TempDir(), "s"), nodeDir: filepath.Join(t.TempDir(), "n")}
 	load := func(dir string, role Role, name string) *Credentials {
 		files, err := Issue(p.ca, dir, Identity{Role: role, Name: name}, validity)
@@ -37,7 +43,6 @@ func newPair(t *testing.T, validity time.Duration) *pair {
 		return creds
 	}
 	p.server, p.client = load(p.serverDir, Controller, "c1"), load(p.nodeDir, Node, "n1")
-	here, there := net.Pipe()
 	done := make(chan error, 1)
 	serverSide := tls.Server(there, p.server.Server(Node))
 	go func() { done <- serverSide.HandshakeContext(context.Background()) }()
@@ -113,6 +118,29 @@ func TestAConnectionIsRenewedWhenTheOwnCertificateIs(t *testing.T) {
 	p.check(t, now)
 	require.Equal(t, 1, p.renewed)
 	require.Equal(t, [2]bool{true, true}, p.open(), "until the other one is there")
+}
+
+// What was closed below, as gRPC does where it fails after the handshake, is not taken for a connection that must be made again.
+func TestAConnectionThatWasClosedBelowIsForgotten(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, listener.Close()) }()
+	here, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	there, err := listener.Accept()
+	require.NoError(t, err)
+	p := newPairOver(t, time.Hour, here, there)
+	p.server.checkConns(time.Now())
+	p.client.checkConns(time.Now())
+	require.Equal(t, [2]bool{true, true}, p.open())
+	require.NoError(t, there.Close())
+	require.NoError(t, here.Close())
+	for range 2 {
+		p.server.checkConns(time.Now())
+		p.client.checkConns(time.Now())
+		require.Eventually(t, func() bool { return p.open() == [2]bool{} }, time.Minute, time.Millisecond)
+	}
+	require.Zero(t, p.renewed)
 }
 
 func TestConnectionsOfADroppedCAEnd(t *testing.T) {
