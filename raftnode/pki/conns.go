@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,6 +19,9 @@ const (
 	// renewMargin is how long before its peer's certificate expires a connection is made again, to
 	// meet the certificate that the peer has by then; shorter ones have a tenth of their validity.
 	renewMargin = time.Hour
+	// rotationInterval is how often a connection is made again whose peer's certificate is of another CA than our own: the CA
+	// is being replaced, which may take days, and the peer got its new one later than we did, or has not yet.
+	rotationInterval = 30 * time.Second
 	// untrustedGrace is how long a connection stays whose peer's CA is no longer in the bundle: its
 	// client makes another one meanwhile, and calls under way end.
 	untrustedGrace = 5 * time.Second
@@ -220,13 +224,15 @@ func (k *conn) isTrusted(m *keyMaterial) bool {
 	return err == nil
 }
 
-// renewalDue: this process has another certificate now, or the peer's is about to expire or is not
+// renewalDue: this process has another certificate now, or the peer's is of another CA, about to expire or not
 // trusted. What did not help is tried again.
 func (k *conn) renewalDue(now time.Time, m *keyMaterial) bool {
 	margin := min(renewMargin, k.peer.NotAfter.Sub(k.chain[0].NotBefore)/10)
 	switch {
 	case !m.cert.Leaf.Equal(k.own), !k.untrusted.IsZero():
 		return now.Sub(k.asked) >= checkInterval
+	case !bytes.Equal(m.cert.Leaf.AuthorityKeyId, k.chain[0].AuthorityKeyId):
+		return now.Sub(k.asked) >= rotationInterval
 	case now.Add(margin).After(k.peer.NotAfter):
 		return now.Sub(k.asked) >= max(checkInterval, margin/4)
 	}

@@ -158,6 +158,25 @@ func TestConnectionsOfADroppedCAEnd(t *testing.T) {
 	requireEnds(t, func() bool { return p.open() == [2]bool{true, false} })
 }
 
+// While a CA is replaced the end that dials may have its new certificate before its peer has: the connection is made again until it is
+// under certificates of one CA.
+func TestAConnectionToAPeerOfTheOtherCAIsMadeAgain(t *testing.T) {
+	p := newPair(t, time.Hour)
+	_, err := Issue(newCA(t, "one"), p.nodeDir, Identity{Role: Node, Name: "n1"}, time.Hour)
+	require.NoError(t, err)
+	now := time.Now()
+	for k := range p.client.conns.open {
+		k.own, k.asked = p.client.Own(), now // it was made since
+	}
+	p.check(t, now.Add(rotationInterval-1))
+	require.Zero(t, p.renewed)
+	for n := 1; n < 3; n++ {
+		p.check(t, now.Add(time.Duration(n)*rotationInterval))
+		require.Equal(t, n, p.renewed)
+	}
+	require.Equal(t, [2]bool{true, true}, p.open(), "until the other one is there")
+}
+
 func TestARevokedCertificateEndsItsConnections(t *testing.T) {
 	p := newPair(t, time.Hour)
 	serial := p.client.Certificate().Serial
