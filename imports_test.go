@@ -94,6 +94,8 @@ var mayImport = importMap{
 	"admin/bundle":  {"fsm", "fsm/fsmpb", "admin", "admin/adminpb"},
 	"admin/leaks":   {"fsm", "admin/adminpb"},
 
+	"kube/client": {},
+
 	"cmd/...":         {"*", "cmd/..."},
 	"jepsen/...":      {"jepsen/..."},
 	"jepsen/catalog":  {},
