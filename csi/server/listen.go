@@ -30,40 +30,58 @@ func SocketPath(endpoint string) (string, error) {
 		}
 		path = strings.TrimPrefix(rest, "//")
 	}
-	switch {
-	case path == "":
+	if path == "" {
 		return "", errors.New("the CSI endpoint is not set: set CSI_ENDPOINT to unix:///path/name.sock")
-	case !strings.HasSuffix(path, ".sock"):
-		return "", fmt.Errorf("CSI endpoint %q: the path must end with .sock", endpoint)
-	case len(path) > maxSocketPath:
-		return "", fmt.Errorf("CSI endpoint %q: the path has %d bytes, the kernel allows %d", endpoint, len(path), maxSocketPath)
+	}
+	if err := CheckSocketPath(path); err != nil {
+		return "", fmt.Errorf("CSI endpoint %q: %w", endpoint, err)
 	}
 	return path, nil
 }
 
-// Listen binds the unix socket of an endpoint with mode 0600. Its directory must exist.
-// The socket of a dead process is replaced; one that answers, or anything that is no
-// socket, is an error. Nothing else is created next to it: two processes that start at
-// once are kept apart by a lock on the directory itself.
+// CheckSocketPath refuses a path at which no socket can be made, or that does not end with .sock.
+func CheckSocketPath(path string) error {
+	switch {
+	case !strings.HasSuffix(path, ".sock"):
+		return errors.New("the path must end with .sock")
+	case len(path) > maxSocketPath:
+		return fmt.Errorf("the path has %d bytes, the kernel allows %d", len(path), maxSocketPath)
+	}
+	return nil
+}
+
+// Listen binds the unix socket of an endpoint, as ListenSocket does.
 func Listen(endpoint string) (net.Listener, error) {
 	path, err := SocketPath(endpoint)
 	if err != nil {
 		return nil, err
 	}
+	socket, err := ListenSocket(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on CSI endpoint %s: %w", path, err)
+	}
+	return socket, nil
+}
+
+// ListenSocket binds a unix socket with mode 0600. Its directory must exist.
+// The socket of a dead process is replaced; one that answers, or anything that is no
+// socket, is an error. Nothing else is created next to it: two processes that start at
+// once are kept apart by a lock on the directory itself.
+func ListenSocket(path string) (*Socket, error) {
 	unlock, err := lockFolder(filepath.Dir(path))
 	if err != nil {
-		return nil, fmt.Errorf("CSI endpoint %s: %w", path, err)
+		return nil, err
 	}
 	defer unlock()
 	if err := removeStale(path); err != nil {
-		return nil, fmt.Errorf("CSI endpoint %s: %w", path, err)
+		return nil, err
 	}
 	bind := net.ListenConfig{Control: restrictMode}
 	listener, err := bind.Listen(context.Background(), "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on CSI endpoint %s: %w", path, err)
+		return nil, err
 	}
-	return &ownerListener{Listener: listener}, nil
+	return newSocket(listener, path)
 }
 
 // restrictMode makes the socket file 0600 from its first moment: Linux takes the mode
@@ -116,41 +134,4 @@ func lockFolder(path string) (unlock func(), err error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// ownerListener rejects callers that are neither root nor this process's user, in case
-// the socket's mode is ever loosened.
-type ownerListener struct{ net.Listener }
-
-// Accept waits for the next permitted caller.
-func (l *ownerListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if isOwner(conn) {
-			return conn, nil
-		}
-		_ = conn.Close() // not permitted; it gets no answer
-	}
-}
-
-func isOwner(conn net.Conn) bool {
-	socket, ok := conn.(*net.UnixConn)
-	if !ok {
-		return false
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || credErr != nil {
-		return false
-	}
-	return cred.Uid == 0 || int(cred.Uid) == os.Geteuid()
 }

@@ -140,3 +140,24 @@ func TestListenAtOnce(t *testing.T) {
 	require.Equal(t, 1, served)
 	require.NoError(t, open[0].Close())
 }
+
+// A socket that somebody removed is missed, and what took its path stays.
+func TestASocketIsRemovedByItsOwnListenerOnly(t *testing.T) {
+	path := filepath.Join(socketDir(t), "csi.sock")
+	first, err := ListenSocket(path)
+	require.NoError(t, err)
+	require.True(t, first.Present())
+	require.NoError(t, os.Remove(path))
+	require.False(t, first.Present())
+	second, err := ListenSocket(path)
+	require.NoError(t, err)
+	require.False(t, first.Present())
+	for range 2 {
+		require.NoError(t, first.Close())
+		require.True(t, second.Present())
+	}
+	for range 2 {
+		require.NoError(t, second.Close())
+		require.NoFileExists(t, path)
+	}
+}
