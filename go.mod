@@ -48,6 +48,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	honnef.co/go/tools v0.8.2
 	k8s.io/client-go v0.37.2
+	k8s.io/kubelet v0.37.2
 )
 
 require (

@@ -94,7 +94,8 @@ var mayImport = importMap{
 	"admin/bundle":  {"fsm", "fsm/fsmpb", "admin", "admin/adminpb"},
 	"admin/leaks":   {"fsm", "admin/adminpb"},
 
-	"kube/client": {},
+	"kube/client":  {},
+	"kube/kubelet": {"csi/identity", "csi/server"},
 
 	"cmd/...":         {"*", "cmd/..."},
 	"jepsen/...":      {"jepsen/..."},
