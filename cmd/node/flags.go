@@ -33,6 +33,7 @@ type options struct {
 	token                      daemon.TokenFlags
 	mountFlags                 daemon.MountFlags
 	join                       daemon.JoinFlags
+	kubeletFlags               kubeletFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
 	labels, pools              []string
@@ -100,6 +101,7 @@ func Command() *cobra.Command {
 	o.join.Add(flags, pki.Node)
 	o.token.Add(flags)
 	o.mountFlags.Add(flags)
+	o.kubeletFlags.add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
 	return cmd
 }
@@ -150,7 +152,10 @@ func (o *options) check() error {
 	if err := o.checkReplication(); err != nil {
 		return err
 	}
-	return o.Flags.Check()
+	if err := o.Flags.Check(); err != nil {
+		return err
+	}
+	return o.kubeletFlags.check(o.CSIEndpoint)
 }
 
 // topology parses --label.

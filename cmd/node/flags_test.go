@@ -45,6 +45,14 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 		"a freeze of no time":     func(o *options) { o.freezeMax = 0 },
 		"restless health":         func(o *options) { o.healthInterval = time.Millisecond },
 		"a label twice":           func(o *options) { o.labels = []string{"zone=a", "zone=b"} },
+		"kubelet told nowhere":    func(o *options) { o.kubeletFlags.csiPath = "/k/csi.sock" },
+		"kubelet told relatively": func(o *options) { o.kubeletFlags.registration = "reg.sock" },
+		"kubelet told a hidden":   func(o *options) { o.kubeletFlags.registration = "/r/.reg.sock" },
+		"kubelet told by CSI":     func(o *options) { o.kubeletFlags.registration = "/d/n.sock" },
+		"CSI for kubelet where":   func(o *options) { o.kubeletFlags = kubeletFlags{registration: "/r/reg.sock", csiPath: "csi.sock"} },
+		"CSI of kubelet where": func(o *options) {
+			o.kubeletFlags.registration, o.CSIEndpoint = "/r/reg.sock", "unix://csi.sock"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good

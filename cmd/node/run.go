@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/kube/kubelet"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -46,6 +47,8 @@ type node struct {
 	csiListener net.Listener
 	csi         *grpc.Server
 	health      *daemon.Health
+
+	registration *kubelet.Registration // nil where no kubelet is told of this node
 }
 
 // serve runs the daemon until ctx ends.
@@ -117,7 +120,10 @@ func (n *node) open(ctx context.Context) (err error) {
 	if err := daemon.WatchCertificate(ctx, n.creds, n.registry, n.log); err != nil {
 		return errors.Join(err, metrics.Close())
 	}
-	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log, n.rebootGate())
+	if err := n.openRegistration(); err != nil {
+		return errors.Join(err, metrics.Close())
+	}
+	n.health = daemon.ServeHealth(metrics, n.registry, n.readyz, n.Profile, n.log, n.rebootGate())
 	if err := n.listenFencePeer(); err != nil {
 		return err
 	}
@@ -208,6 +214,8 @@ func (n *node) openCSI() (err error) {
 // serve serves until ctx ends or a component fails. It stops CSI calls first, then the
 // background work, then the session that carries the reports of both.
 func (n *node) serve(ctx context.Context) error {
+	registered, unregister := context.WithCancel(ctx)
+	defer unregister()
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	defer disconnect()
 	var group errgroup.Group
@@ -216,7 +224,9 @@ func (n *node) serve(ctx context.Context) error {
 	group.Go(func() error { n.creds.Watch(connected); return nil })
 	group.Go(func() error { return n.serveFencePeer(connected) })
 	group.Go(func() error { n.watchPools(connected); return nil })
+	group.Go(func() error { n.serveRegistration(registered); return nil })
 	err := server.Run(ctx, n.csi, n.csiListener)
+	unregister()
 	if err != nil {
 		err = fmt.Errorf("serve CSI: %w", err)
 	}
