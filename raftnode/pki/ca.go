@@ -173,6 +173,9 @@ func certify(template *x509.Certificate, public any, parent *x509.Certificate, s
 }
 
 func makePrivateDir(dir string) error {
+	if isMount(dir) {
+		return fmt.Errorf("write into %s: a Secret is mounted there, which nobody can write to: name another folder", dir)
+	}
 	_, err := os.Lstat(dir)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if err = os.MkdirAll(dir, 0o700); err == nil && isNew {

@@ -6,19 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// Files names a key pair and its CA on disk. All are 0600 in 0700 folders;
-// Load refuses them when others can read them.
+// Files names a key pair and its CA on disk. All are 0600 in 0700 folders, or of a mounted Secret
+// and readable by root and this process only; Load refuses them when others can read them.
 type Files struct{ Cert, Key, CA string }
 
-func (f Files) paths() [3]string { return [3]string{f.Cert, f.Key, f.CA} }
+func (f Files) paths() []string { return []string{f.Cert, f.Key, f.CA} }
 
 // maxFile is far above any certificate chain; what is larger is another file.
 const maxFile = 1 << 20
@@ -38,15 +40,15 @@ type Credentials struct {
 
 // keyMaterial is the content of the files at one time.
 type keyMaterial struct {
-	stamp fileStamps
+	stamp []fileStamp
 	cert  tls.Certificate
 	roots *x509.CertPool
 	cas   []*x509.Certificate // that roots has
 	id    Identity
 }
 
-// fileStamps tell whether the files changed since they were read.
-type fileStamps [3]struct {
+// fileStamp tells whether a file changed since it was read.
+type fileStamp struct {
 	inode             uint64
 	size, modified, n int64
 }
@@ -88,7 +90,7 @@ func (c *Credentials) currentMaterial() *keyMaterial {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stamp, err := stampOf(c.files)
-	if err == nil && stamp == c.current.stamp {
+	if err == nil && slices.Equal(stamp, c.current.stamp) {
 		c.err = nil
 		return c.current
 	}
@@ -102,32 +104,35 @@ func (c *Credentials) currentMaterial() *keyMaterial {
 	return c.current
 }
 
-func stampOf(files Files) (fileStamps, error) {
-	var s fileStamps
-	for i, path := range files.paths() {
-		info, err := os.Stat(path)
+func stampOf(files Files) ([]fileStamp, error) {
+	at, err := locate(files.paths()...)
+	if err != nil {
+		return nil, err
+	}
+	return stampAt(at)
+}
+
+func stampAt(at []location) ([]fileStamp, error) {
+	stamps := make([]fileStamp, len(at))
+	for i, file := range at {
+		info, err := os.Stat(file.path)
 		if err != nil {
-			return fileStamps{}, fmt.Errorf("look at %s: %w", path, err)
+			return nil, fmt.Errorf("look at %s: %w", file.given, err)
 		}
-		s[i].size, s[i].modified = info.Size(), info.ModTime().UnixNano()
+		s := &stamps[i]
+		s.size, s.modified = info.Size(), info.ModTime().UnixNano()
 		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-			s[i].inode, s[i].n = sys.Ino, sys.Ctim.Nano()
+			s.inode, s.n = sys.Ino, sys.Ctim.Nano()
 		}
 	}
-	return s, nil
+	return stamps, nil
 }
 
 // readMaterial reads the files and verifies the certificate as a peer would.
 func readMaterial(files Files) (*keyMaterial, error) {
-	stamp, err := stampOf(files)
+	content, stamp, err := readStamped(files.paths()...)
 	if err != nil {
 		return nil, err
-	}
-	var content [3][]byte
-	for i, path := range files.paths() {
-		if content[i], err = readPrivate(path); err != nil {
-			return nil, err
-		}
 	}
 	m := &keyMaterial{stamp: stamp, roots: x509.NewCertPool()}
 	if !m.roots.AppendCertsFromPEM(content[2]) {
@@ -160,26 +165,49 @@ func (m *keyMaterial) checkExpiry(files Files) error {
 }
 
 // readPrivate reads a file that only its owner can reach.
-func readPrivate(path string) (content []byte, err error) {
-	if err := checkPrivateDir(filepath.Dir(path)); err != nil {
+func readPrivate(path string) ([]byte, error) {
+	content, err := readTogether(path)
+	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path)
+	return content[0], nil
+}
+
+// read reads one file, after it was found to be private.
+func (l location) read() (content []byte, err error) {
+	flags := os.O_RDONLY
+	if l.mounted {
+		flags |= syscall.O_NOFOLLOW // a version holds files, not links
+	} else if err := checkPrivateDir(filepath.Dir(l.path)); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(l.path, flags, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, fmt.Errorf("open %s: %w", l.given, err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", path, err)
+		return nil, fmt.Errorf("look at %s: %w", l.given, err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %#o, so others than its owner can reach it: chmod 600 %s", path, info.Mode().Perm(), path)
+	if err := l.checkPrivate(info); err != nil {
+		return nil, err
 	}
 	if content, err = io.ReadAll(io.LimitReader(file, maxFile)); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", l.given, err)
 	}
 	return content, nil
+}
+
+// checkPrivate refuses a file that others can reach.
+func (l location) checkPrivate(info fs.FileInfo) error {
+	if l.mounted {
+		return thisProcess().checkMounted(l.given, info)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s has mode %#o, so others than its owner can reach it: chmod 600 %s", l.given, info.Mode().Perm(), l.given)
+	}
+	return nil
 }
 
 func checkPrivateDir(dir string) error {

@@ -62,15 +62,15 @@ func replacePair(files Files, cert, key []byte) error {
 }
 
 func readPair(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := readPrivate(certFile)
+	content, err := readTogether(certFile, keyFile)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := readPrivate(keyFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	pair, err := pairOf(cert, key)
+	return parsePair(certFile, keyFile, content)
+}
+
+func parsePair(certFile, keyFile string, content [][]byte) (tls.Certificate, error) {
+	pair, err := pairOf(content[0], content[1])
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("certificate %s and key %s: %w", certFile, keyFile, err)
 	}
@@ -89,14 +89,19 @@ type issuer struct {
 func (i *issuer) others() []*x509.Certificate { return i.all[1:] }
 
 func loadCA(dir string) (*issuer, error) {
-	pair, err := readPair(filepath.Join(dir, caCert), filepath.Join(dir, caKey))
+	certFile, keyFile := filepath.Join(dir, caCert), filepath.Join(dir, caKey)
+	content, err := readTogether(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA in %s: %w", dir, err)
+	}
+	pair, err := parsePair(certFile, keyFile, content)
 	if err != nil {
 		return nil, fmt.Errorf("read the CA in %s: %w", dir, err)
 	}
 	if len(pair.Leaf.URIs) != 1 || !pair.Leaf.IsCA {
-		return nil, fmt.Errorf("%s is not the certificate of a holdfast CA", filepath.Join(dir, caCert))
+		return nil, fmt.Errorf("%s is not the certificate of a holdfast CA", certFile)
 	}
-	bundle, err := readBundle(filepath.Join(dir, caCert))
+	bundle, err := parseBundle(certFile, content[0])
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +123,10 @@ func readBundle(path string) (all []*x509.Certificate, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the CA bundle %s: %w", path, err)
 	}
+	return parseBundle(path, content)
+}
+
+func parseBundle(path string, content []byte) (all []*x509.Certificate, err error) {
 	for _, block := range certificateBlocks(content) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
