@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -26,12 +27,14 @@ type Verdict struct {
 }
 
 // Gate is a question that a job asks before it stops something: GET on Path answers 200 where it may, 409 with the reasons
-// where it may not, 503 where nobody can tell, and 400 where the question has a parameter that is not known or no boolean.
+// where it may not, 503 where nobody can tell, 400 where the question has a parameter that is not known or no boolean, and
+// 403 where it would change something and did not come over loopback.
 type Gate struct {
 	Path string
-	// Parameters are the names of the booleans that the question may have.
-	Parameters []string
-	Decide     func(ctx context.Context, asked map[string]bool) (Verdict, error)
+	// Parameters are the names of the booleans that the question may have. With one of Changes, which are further ones, it
+	// writes the log.
+	Parameters, Changes []string
+	Decide              func(ctx context.Context, asked map[string]bool) (Verdict, error)
 }
 
 // gateTimeout bounds an answer.
@@ -42,6 +45,10 @@ func (g Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asked, err := g.read(r.URL.Query())
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	if name := g.changeIn(asked); name != "" && !fromLoopback(r) {
+		writeJSON(w, http.StatusForbidden, map[string]string{"error": fmt.Sprintf("%s=1 changes something: it is answered over loopback on this host only; nothing was changed", name)})
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), gateTimeout)
@@ -58,10 +65,20 @@ func (g Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// changeIn is a parameter with which the question writes the log; empty: it only asks.
+func (g Gate) changeIn(asked map[string]bool) string {
+	for _, name := range g.Changes {
+		if asked[name] {
+			return name
+		}
+	}
+	return ""
+}
+
 // read reads the parameters; one that was misspelt must not be taken for one that was not given.
 func (g Gate) read(query url.Values) (map[string]bool, error) {
 	asked := map[string]bool{}
-	for _, name := range g.Parameters {
+	for _, name := range slices.Concat(g.Parameters, g.Changes) {
 		if values, given := query[name]; given {
 			value, err := strconv.ParseBool(values[0])
 			if err != nil {

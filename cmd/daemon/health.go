@@ -34,7 +34,7 @@ type Health struct {
 }
 
 // ServeHealth begins to serve on the listener. ready says why
-// the process does not serve, nil when it does. profile adds Go's profiles. gates are served beside them.
+// the process does not serve, nil when it does. profile adds Go's profiles, for loopback only. gates are served beside them.
 func ServeHealth(listener net.Listener, registry *prometheus.Registry, ready func() error, profile bool, logger *slog.Logger, gates ...Gate) *Health {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
@@ -44,8 +44,8 @@ func ServeHealth(listener net.Listener, registry *prometheus.Registry, ready fun
 		mux.Handle("GET "+g.Path, g)
 	}
 	if profile {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/", onlyLoopback(pprof.Index))
+		mux.HandleFunc("GET /debug/pprof/profile", onlyLoopback(pprof.Profile))
 	}
 	h := &Health{address: listener.Addr().String(), server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
 	go func() {

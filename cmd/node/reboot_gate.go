@@ -13,7 +13,7 @@ import (
 func (n *node) rebootGate() daemon.Gate { return rebootGate(n.id, n.client.RebootSafe) }
 
 func rebootGate(id string, ask func(context.Context, session.RebootQuestion) (fsm.StopAnswer, error)) daemon.Gate {
-	return daemon.Gate{Path: "/safe-to-reboot", Parameters: []string{"claim", "release", "allow-unused"},
+	return daemon.Gate{Path: "/safe-to-reboot", Parameters: []string{"allow-unused"}, Changes: []string{"claim", "release"},
 		Decide: func(ctx context.Context, asked map[string]bool) (daemon.Verdict, error) {
 			answer, err := ask(ctx, session.RebootQuestion{Claim: asked["claim"], Release: asked["release"], AllowUnused: asked["allow-unused"]})
 			if err != nil {

@@ -38,10 +38,28 @@ func TestTheRebootGateAsksTheControllers(t *testing.T) {
 			})
 			for range 2 {
 				w := httptest.NewRecorder()
-				gate.ServeHTTP(w, httptest.NewRequest(http.MethodGet, gate.Path+tc.query, nil))
+				r := httptest.NewRequest(http.MethodGet, gate.Path+tc.query, nil)
+				r.RemoteAddr = "127.0.0.1:4000"
+				gate.ServeHTTP(w, r)
 				require.Equal(t, tc.code, w.Code)
 				require.JSONEq(t, tc.body, w.Body.String())
 			}
 		})
+	}
+}
+
+// A pod that reaches the listener may ask, and neither claims nor releases.
+func TestTheRebootGateChangesNothingForOtherHosts(t *testing.T) {
+	gate := rebootGate("n1", func(_ context.Context, q session.RebootQuestion) (fsm.StopAnswer, error) {
+		require.Equal(t, session.RebootQuestion{}, q)
+		return fsm.StopAnswer{Index: 7, Safe: true}, nil
+	})
+	for query, code := range map[string]int{"": http.StatusOK, "?claim=1": http.StatusForbidden, "?release=1": http.StatusForbidden} {
+		for range 2 {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, gate.Path+query, nil)
+			r.RemoteAddr = "10.1.2.3:4000"
+			gate.ServeHTTP(w, r)
+			require.Equal(t, code, w.Code, query)
+		}
 	}
 }
