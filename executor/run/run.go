@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -25,8 +26,11 @@ var environment = []string{"LC_ALL=C", "LANG=C", "PATH=/usr/sbin:/usr/bin:/sbin:
 
 // Command is one call of a tool.
 type Command struct {
-	Tool    string        // a name without a path, such as "mkfs.ext4"
-	Args    []string      // without the tool's name; they hold no secret
+	Tool string   // a name without a path, such as "mkfs.ext4"
+	Args []string // without the tool's name; they hold no secret
+	// Root is the folder that the command has for its root, as the kernel's own commands have the host's; Tool is then an
+	// absolute path in it. Empty: the tool is looked up.
+	Root    string
 	Timeout time.Duration // zero: DefaultTimeout
 	// Stdin is what the command reads from its standard input, which is closed without it. It is the only way for a
 	// secret into a command: others see its arguments and its environment.
@@ -62,7 +66,7 @@ func (r *Runner) LookPath(tool string) (string, error) { return r.finder.lookPat
 // Run waits for the command and returns what it printed to stdout, at most
 // maxOutputBytes bytes. A failure is an *Error, or a *MissingError before anything ran.
 func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
-	path, err := r.LookPath(c.Tool)
+	path, err := r.program(c)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,17 @@ func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
 	return r.waitChild(ctx, child, c.Tool)
+}
+
+// program is the path of a command's program in its root.
+func (r *Runner) program(c Command) (string, error) {
+	switch {
+	case c.Root == "":
+		return r.LookPath(c.Tool)
+	case !filepath.IsAbs(c.Tool):
+		return "", fmt.Errorf("run %s in the root %s: it is not an absolute path", c.Tool, c.Root)
+	}
+	return c.Tool, nil
 }
 
 // waitChild returns what the child printed once it has exited, and kills it when the context ends.
@@ -146,6 +161,9 @@ func newChild(path string, command Command) *child {
 		c.cmd.Stderr = c.cmd.Stdout
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if command.Root != "" && filepath.Clean(command.Root) != "/" {
+		c.cmd.SysProcAttr.Chroot = command.Root // else it would need a capability for what it has
+	}
 	if command.OutlivesParent {
 		c.openOutputFiles()
 		return c

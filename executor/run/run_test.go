@@ -229,3 +229,43 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// rootWithShell is a folder that has the shell, with what it is linked with.
+func rootWithShell(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give a command another root")
+	}
+	root := t.TempDir()
+	files := []string{"/bin/sh"}
+	if linked, err := exec.Command("ldd", "/bin/sh").Output(); err == nil {
+		for _, word := range strings.Fields(string(linked)) {
+			if strings.HasPrefix(word, "/") {
+				files = append(files, word)
+			}
+		}
+	}
+	for _, path := range files {
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), content, 0o755))
+	}
+	return root
+}
+
+func TestACommandHasTheRootThatItIsGiven(t *testing.T) {
+	root := rootWithShell(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "opt"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "opt/tool"), []byte("#!/bin/sh\nread line < /only-here; echo \"$line $PWD $1\"\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "only-here"), []byte("inside\n"), 0o600))
+	for range 2 {
+		out, err := New().Run(t.Context(), Command{Root: root, Tool: "/opt/tool", Args: []string{"a b"}})
+		require.NoError(t, err)
+		require.Equal(t, "inside / a b\n", string(out))
+		_, err = New().Run(t.Context(), Command{Root: "/", Tool: "/opt/tool-of-nobody"})
+		require.ErrorIs(t, err, os.ErrNotExist)
+		_, err = New().Run(t.Context(), Command{Root: root, Tool: "tool"})
+		require.ErrorContains(t, err, "not an absolute path")
+	}
+}
