@@ -122,6 +122,7 @@ func Root() *cobra.Command {
 		thawCommand(),
 		endFilesystemCommand(),
 		fencePeerCommand(),
+		installHandlerCommand(),
 		nodesCommand(),
 		membersCommand(),
 		certsCommand(),

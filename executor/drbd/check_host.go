@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
@@ -26,7 +24,7 @@ type hostCheck struct {
 // run returns why this host cannot hold replicated volumes; nil when it can. It loads the module
 // when it is not loaded.
 func (c *hostCheck) run(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{c.checkTools, c.checkModule, c.checkDigests, c.checkMainFile, c.checkHelper, c.checkHandler} {
+	for _, check := range []func(context.Context) error{c.checkTools, c.checkModule, c.checkDigests, c.checkNamespaces, c.checkMainFile, c.checkHelper, c.checkHandler} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -89,12 +87,14 @@ var includeLine = regexp.MustCompile(`(?m)^\s*include\s+"([^"]+)"\s*;`)
 func (c *hostCheck) checkMainFile(context.Context) error {
 	main := c.config.MainFile
 	text, err := os.ReadFile(main)
+	if errors.Is(err, fs.ErrNotExist) && !c.root().isOwn() {
+		return fmt.Errorf("%s is missing: %s", main, mountRemedy(main))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(c.config.Dir, 0o755); err != nil {
 			return err
 		}
-		content := fmt.Sprintf("%sglobal { usage-count no; }\ninclude %q;\n", fileHeader, filepath.Join(c.config.Dir, "*"+fileSuffix))
-		return durablefile.Write(main, []byte(content), 0o644)
+		return durablefile.Write(main, mainFileContent(c.config.Dir), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("read DRBD's configuration: %w", err)
@@ -112,6 +112,11 @@ func (c *hostCheck) checkMainFile(context.Context) error {
 	return fmt.Errorf("%s does not include %s", main, filepath.Join(c.config.Dir, "*"+fileSuffix))
 }
 
+// mainFileContent is a main file that includes the resource files of a directory.
+func mainFileContent(dir string) []byte {
+	return fmt.Appendf(nil, "%sglobal { usage-count no; }\ninclude %q;\n", fileHeader, filepath.Join(dir, "*"+fileSuffix))
+}
+
 // checkHelper checks that the kernel's user-mode helper is an existing drbdadm (S13).
 func (c *hostCheck) checkHelper(context.Context) error {
 	text, err := os.ReadFile(filepath.Join(c.config.sysDir, "module/drbd/parameters/usermode_helper"))
@@ -119,61 +124,38 @@ func (c *hostCheck) checkHelper(context.Context) error {
 		return fmt.Errorf("ask the kernel for DRBD's helper: %w", err)
 	}
 	helper := strings.TrimSpace(string(text))
-	if filepath.Base(helper) != "drbdadm" || !filepath.IsAbs(helper) {
+	switch {
+	case helper == "disabled":
+		return errors.New("the kernel's helper for DRBD is disabled on this host: no handler would be called. Set usermode_helper=/sbin/drbdadm for the module drbd, " +
+			"or keep no replicas here (leave out --replication-address)")
+	case filepath.Base(helper) != "drbdadm" || !filepath.IsAbs(helper):
 		return fmt.Errorf("the kernel's helper for DRBD is %q, not drbdadm: no handler would be called", helper)
 	}
-	if err := checkExecutable(helper); err != nil {
-		return fmt.Errorf("the kernel's helper for DRBD: %w", err)
+	if err := c.root().checkProgram(helper); err != nil {
+		return fmt.Errorf("the kernel's helper for DRBD: %w: install drbd-utils on the host itself", err)
 	}
-	return c.checkHostRoot(helper)
+	return nil
 }
 
-// checkHandler checks that the kernel will find this program, and runs it as the kernel would: it
+// checkHandler checks that the kernel will find this program and its configuration, and runs it as the kernel would: it
 // must reach the node process (S13).
 func (c *hostCheck) checkHandler(ctx context.Context) error {
 	handler := c.config.Handler
-	if err := checkExecutable(handler); err != nil {
-		return fmt.Errorf("the handler for the kernel: %w", err)
+	if err := c.root().checkProgram(handler); err != nil {
+		return fmt.Errorf("the handler for the kernel: %w: copy this program there, in a pod with `holdfast install-handler`", err)
 	}
-	if err := c.checkHostRoot(handler, c.config.MainFile, c.config.Dir); err != nil {
-		return err
-	}
-	found, err := c.config.runner.LookPath(filepath.Base(handler))
-	if err != nil || !sameFile(found, handler) {
-		return fmt.Errorf("the handler %s must lie in a folder of the system, such as %s", handler, HandlerPath)
+	for _, path := range []string{c.config.MainFile, c.config.Dir, c.config.State} {
+		if !c.root().shares(path) {
+			return fmt.Errorf("%s is not the host's own, which the kernel's drbdadm reads: %s", path, mountRemedy(path))
+		}
 	}
 	args := []string{"fence-peer", "--self-test"}
 	if c.config.Socket != "" {
 		args = append(args, "--socket", c.config.Socket)
 	}
-	if _, err := c.config.runner.Run(ctx, run.Command{Tool: filepath.Base(handler), Args: args, Timeout: 10 * time.Second}); err != nil {
-		return fmt.Errorf("the handler %s does not reach this node: %w", handler, err)
-	}
-	return nil
-}
-
-// checkExecutable refuses a program that is missing or that others than root could replace.
-func checkExecutable(path string) error {
-	var stat unix.Stat_t
-	if err := unix.Stat(path, &stat); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	switch {
-	case stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Mode&0o111 == 0:
-		return fmt.Errorf("%s is no program", path)
-	case stat.Uid != 0 || stat.Mode&0o022 != 0:
-		return fmt.Errorf("%s can be changed by others than root", path)
-	}
-	return nil
-}
-
-// checkHostRoot checks that the paths lead to the same files in the root of the host's first
-// process: the kernel runs the handler there, not in a container.
-func (c *hostCheck) checkHostRoot(paths ...string) error {
-	for _, path := range paths {
-		if outside := filepath.Join(c.config.procDir, "1/root", path); !sameFile(path, outside) {
-			return fmt.Errorf("%s is not the host's own: the kernel would not find it", path)
-		}
+	command := run.Command{Root: c.root().forCommands(), Tool: handler, Args: args, Timeout: 10 * time.Second}
+	if _, err := c.config.runner.Run(ctx, command); err != nil {
+		return fmt.Errorf("the handler %s does not reach this node: %w%s", handler, err, c.root().socketRemedy())
 	}
 	return nil
 }

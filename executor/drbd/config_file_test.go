@@ -28,7 +28,8 @@ func testResource() executor.ResourceConfig {
 func newTestReplicator(t *testing.T, version string) *Replicator {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "proc"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "proc/1"), 0o755))
+	require.NoError(t, os.Symlink("/", filepath.Join(dir, "proc/1/root")))
 	if version != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "proc", "drbd"), []byte("version: "+version+" (api:1/proto:86-101)\n"), 0o600))
 	}
