@@ -9,7 +9,7 @@ import (
 var (
 	commonRules = []func(*Facts) []Finding{checkDataDir, checkDisk, checkSyncs, checkPorts, checkSpaces, checkCerts, checkClock, checkLimits, checkReached}
 	nodeRules   = []func(*Facts) []Finding{
-		checkRoot, checkModules, checkDRBD, checkTools, checkUdev, checkLVM, checkMultipath, checkCgroup, checkThinPools, checkPools, checkRemembered,
+		checkRoot, checkNamespaces, checkModules, checkDRBD, checkTools, checkUdev, checkLVM, checkMultipath, checkCgroup, checkThinPools, checkPools, checkRemembered,
 	}
 )
 

@@ -144,14 +144,25 @@ func (c Cert) check(now time.Time) (all []Finding) {
 	if c.Err != "" {
 		return []Finding{fail("issue it again with `holdfast ca issue`", "the %s %s cannot be used: %s", c.Kind, c.Path, c.Err)}
 	}
+	if c.Mounted {
+		if c.Mode&0o037 != 0 {
+			all = append(all, fail("mount the Secret with `defaultMode: 0400`", "the %s %s has mode %04o, and is refused", c.Kind, c.Path, c.Mode))
+		}
+		return append(all, c.checkEnd(now)...)
+	}
 	if c.Mode&0o077 != 0 {
 		all = append(all, fail("run `chmod 600 "+c.Path+"`", "the %s %s has mode %04o, and is refused", c.Kind, c.Path, c.Mode))
 	}
 	if c.DirMode&0o077 != 0 {
 		all = append(all, fail("run `chmod 700` on that folder", "the folder of the %s %s has mode %04o, and what is in it is refused", c.Kind, c.Path, c.DirMode))
 	}
+	return append(all, c.checkEnd(now)...)
+}
+
+// checkEnd judges until when a certificate is good; a key has no end.
+func (c Cert) checkEnd(now time.Time) (all []Finding) {
 	if c.NotAfter.IsZero() {
-		return all
+		return nil
 	}
 	remedy := "issue it again with `holdfast ca issue`; the process reads it without a restart"
 	if c.Kind == "CA" {

@@ -55,15 +55,18 @@ func (n moduleNeed) check(m Module, f *Facts) Finding {
 	}
 	load := fmt.Sprintf("run `modprobe %s`, and name it in /etc/modules-load.d/holdfast.conf", n.name)
 	install := "install the kernel's package of modules, then " + load
+	unlisted := load + "; in a pod, mount the host's /lib/modules"
 	switch needed := n.needed(f.Wants); {
 	case m.Loaded:
 		return okf("the module %s%s is loaded", n.name, version)
+	case m.Available && needed && m.Beside && f.SignedOnly:
+		return n.unsignedModule(f)
 	case m.Available && needed && n.name == "loop": // the others are loaded when they are needed
 		return fail(load, "the module %s, for %s, is not loaded", n.name, n.purpose)
 	case m.Available:
 		return okf("the module %s can be loaded when it is needed", n.name)
 	case m.Unlisted && needed:
-		return unknown(load, "the module %s, for %s, is not loaded, and this kernel's list of modules could not be read", n.name, n.purpose)
+		return unknown(unlisted, "the module %s, for %s, is not loaded, and this kernel's list of modules could not be read", n.name, n.purpose)
 	case m.Unlisted:
 		return okf("the module %s is not loaded, and this kernel's list of modules could not be read", n.name)
 	case needed:
@@ -105,6 +108,9 @@ func (d *DRBD) checkHelper() Finding {
 	switch {
 	case !known:
 		return unknown("look at /sys/module/drbd/parameters", "which helper DRBD calls could not be read")
+	case helper == "disabled":
+		return fail(remedy+"; where the host does not let you, keep no replicas there: leave out --replication-address",
+			"the kernel's helper for DRBD is disabled on this host: no handler would be called, and it can keep no replicas")
 	case !filepath.IsAbs(helper) || filepath.Base(helper) != "drbdadm":
 		return fail(remedy, "the kernel's helper for DRBD is %q, not drbdadm: no handler would be called, and a primary that lost its peer would stay suspended", helper)
 	case d.HelperErr != "":

@@ -101,6 +101,16 @@ func TestRulesOfAHost(t *testing.T) {
 		"a CA that ends soon":              {func(f *Facts) { f.Certs[0].Kind, f.Certs[0].NotAfter = "CA", now.Add(time.Hour) }, Warn, "the CA", "ca make"},
 		"a certificate that is none":       {func(f *Facts) { f.Certs[0].Err = "it holds no PEM certificate" }, Error, "no PEM", "ca issue"},
 		"a key for all":                    {func(f *Facts) { f.Certs[1].Mode = 0o644 }, Error, "mode 0644", "chmod 600 /pki/key"},
+		"a mounted key for all":            {func(f *Facts) { f.Certs[1].Mounted, f.Certs[1].Mode = true, 0o444 }, Error, "mode 0444", "defaultMode: 0400"},
+		"a mounted certificate that ended": {func(f *Facts) { f.Certs[0].Mounted, f.Certs[0].NotAfter = true, now }, Error, "ended at 2026-11-26", "ca issue"},
+		"a pod with processes of its own":  {func(f *Facts) { f.Namespaces = &Namespaces{OwnPID: true} }, Error, "pid namespace of its own", "hostPID: true"},
+		"a pod with a network of its own":  {func(f *Facts) { f.Namespaces = &Namespaces{OwnNet: true} }, Error, "a network or a host name", "hostNetwork: true"},
+		"a pod with a name of its own":     {func(f *Facts) { f.Namespaces = &Namespaces{OwnUTS: true} }, Error, "a network or a host name", "hostNetwork: true"},
+		"a pod with IPC of its own":        {func(f *Facts) { f.Namespaces = &Namespaces{OwnIPC: true} }, Warn, "IPC namespace", "hostIPC: true"},
+		"a helper that is disabled":        {func(f *Facts) { f.DRBD.Parameters["usermode_helper"] = "disabled" }, Error, "disabled on this host", "usermode_helper"},
+		"a module that may be refused": {func(f *Facts) {
+			f.SignedOnly, f.Modules["drbd"] = true, Module{Available: true, Beside: true}
+		}, Warn, "signed modules only", "mokutil"},
 		"a folder of keys for all":         {func(f *Facts) { f.Certs[1].DirMode = 0o755 }, Error, "mode 0755", "chmod 700"},
 		"no volume group":                  {func(f *Facts) { f.ThinPools[0].NoVG = true }, Error, "no volume group vg", "vgcreate vg"},
 		"a thin pool that is full":         {func(f *Facts) { f.ThinPools[0].Data = 95 }, Error, "takes nothing new", "lvextend"},
@@ -147,8 +157,21 @@ func TestWhatAHostDoesNotNeedIsNotMissing(t *testing.T) {
 		"a folder without identity":         func(f *Facts) { f.DataDir.Identity, f.DataDir.Holder = "", 0 },
 		"a devices file":                    func(f *Facts) { f.LVM = &LVM{UseDevices: true, Devices: []string{"/dev/sda", "/dev/loop1"}} },
 		"a pool that is not made yet":       func(f *Facts) { f.ThinPools[0] = ThinPool{VG: "vg", Name: "thin", NoPool: true} },
-		"a filter that accepts the disks":   func(f *Facts) { f.LVM.GlobalFilter = []string{"a|^/dev/sd|", "r|.*|"} },
-		"a second filter that rejects":      func(f *Facts) { f.LVM = &LVM{GlobalFilter: []string{"a|.*|"}, Filter: []string{"r(.*)"}} },
+		"a mounted Secret": func(f *Facts) {
+			for i := range f.Certs {
+				f.Certs[i].Mounted, f.Certs[i].Mode, f.Certs[i].DirMode = true, 0o440, 0o777
+			}
+		},
+		"a pod with the host's namespaces": func(f *Facts) { f.Namespaces = &Namespaces{} },
+		"a pod without replicas and pools": func(f *Facts) {
+			f.Wants, f.Namespaces = Wants{FilePool: true}, &Namespaces{OwnPID: true, OwnNet: true, OwnUTS: true, OwnIPC: true}
+		},
+		"a module of the kernel's package, signed": func(f *Facts) { f.SignedOnly, f.Modules["drbd"] = true, Module{Available: true} },
+		"a module that is loaded already": func(f *Facts) {
+			f.SignedOnly, f.Modules["drbd"] = true, Module{Available: true, Loaded: true, Beside: true}
+		},
+		"a filter that accepts the disks": func(f *Facts) { f.LVM.GlobalFilter = []string{"a|^/dev/sd|", "r|.*|"} },
+		"a second filter that rejects":    func(f *Facts) { f.LVM = &LVM{GlobalFilter: []string{"a|.*|"}, Filter: []string{"r(.*)"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := wellHost()

@@ -25,6 +25,9 @@ type Facts struct {
 	Kernel   string    `json:"kernel,omitempty"` // its release
 	UID      int       `json:"uid"`
 
+	Namespaces *Namespaces `json:"namespaces,omitempty"` // nil where they cannot be seen
+	SignedOnly bool        `json:"signed_modules_only,omitempty"`
+
 	Modules map[string]Module `json:"modules,omitempty"`
 	Tools   map[string]Tool   `json:"tools,omitempty"`
 
@@ -69,7 +72,16 @@ type Module struct {
 	Loaded    bool   `json:"loaded,omitempty"`    // or built in
 	Available bool   `json:"available,omitempty"` // it can be loaded
 	Unlisted  bool   `json:"unlisted,omitempty"`  // this kernel's list of modules could not be read
+	Beside    bool   `json:"beside,omitempty"`    // it was built beside the kernel, as dkms does
 	Version   string `json:"version,omitempty"`
+}
+
+// Namespaces are those of the process that looks: a pod has some of its own.
+type Namespaces struct {
+	OwnPID bool `json:"own_pid,omitempty"`
+	OwnNet bool `json:"own_net,omitempty"`
+	OwnUTS bool `json:"own_uts,omitempty"`
+	OwnIPC bool `json:"own_ipc,omitempty"`
 }
 
 // Tool is a host's command.
@@ -168,6 +180,7 @@ type Cert struct {
 	Path     string    `json:"path"`
 	Mode     uint32    `json:"mode,omitempty"`
 	DirMode  uint32    `json:"dir_mode,omitempty"`
+	Mounted  bool      `json:"mounted,omitempty"` // of a Secret, whose folder does not count
 	NotAfter time.Time `json:"not_after,omitzero"`
 	Err      string    `json:"err,omitempty"`
 }

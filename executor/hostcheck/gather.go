@@ -79,6 +79,7 @@ func (g *Gatherer) Gather(ctx context.Context) *Facts {
 	f.Limits = g.limits(f.DataDir)
 	f.Clock = g.clock()
 	if g.Role == Node {
+		f.Namespaces, f.SignedOnly = g.namespaces(), g.signedOnly()
 		f.Udev, f.Multipath, f.DRBD, f.Cgroup = g.udev(), g.multipath(), g.drbd(), g.cgroup()
 	}
 	wg.Wait()

@@ -139,7 +139,7 @@ func (g *Gatherer) certs() (all []Cert) {
 }
 
 func (g *Gatherer) cert(kind, path string) Cert {
-	c := Cert{Kind: kind, Path: path}
+	c := Cert{Kind: kind, Path: path, Mounted: strings.HasPrefix(g.link(path), "..data/")}
 	if dir, err := os.Stat(filepath.Dir(g.path(path))); err == nil {
 		c.DirMode = uint32(dir.Mode().Perm())
 	}

@@ -25,6 +25,7 @@ func (g *Gatherer) module(release, name string) Module {
 	builtin, dep := g.text("lib/modules/"+release+"/modules.builtin"), g.text("lib/modules/"+release+"/modules.dep")
 	m.Loaded = g.exists("sys/module/"+name) || listsModule(builtin, name) || slices.Contains(g.filesystems(), name) || g.hasDevice(name)
 	m.Available = m.Loaded || listsModule(dep, name)
+	m.Beside = builtBeside(dep, name)
 	m.Unlisted = !m.Loaded && dep == ""
 	return m
 }
@@ -117,7 +118,7 @@ var ourDevice = regexp.MustCompile(`^(drbd\d+|loop\d+|hfc-.*|.*-h[fs]--.*)$`)
 
 // multipath looks in sysfs for multipath devices that lie on devices of ours.
 func (g *Gatherer) multipath() *Multipath {
-	m := &Multipath{Running: g.exists("run/multipathd.pid") || g.exists("run/multipathd.socket")}
+	m := &Multipath{Running: g.multipathRuns()}
 	blocks, err := os.ReadDir(g.path("sys/block"))
 	if err != nil {
 		return m
