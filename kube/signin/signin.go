@@ -1,0 +1,112 @@
+// Package signin gets a person a certificate for the operators' API by what Kubernetes lets that person do: who may read the
+// Secret with the cluster's CA may ask as anybody, and gets a certificate that is good for an hour, with the name that
+// Kubernetes knows the person by. Who may not needs a certificate of an operator's, from `holdfast ca issue`.
+package signin
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-storage/holdfast/durablefile"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// Secret is the name of the Secret with the CA.
+const Secret = "holdfast-ca"
+
+const (
+	// validity is how long a certificate is good: a revocation of the right to read the Secret is felt after that.
+	validity = time.Hour
+	// margin is how long a cached certificate has to be good yet.
+	margin = 5 * time.Minute
+)
+
+// ErrNotAllowed is wrapped by errors of a person whom Kubernetes does not let read the Secret, or where there is none.
+var ErrNotAllowed = errors.New("Kubernetes gives no certificate for this cluster")
+
+// Request says for what a certificate is.
+type Request struct {
+	Namespace string   // of the Secret
+	Role      pki.Role // Viewer, Operator or Admin
+	Cache     string   // a folder, 0700, of this cluster and role; its certificate is used while it is good
+}
+
+// Certificate answers the files of one that is good for some minutes at least.
+func Certificate(ctx context.Context, api kubernetes.Interface, r Request, now time.Time) (pki.Files, error) {
+	name, err := personName(ctx, api)
+	if err != nil {
+		return pki.Files{}, err
+	}
+	files := pki.FilesIn(r.Cache, r.Role, name)
+	if have, ok, err := pki.Installed(files.Cert); err == nil && ok && now.Add(margin).Before(have.NotAfter) {
+		return files, nil
+	}
+	secret, err := api.CoreV1().Secrets(r.Namespace).Get(ctx, Secret, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return pki.Files{}, fmt.Errorf("%w: read Secret %s/%s with its CA: %w; give a certificate of your own with --cert, --key and --ca, which `holdfast ca issue` makes", ErrNotAllowed, r.Namespace, Secret, err)
+	}
+	if err != nil {
+		return pki.Files{}, fmt.Errorf("read Secret %s/%s with the CA: %w", r.Namespace, Secret, err)
+	}
+	return issue(secret.Data, r, name)
+}
+
+// issue signs with the CA, whose key is on no disk where the machine has a folder in memory, and nowhere afterwards.
+func issue(ca map[string][]byte, r Request, name string) (files pki.Files, err error) {
+	dir, err := os.MkdirTemp(memory(r.Cache), ".holdfast-ca-")
+	if err != nil {
+		return files, fmt.Errorf("issue a certificate: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	for file, content := range ca {
+		if filepath.Base(file) != file {
+			return files, fmt.Errorf("read the CA: %q is no name of a file", file)
+		}
+		if err := durablefile.Write(filepath.Join(dir, file), content, 0o600); err != nil {
+			return files, fmt.Errorf("issue a certificate: %w", err)
+		}
+	}
+	return pki.Issue(dir, r.Cache, pki.Identity{Role: r.Role, Name: name}, validity)
+}
+
+// memory is a folder in memory, or the other one.
+func memory(other string) string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return other
+}
+
+// personName is who Kubernetes says is asking, as a name in certificates can be.
+func personName(ctx context.Context, api kubernetes.Interface) (string, error) {
+	review, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask Kubernetes who this is: %w", err)
+	}
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {
+			return r
+		}
+		return '-'
+	}, review.Status.UserInfo.Username)
+	return cmp.Or(strings.Trim(name[:min(len(name), 200)], "-."), "kubernetes"), nil
+}
+
+// CacheName names the folder of certificates of one cluster, asked for in one way.
+func CacheName(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
