@@ -96,6 +96,10 @@ var mayImport = importMap{
 
 	"kube/client":  {},
 	"kube/kubelet": {"csi/identity", "csi/server"},
+	"kube/forward": {},
+	"kube/orphans": {},
+	"kube/signin":  {"durablefile", "raftnode/pki"},
+	"kube/why":     {"admin/adminpb", "csi/identity", "fsm"},
 
 	"cmd/...":         {"*", "cmd/..."},
 	"jepsen/...":      {"jepsen/..."},
