@@ -32,6 +32,7 @@ var volumeList = &listing.List[*adminpb.VolumesResponse, *adminpb.Volume]{
 		{Name: "SOURCE", Cell: func(v *adminpb.Volume) any { return cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()) }},
 		{Name: "LIMITS", Cell: func(v *adminpb.Volume) any { return limitsCell(v.GetLimits()) }},
 		{Name: "CLAIM", Cell: func(v *adminpb.Volume) any { return cmp.Or(claimCell(v.GetClaim()), v.GetMadeBy()) }},
+		{Name: "PODS", Wide: true, Cell: func(v *adminpb.Volume) any { return strings.Join(v.GetClaim().GetPods(), ",") }},
 		{Name: "GROUP", Cell: func(v *adminpb.Volume) any { return v.GetGroup() }},
 		{Name: "ENCRYPTION", Cell: func(v *adminpb.Volume) any { return encryptionCell(v.GetEncryption()) }},
 		{Name: "ROLE", Cell: func(v *adminpb.Volume) any { return roleCell(v.GetRelation()) }},

@@ -1545,6 +1545,7 @@ type Claim struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Volume        string                 `protobuf:"bytes,3,opt,name=volume,proto3" json:"volume,omitempty"` // of the orchestrator's own record of the volume
+	Pods          []string               `protobuf:"bytes,170,rep,name=pods,proto3" json:"pods,omitempty"`   // that use it now, as a command line that asks the orchestrator adds them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1598,6 +1599,13 @@ func (x *Claim) GetVolume() string {
 		return x.Volume
 	}
 	return ""
+}
+
+func (x *Claim) GetPods() []string {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
 }
 
 // Replication is what a volume with more than one replica has beside them.
@@ -9211,6 +9219,135 @@ func (x *Leak) GetRemedy() string {
 	return ""
 }
 
+// WhyResponse is what a command line found when it laid what an orchestrator says of a pod or a claim beside the state.
+type WhyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the state; 0: it could not be asked
+	Steps         []*WhyStep             `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`  // in the order in which a volume becomes usable
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResponse) Reset() {
+	*x = WhyResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResponse) ProtoMessage() {}
+
+func (x *WhyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
+func (*WhyResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *WhyResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *WhyResponse) GetSteps() []*WhyStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+type WhyStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	About         string                 `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // ok, waiting, broken, unknown
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	Remedy        string                 `protobuf:"bytes,5,opt,name=remedy,proto3" json:"remedy,omitempty"` // the command to type; empty: none is known or needed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyStep) Reset() {
+	*x = WhyStep{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyStep) ProtoMessage() {}
+
+func (x *WhyStep) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyStep.ProtoReflect.Descriptor instead.
+func (*WhyStep) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *WhyStep) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *WhyStep) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *WhyStep) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *WhyStep) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WhyStep) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type UpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`    // to raise to; 0: the highest that the controller understands
@@ -9221,7 +9358,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9233,7 +9370,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9246,7 +9383,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -9280,7 +9417,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9292,7 +9429,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9305,7 +9442,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -9384,7 +9521,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9396,7 +9533,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9409,7 +9546,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{107}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Understanding) GetId() string {
@@ -9606,11 +9743,12 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\bdiscards\x18` \x01(\bR\bdiscards\"7\n" +
 	"\vKeyRotation\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\rR\x04slot\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"Q\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"f\n" +
 	"\x05Claim\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06volume\x18\x03 \x01(\tR\x06volume\"\xc4\x02\n" +
+	"\x06volume\x18\x03 \x01(\tR\x06volume\x12\x13\n" +
+	"\x04pods\x18\xaa\x01 \x03(\tR\x04pods\"\xc4\x02\n" +
 	"\vReplication\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x16\n" +
 	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x14\n" +
@@ -10301,7 +10439,16 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\blast_use\x18\n" +
 	" \x01(\tR\alastUse\x12\x16\n" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x16\n" +
-	"\x06remedy\x18\f \x01(\tR\x06remedy\"?\n" +
+	"\x06remedy\x18\f \x01(\tR\x06remedy\"U\n" +
+	"\vWhyResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x120\n" +
+	"\x05steps\x18\x02 \x03(\v2\x1a.holdfast.admin.v1.WhyStepR\x05steps\"u\n" +
+	"\aWhyStep\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
+	"\x05about\x18\x02 \x01(\tR\x05about\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x16\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"?\n" +
 	"\x0eUpgradeRequest\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x17\n" +
 	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"\xb8\x02\n" +
@@ -10375,7 +10522,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -10482,14 +10629,16 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*BackupResponse)(nil),         // 102: holdfast.admin.v1.BackupResponse
 	(*LeaksResponse)(nil),          // 103: holdfast.admin.v1.LeaksResponse
 	(*Leak)(nil),                   // 104: holdfast.admin.v1.Leak
-	(*UpgradeRequest)(nil),         // 105: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 106: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 107: holdfast.admin.v1.Understanding
-	nil,                            // 108: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	nil,                            // 109: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
-	(*fsmpb.Label)(nil),            // 110: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 111: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 112: holdfast.fsm.v1.Outcome
+	(*WhyResponse)(nil),            // 105: holdfast.admin.v1.WhyResponse
+	(*WhyStep)(nil),                // 106: holdfast.admin.v1.WhyStep
+	(*UpgradeRequest)(nil),         // 107: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 108: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 109: holdfast.admin.v1.Understanding
+	nil,                            // 110: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	nil,                            // 111: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	(*fsmpb.Label)(nil),            // 112: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 113: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 114: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -10522,7 +10671,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	110, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	112, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -10547,15 +10696,15 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
 	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	108, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	109, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	110, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	111, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
 	49,  // 57: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	7,   // 58: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
 	80,  // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.ContextPair
 	83,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
 	84,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	111, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	112, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	113, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	114, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
 	15,  // 64: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
 	87,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
 	90,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
@@ -10574,87 +10723,88 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	4,   // 79: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
 	104, // 80: holdfast.admin.v1.LeaksResponse.found:type_name -> holdfast.admin.v1.Leak
 	104, // 81: holdfast.admin.v1.LeaksResponse.young:type_name -> holdfast.admin.v1.Leak
-	107, // 82: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	107, // 83: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,   // 84: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,   // 85: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21,  // 86: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25,  // 87: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28,  // 88: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35,  // 89: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38,  // 90: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42,  // 91: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	81,  // 92: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	85,  // 93: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
-	88,  // 94: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	92,  // 95: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	96,  // 96: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	98,  // 97: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	101, // 98: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45,  // 99: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45,  // 100: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46,  // 101: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47,  // 102: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47,  // 103: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	105, // 104: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	105, // 105: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50,  // 106: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52,  // 107: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54,  // 108: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60,  // 109: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65,  // 110: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65,  // 111: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52,  // 112: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	67,  // 113: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
-	71,  // 114: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	71,  // 115: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	73,  // 116: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
-	76,  // 117: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	76,  // 118: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	78,  // 119: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	78,  // 120: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	2,   // 121: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,   // 122: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22,  // 123: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26,  // 124: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29,  // 125: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36,  // 126: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39,  // 127: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43,  // 128: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	82,  // 129: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	86,  // 130: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
-	89,  // 131: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	93,  // 132: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	97,  // 133: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	99,  // 134: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	102, // 135: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,   // 136: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 137: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 138: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48,  // 139: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48,  // 140: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	106, // 141: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	106, // 142: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51,  // 143: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53,  // 144: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55,  // 145: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61,  // 146: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66,  // 147: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66,  // 148: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53,  // 149: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	68,  // 150: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
-	72,  // 151: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	72,  // 152: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	74,  // 153: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
-	77,  // 154: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	77,  // 155: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	79,  // 156: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	79,  // 157: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	121, // [121:158] is the sub-list for method output_type
-	84,  // [84:121] is the sub-list for method input_type
-	84,  // [84:84] is the sub-list for extension type_name
-	84,  // [84:84] is the sub-list for extension extendee
-	0,   // [0:84] is the sub-list for field type_name
+	106, // 82: holdfast.admin.v1.WhyResponse.steps:type_name -> holdfast.admin.v1.WhyStep
+	109, // 83: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	109, // 84: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 85: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 86: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 87: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 88: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 89: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 90: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 91: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 92: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	81,  // 93: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	85,  // 94: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
+	88,  // 95: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	92,  // 96: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	96,  // 97: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	98,  // 98: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	101, // 99: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 100: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 101: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 102: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 103: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 104: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	107, // 105: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	107, // 106: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 107: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 108: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 109: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 110: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 111: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 112: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	52,  // 113: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	67,  // 114: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	71,  // 115: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	71,  // 116: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	73,  // 117: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
+	76,  // 118: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	76,  // 119: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	78,  // 120: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	78,  // 121: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	2,   // 122: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 123: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 124: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 125: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 126: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 127: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 128: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 129: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	82,  // 130: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	86,  // 131: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
+	89,  // 132: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	93,  // 133: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	97,  // 134: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	99,  // 135: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	102, // 136: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 137: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 138: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 139: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 140: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 141: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	108, // 142: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	108, // 143: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 144: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 145: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 146: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 147: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 148: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 149: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	53,  // 150: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	68,  // 151: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	72,  // 152: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	72,  // 153: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	74,  // 154: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
+	77,  // 155: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	77,  // 156: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	79,  // 157: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	79,  // 158: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	122, // [122:159] is the sub-list for method output_type
+	85,  // [85:122] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -10680,7 +10830,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   110,
+			NumMessages:   112,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

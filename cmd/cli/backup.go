@@ -65,7 +65,7 @@ func (o *backupOptions) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return exit.Wrap(exit.Usage, err)
 	}
-	client, err := o.client()
+	client, err := o.client(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (v *fileVerb) planFinish(ctx context.Context, c *connection) (*pki.FilePlan
 	if err != nil {
 		return nil, err
 	}
-	client, err := c.client()
+	client, err := c.client(ctx)
 	if err != nil {
 		return nil, err
 	}

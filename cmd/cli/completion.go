@@ -148,7 +148,7 @@ func complete(cmd *cobra.Command, kind names, args []string, typed string) (foun
 	if config.Fill(cmd.Flags(), os.LookupEnv) != nil {
 		return nil
 	}
-	client, err := connectionOf(cmd.Flags()).client()
+	client, err := connectionOf(cmd.Flags()).client(cmd.Context())
 	if err != nil {
 		return nil
 	}

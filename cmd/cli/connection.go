@@ -24,6 +24,7 @@ type connection struct {
 	output    string
 	timeout   time.Duration
 	bundle    string // file that is read instead, of commands that can
+	kube      kubeConnection
 }
 
 // addFlags adds the flags that all commands for operators have.
@@ -35,6 +36,7 @@ func (c *connection) addFlagsTo(flags *pflag.FlagSet, timeout time.Duration) {
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
 	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
 	daemon.AddTLSFlags(flags, &c.files)
+	c.kube.addFlagsTo(flags)
 	c.addOutputFlag(flags)
 	flags.DurationVar(&c.timeout, "timeout", timeout, "how long one controller may take before the next is asked")
 }
@@ -43,12 +45,12 @@ func (c *connection) addOutputFlag(flags *pflag.FlagSet) {
 	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, wide (all columns), json or yaml")
 }
 
-// client makes a client from the flags. The error names the flag that is wrong.
-func (c *connection) client() (*admin.Client, error) {
+// client makes a client from the flags, which is good until ctx ends. The error names the flag that is wrong.
+func (c *connection) client(ctx context.Context) (*admin.Client, error) {
 	if err := admin.CheckFormat(c.output); err != nil {
 		return nil, exit.Wrap(exit.Usage, err)
 	}
-	endpoints, files, err := c.resolve()
+	endpoints, files, err := c.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ func (c *connection) client() (*admin.Client, error) {
 	return client, nil
 }
 
-func (c *connection) resolve() ([]string, pki.Files, error) {
+func (c *connection) resolve(ctx context.Context) ([]string, pki.Files, error) {
 	switch {
 	case c.dir != "" && len(c.endpoints) > 0:
 		return nil, pki.Files{}, exit.Usagef("choose the cluster: --dir and --endpoints exclude each other")
@@ -71,8 +73,10 @@ func (c *connection) resolve() ([]string, pki.Files, error) {
 			return nil, pki.Files{}, exit.Wrap(exit.Unavailable, err)
 		}
 		return cluster.Endpoints(), dev.AdminFiles(c.dir), nil
+	case len(c.endpoints) == 0 && c.kube.wanted():
+		return c.kube.connect(ctx, c.files)
 	case len(c.endpoints) == 0:
-		return nil, pki.Files{}, exit.Usagef("choose the cluster: set --dir, or --endpoints with --cert, --key and --ca")
+		return nil, pki.Files{}, exit.Usagef("choose the cluster: set --dir, --kube, or --endpoints with --cert, --key and --ca")
 	case c.files.Cert == "" || c.files.Key == "" || c.files.CA == "":
 		return nil, pki.Files{}, exit.Usagef("load the certificate: --endpoints needs --cert, --key and --ca; `holdfast ca issue --role admin` makes them")
 	}
@@ -85,7 +89,7 @@ func offlineCommand(use, short string, args cobra.PositionalArgs, timeout time.D
 	c := &connection{}
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, closing, err := c.clientOrBundle(cmd.Flags(), at)
+			client, closing, err := c.clientOrBundle(cmd.Context(), cmd.Flags(), at)
 			if err != nil {
 				return err
 			}
@@ -104,7 +108,7 @@ func onCommandLine(flags *pflag.FlagSet, name string) bool {
 }
 
 // clientOrBundle makes a client of the cluster, or of the bundle that --bundle names.
-func (c *connection) clientOrBundle(flags *pflag.FlagSet, at *uint64) (client *admin.Client, closing func(), err error) {
+func (c *connection) clientOrBundle(ctx context.Context, flags *pflag.FlagSet, at *uint64) (client *admin.Client, closing func(), err error) {
 	index := uint64(0)
 	if at != nil {
 		index = *at
@@ -115,7 +119,7 @@ func (c *connection) clientOrBundle(flags *pflag.FlagSet, at *uint64) (client *a
 	if index != 0 {
 		return nil, nil, exit.Usagef("--at is an index of a bundle: give --bundle too")
 	}
-	client, err = c.client()
+	client, err = c.client(ctx)
 	return client, func() {}, err
 }
 
@@ -124,7 +128,7 @@ func apiCommand(use, short string, args cobra.PositionalArgs, timeout time.Durat
 	c := &connection{}
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := c.client()
+			client, err := c.client(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -84,7 +84,7 @@ func (d *doctor) examine(cmd *cobra.Command) (*adminpb.DoctorResponse, error) {
 	if name := d.host.firstGiven(cmd.Flags()); name != "" {
 		return nil, exit.Usagef("--%s says what this host is looked at for: give --host too", name)
 	}
-	client, closing, err := d.clientOrBundle(cmd.Flags(), nil)
+	client, closing, err := d.clientOrBundle(cmd.Context(), cmd.Flags(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ var examples = map[string][]string{
 	"backup list":                 {"backup list --backup-to /var/backups/holdfast", "backup list --backup-to /var/backups/holdfast --kind full --sort-by -time", "backup list --backup-to s3://backups/prod --watch"},
 	"backup verify":               {"backup verify state.hfb", "backup verify state.hfb increment.hfb"},
 	"bundle":                      {"bundle incident.tar.gz"},
+	"why":                         {"why -n shop db-0", "why -n shop pvc/data-db-0 -o json"},
+	"volumes orphans":             {"volumes orphans --kube", "volumes orphans --kube v-3k9 --yes"},
 	"ca":                          {"ca make --ca-dir ca --cluster prod"},
 	"ca make":                     {"ca make --ca-dir ca --cluster prod"},
 	"ca issue":                    {"ca issue --ca-dir ca --role admin --name alice --out certs"},

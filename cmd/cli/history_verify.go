@@ -25,7 +25,7 @@ func historyVerifyCommand() *cobra.Command {
 			if onCommandLine(cmd.Flags(), "data-dir") {
 				return c.verifyStopped(cmd, dataDir)
 			}
-			client, closing, err := c.clientOrBundle(cmd.Flags(), nil)
+			client, closing, err := c.clientOrBundle(cmd.Context(), cmd.Flags(), nil)
 			if err != nil {
 				return err
 			}

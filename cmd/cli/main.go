@@ -26,6 +26,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	defer cancel()
 	context.AfterFunc(ctx, cancel) // restores the signals' default effect
 	root := Root()
+	nameAsPlugin(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -141,6 +142,7 @@ func Root() *cobra.Command {
 		restoreCommand(),
 		recoverCommand(),
 		mountCommand(), umountCommand(), mountsCommand(),
+		whyCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	addExamples(root)

@@ -63,8 +63,8 @@ func (m *hostMounts) add(cmd *cobra.Command) {
 }
 
 // open connects to the node and, when it is called, to the controllers.
-func (m *hostMounts) open(evenIfOrchestrated bool) (*mounthelper.Helper, func(), error) {
-	client, err := m.client()
+func (m *hostMounts) open(ctx context.Context, evenIfOrchestrated bool) (*mounthelper.Helper, func(), error) {
+	client, err := m.client(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -139,7 +139,7 @@ func (m *hostMounts) mount(ctx context.Context, volume, path string, o *mountOpt
 	if err != nil {
 		return err
 	}
-	helper, closing, err := m.open(o.evenIfOrchestrated)
+	helper, closing, err := m.open(ctx, o.evenIfOrchestrated)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (m *hostMounts) umount(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	helper, closing, err := m.open(false)
+	helper, closing, err := m.open(cmd.Context(), false)
 	if err != nil {
 		return err
 	}

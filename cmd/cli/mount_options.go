@@ -91,8 +91,9 @@ func readSecrets(path string) (secrets map[string]string, err error) {
 var helperNames = map[string]string{"mount." + mounthelper.Suffix: "mount", "umount." + mounthelper.Suffix: "umount"}
 
 // Args are the arguments of a command line, of which the first is the program's name: as a helper of mount(8) it is the
-// command of that name.
+// command of that name, and as kubectl's plugin it asks the controllers in Kubernetes.
 func Args(commandLine []string) []string {
+	asPlugin(commandLine[0])
 	if verb := helperNames[filepath.Base(commandLine[0])]; verb != "" {
 		return append([]string{verb, "--helper"}, commandLine[1:]...)
 	}

@@ -155,7 +155,7 @@ func TestAnUnmountSaysWhichPublicationItLeft(t *testing.T) {
 			require.NoError(t, cmd.ParseFlags(serveAdmin(t, &fakeUnpublishAPI{left: tc.left})))
 			require.NoError(t, cmd.PersistentPreRunE(cmd, nil))
 			m.folder, m.csiEndpoint = t.TempDir(), "unix://"+filepath.Join(t.TempDir(), "node.sock")
-			helper, closing, err := m.open(false)
+			helper, closing, err := m.open(t.Context(), false)
 			require.NoError(t, err)
 			defer closing()
 			for range 2 {

@@ -28,7 +28,7 @@ func mountsOf(use, short string, args cobra.PositionalArgs, run func(context.Con
 func (m *hostMounts) command(use, short string, args cobra.PositionalArgs, run func(context.Context, *mounthelper.Helper, *cobra.Command, []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			helper, closing, err := m.open(false)
+			helper, closing, err := m.open(cmd.Context(), false)
 			if err != nil {
 				return err
 			}

@@ -58,7 +58,7 @@ func (o *recoverOptions) run(ctx context.Context, out, notes io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	clients, err := o.clients()
+	clients, err := o.clients(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,11 +118,11 @@ func (o *recoverOptions) open() (*raftnode.Survivor, error) {
 }
 
 // clients are for each controller alone.
-func (o *recoverOptions) clients() (map[string]*admin.Client, error) {
+func (o *recoverOptions) clients(ctx context.Context) (map[string]*admin.Client, error) {
 	clients := map[string]*admin.Client{}
 	for _, endpoint := range o.endpoints {
 		c := connection{endpoints: []string{endpoint}, files: o.files, output: "table", timeout: o.timeout}
-		client, err := c.client()
+		client, err := c.client(ctx)
 		if err != nil {
 			return nil, err
 		}

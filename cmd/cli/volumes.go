@@ -19,7 +19,7 @@ func volumesCommand() *cobra.Command {
 	cmd.AddCommand(list("list [ID|NAME]"),
 		volumesList("replicas [ID|NAME]", "List the replicas of replicated volumes: what the log says of each, and what its host saw", admin.ReplicaList),
 		volumesList("replication [ID|NAME]", "List the replication of volumes between two sites: role, status, and who has to act", admin.VolumeReplicationList),
-		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand(), atRiskCommand(), toleranceCommand(), leaksCommand())
+		forceCommand(), keptCommand(), manifestCommand(), restoreHeaderCommand(), atRiskCommand(), toleranceCommand(), leaksCommand(), orphansCommand())
 	cmd.AddCommand(replicationCommands(ofVolume)...)
 	cmd.AddCommand(volumeChangeCommands()...)
 	return cmd
@@ -28,9 +28,12 @@ func volumesCommand() *cobra.Command {
 func volumesList(use, short string, list listing.Lister) *cobra.Command {
 	req := &adminpb.VolumesRequest{}
 	cmd := listCommand(use, short, maxOneArg, list,
-		func(ctx context.Context, _ *connection, client *admin.Client, view listing.View, args []string) (proto.Message, error) {
+		func(ctx context.Context, c *connection, client *admin.Client, view listing.View, args []string) (proto.Message, error) {
 			req.Volume, req.Node = argOrNone(args), onlyNode(view)
 			resp, err := client.Volumes(ctx, req)
+			if err == nil && c.kube.wanted() {
+				err = c.kube.addPods(ctx, resp)
+			}
 			return listed("list the volumes", resp, err)
 		})
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)

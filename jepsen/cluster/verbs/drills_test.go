@@ -24,6 +24,8 @@ const (
 	byEnrolment = "TestAnEnrolmentGoesOnWhereItWasKilled"
 	// byPlans needs no hosts with device mapper and DRBD: the verb is killed at each command that it has the log take.
 	byPlans = "admin.TestS71_PlansGoOnWhereTheirCallerWasKilled"
+	// byOrphans needs an API server, and has the call end at each volume.
+	byOrphans = "cmd/cli.TestS71_OrphansGoOnWhereTheyWereInterrupted"
 )
 
 // drills are the commands that change something.
@@ -43,7 +45,7 @@ var drills = map[string]drill{
 	"operations cancel": {by: byVolumes}, "operations retry": {by: byVolumes},
 	"tokens create": {by: byVolumes}, "tokens revoke": {by: byVolumes},
 	"volumes create": {by: byVolumes}, "volumes delete": {by: byVolumes}, "volumes expand": {by: byVolumes},
-	"volumes publish": {by: byVolumes}, "volumes unpublish": {by: byVolumes},
+	"volumes orphans": {by: byOrphans}, "volumes publish": {by: byVolumes}, "volumes unpublish": {by: byVolumes},
 	"volumes enable-replication": {by: byPlans}, "volumes disable-replication": {by: byPlans}, "volumes promote": {by: byPlans},
 	"volumes demote": {by: byPlans}, "volumes resync": {by: byPlans}, "volumes force-primary": {by: byPlans},
 	"volumes kept remove": {by: byPlans}, "volumes restore-header": {by: byPlans},
@@ -65,7 +67,7 @@ var readers = strings.Split("audit,backup list,backup verify,ca,certs,certs list
 	"doctor,groups,groups list,groups replication,history,history verify,import,log,log inspect,members,members list,mounts,mounts list,"+
 	"nodes,nodes fences,nodes list,operations,operations list,operations show,snapshots,snapshots groups,snapshots list,state,status,"+
 	"tokens,tokens list,upgrade,upgrade status,version,volumes,volumes at-risk,volumes kept,volumes kept list,volumes leaks,volumes list,volumes manifest,"+
-	"volumes replicas,volumes replication,volumes tolerance", ",")
+	"volumes replicas,volumes replication,volumes tolerance,why", ",")
 
 const repository = "../../.."
 

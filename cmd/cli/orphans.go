@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/leaks"
+	"github.com/holdfast-storage/holdfast/admin/listing"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/kube/orphans"
+)
+
+// orphansOptions are the flags of `volumes orphans`.
+type orphansOptions struct {
+	leaksOptions
+
+	yes    bool
+	reason string
+}
+
+func orphansCommand() *cobra.Command {
+	o := orphansOptions{leaksOptions: leaksOptions{driver: identity.Name}}
+	f := newListFlags(admin.LeakList)
+	f.interval = lookInterval // each look reads the journal
+	var cmd *cobra.Command
+	cmd = f.command("orphans [ID...]", "Compare Kubernetes' volumes with the log, and delete those that Kubernetes has lost", cobra.ArbitraryArgs, changeTimeout,
+		func(ctx context.Context, c *connection, client *admin.Client, _ listing.View, ids []string) (proto.Message, error) {
+			return o.run(ctx, c, client, cmd, f, ids)
+		})
+	cmd.Long = "Reads the PersistentVolumes, attachments and snapshots of a Kubernetes cluster (the one of the kubeconfig, or of this pod)\n" +
+		"and shows what only it, or only the log, has, as `volumes leaks` does. With the ids of leaks and --yes those volumes are\n" +
+		"deleted, and nothing else: one that is published, is younger than --older-than, or was made for a claim that still exists\n" +
+		"is refused. Exit code 1: something was found, or refused."
+	flags := cmd.Flags()
+	flags.StringVar(&o.site, "site", "", "the orchestrator's `site`, where several use the cluster")
+	flags.DurationVar(&o.olderThan, "older-than", time.Hour, "what is younger is no orphan")
+	flags.BoolVar(&o.yes, "yes", false, "delete the volumes that are named; without it, they are only shown")
+	reasonFlag(cmd, &o.reason)
+	return cmd
+}
+
+func (o *orphansOptions) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, f *listFlags, ids []string) (proto.Message, error) {
+	if err := o.check(f.watch, ids); err != nil {
+		return nil, err
+	}
+	api, _, err := c.kube.source.Connect()
+	if err != nil {
+		return nil, exit.Wrap(exit.Usage, err)
+	}
+	resp, err := o.look(ctx, api, client, cmd)
+	if err != nil {
+		return nil, err
+	}
+	if !o.yes {
+		return only(resp, ids), f.verdict(func() error { return refusedUnless(len(resp.GetFound()) == 0) })
+	}
+	return only(resp, ids), o.deleteAll(ctx, api, client, cmd, resp, ids)
+}
+
+func (o *orphansOptions) check(watched bool, ids []string) error {
+	switch {
+	case o.yes && len(ids) == 0:
+		return exit.Usagef("nothing was changed: name the ids of the orphans that are to be deleted, as `holdfast volumes orphans` shows them")
+	case o.yes && watched:
+		return exit.Usagef("--watch shows, and --yes deletes: choose one")
+	}
+	return nil
+}
+
+// look compares the lists as they are now.
+func (o *orphansOptions) look(ctx context.Context, api kubernetes.Interface, client *admin.Client, cmd *cobra.Command) (*adminpb.LeaksResponse, error) {
+	taken := time.Now()
+	text, err := orphans.Lists(ctx, api)
+	if err != nil {
+		return nil, exit.Wrap(exit.Unavailable, err)
+	}
+	list, err := leaks.Read(bytes.NewReader(text), o.driver)
+	if err != nil {
+		return nil, exit.Wrap(exit.Refused, err)
+	}
+	return o.compare(ctx, client, cmd, list, taken)
+}
+
+// only leaves the findings about the ids; without ids, all.
+func only(resp *adminpb.LeaksResponse, ids []string) *adminpb.LeaksResponse {
+	if len(ids) == 0 {
+		return resp
+	}
+	kept := proto.CloneOf(resp)
+	kept.Found = slices.DeleteFunc(kept.Found, func(l *adminpb.Leak) bool { return !slices.Contains(ids, l.GetId()) })
+	kept.Young = slices.DeleteFunc(kept.Young, func(l *adminpb.Leak) bool { return !slices.Contains(ids, l.GetId()) })
+	return kept
+}
+
+// deleteAll deletes what can be, and says of each of the others why not. The same command again goes on.
+func (o *orphansOptions) deleteAll(ctx context.Context, api kubernetes.Interface, client *admin.Client, cmd *cobra.Command, resp *adminpb.LeaksResponse, ids []string) error {
+	refused := 0
+	for _, id := range ids {
+		if err := o.deleteOne(ctx, api, client, resp, id); err != nil {
+			refused++
+			fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is left: %s\n", id, exit.Line(err))
+			continue
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is deleted\n", id)
+	}
+	if refused > 0 {
+		return exit.Refusedf("%d of %d volumes are left", refused, len(ids))
+	}
+	return nil
+}
+
+func (o *orphansOptions) deleteOne(ctx context.Context, api kubernetes.Interface, client *admin.Client, resp *adminpb.LeaksResponse, id string) error {
+	v := newVolumeVerb("delete")
+	v.req.Volume, v.req.Site, v.req.Reason, v.req.EvenIfOrchestrated = id, o.site, o.reason, true
+	at := slices.IndexFunc(resp.GetFound(), func(l *adminpb.Leak) bool { return l.GetKind() == leaks.Leak && l.GetId() == id })
+	if at < 0 {
+		return o.checkDeleted(ctx, client, v)
+	}
+	if err := checkUnclaimed(ctx, api, resp.GetFound()[at]); err != nil {
+		return err
+	}
+	v.yes = true
+	changed, err := v.call(ctx, client)
+	if err != nil {
+		return callError("delete volume "+id, err)
+	}
+	if step := changed.GetSteps()[0]; step.GetState() == "blocked" {
+		return exit.Refusedf("%s", step.GetDetail())
+	}
+	return nil
+}
+
+// checkDeleted is nil for a volume that the command deleted before it was interrupted.
+func (*orphansOptions) checkDeleted(ctx context.Context, client *admin.Client, v *volumeVerb) error {
+	if planned, err := v.call(ctx, client); err == nil && planned.GetDone() {
+		return nil
+	}
+	return exit.Refusedf("it is no orphan now: Kubernetes has it, the log does not, or it is too young")
+}
+
+// checkUnclaimed refuses a volume whose PersistentVolume may be written yet.
+func checkUnclaimed(ctx context.Context, api kubernetes.Interface, leak *adminpb.Leak) error {
+	namespace, claim, _ := strings.Cut(leak.GetClaim(), "/")
+	claimed, err := orphans.StillClaimed(ctx, api, namespace, claim, leak.GetName())
+	if err != nil {
+		return exit.Wrap(exit.Unavailable, err)
+	}
+	if claimed {
+		return exit.Refusedf("its claim %s still exists, so its PersistentVolume may be written yet: delete the claim first, or wait", leak.GetClaim())
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// orphanWorld is a cluster and an API server. The API server has listedVolume only.
+type orphanWorld struct {
+	adminpb.UnimplementedAdminServer
+	volumes  []*adminpb.Volume
+	made     time.Time
+	breakAt  int // the deletion after which the call is cut off; 0: none
+	deleted  int
+	claimUID string // of the claim shop/data; empty: there is none
+}
+
+func newOrphanWorld() *orphanWorld {
+	volume := func(id, name string) *adminpb.Volume {
+		return &adminpb.Volume{Id: id, Name: name, Phase: "ready", Origin: "default", Home: "default", Claim: &adminpb.Claim{Namespace: "shop", Name: "data"}}
+	}
+	return &orphanWorld{made: time.Now().Add(-2 * time.Hour), volumes: []*adminpb.Volume{
+		volume(listedVolume, "pvc-a"), volume(leakedVolume, "pvc-b"), volume("hf-00000000-0000-4000-8000-00000000000c", "pvc-c"),
+	}}
+}
+
+func (w *orphanWorld) Volumes(context.Context, *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
+	return &adminpb.VolumesResponse{Index: 9, Volumes: w.volumes}, nil
+}
+
+func (*orphanWorld) Snapshots(context.Context, *adminpb.SnapshotsRequest) (*adminpb.SnapshotsResponse, error) {
+	return &adminpb.SnapshotsResponse{}, nil
+}
+
+func (w *orphanWorld) History(_ *adminpb.HistoryRequest, stream grpc.ServerStreamingServer[adminpb.HistoryResponse]) error {
+	for _, v := range w.volumes {
+		err := stream.Send(&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: &adminpb.HistoryEntry{
+			Kind: "create_volume", At: w.made.UTC().Format(time.RFC3339Nano), Volumes: []string{v.GetId()}, Outcome: &fsmpb.Outcome{VolumeId: v.GetId()},
+		}}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *orphanWorld) has(id string) bool {
+	return slices.ContainsFunc(w.volumes, func(v *adminpb.Volume) bool { return v.GetId() == id })
+}
+
+func (w *orphanWorld) answer(id string) *adminpb.VolumeChangeResponse {
+	state := "done"
+	if w.has(id) {
+		state = "pending"
+	}
+	return &adminpb.VolumeChangeResponse{VolumeId: id, Done: !w.has(id), Steps: []*adminpb.PlanStep{{State: state}}}
+}
+
+func (w *orphanWorld) PlanVolume(_ context.Context, req *adminpb.VolumeChangeRequest) (*adminpb.VolumeChangeResponse, error) {
+	return w.answer(req.GetVolume()), nil
+}
+
+func (w *orphanWorld) ChangeVolume(_ context.Context, req *adminpb.VolumeChangeRequest) (*adminpb.VolumeChangeResponse, error) {
+	w.volumes = slices.DeleteFunc(w.volumes, func(v *adminpb.Volume) bool { return v.GetId() == req.GetVolume() })
+	if w.deleted++; w.deleted == w.breakAt {
+		return nil, status.Error(codes.Unavailable, "cut off")
+	}
+	return w.answer(req.GetVolume()), nil
+}
+
+// kubeconfig serves the API server, and answers how it is reached.
+func (w *orphanWorld) kubeconfig(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+		out.Header().Set("Content-Type", "application/json")
+		switch req.URL.Path {
+		case "/api/v1/persistentvolumes":
+			fmt.Fprintf(out, `{"kind":"PersistentVolumeList","apiVersion":"v1","items":[{"kind":"PersistentVolume","metadata":{"name":"pvc-a"},"spec":{"csi":{"driver":%q,"volumeHandle":%q}}}]}`, identity.Name, listedVolume)
+		case "/apis/storage.k8s.io/v1/volumeattachments":
+			fmt.Fprint(out, `{"kind":"VolumeAttachmentList","apiVersion":"storage.k8s.io/v1","items":[]}`)
+		case "/api/v1/namespaces/shop/persistentvolumeclaims/data":
+			if w.claimUID != "" {
+				fmt.Fprintf(out, `{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"data","namespace":"shop","uid":%q}}`, w.claimUID)
+				return
+			}
+			fallthrough
+		default:
+			out.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(out, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "config")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q}}]\nusers: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", server.URL)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// run calls the command.
+func (w *orphanWorld) run(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	var both bytes.Buffer
+	all := append([]string{"volumes", "orphans"}, args...)
+	all = append(append(all, "--kubeconfig", w.kubeconfig(t)), serveAdmin(t, w)...)
+	return Main(all, &both, &both), both.String()
+}
+
+func TestOrphansAreShownAndLeft(t *testing.T) {
+	w := newOrphanWorld()
+	for range 2 {
+		code, out := w.run(t)
+		require.Equal(t, exit.Refused, code, out)
+		require.Contains(t, out, leakedVolume)
+		require.Contains(t, out, "2 found")
+		require.Zero(t, w.deleted)
+	}
+}
+
+func TestOnlyWhatIsNamedIsDeleted(t *testing.T) {
+	w := newOrphanWorld()
+	code, out := w.run(t, leakedVolume, "--yes")
+	require.Equal(t, exit.OK, code, out)
+	require.Equal(t, 1, w.deleted)
+	require.False(t, w.has(leakedVolume))
+	code, out = w.run(t, listedVolume, "--yes")
+	require.Equal(t, exit.Refused, code, out)
+	require.Contains(t, out, "it is no orphan now")
+	require.True(t, w.has(listedVolume))
+	code, out = w.run(t, "--yes")
+	require.Equal(t, exit.Usage, code, out)
+}
+
+func TestAVolumeWhoseClaimWaitsIsNoOrphan(t *testing.T) {
+	w := newOrphanWorld()
+	w.claimUID = "b" // its volume is pvc-b
+	code, out := w.run(t, leakedVolume, "--yes")
+	require.Equal(t, exit.Refused, code, out)
+	require.Contains(t, out, "its claim shop/data still exists")
+	w.claimUID = "another" // a claim of the same name that was made since
+	code, out = w.run(t, leakedVolume, "--yes")
+	require.Equal(t, exit.OK, code, out)
+}
+
+func TestAYoungVolumeIsNoOrphan(t *testing.T) {
+	w := newOrphanWorld()
+	w.made = time.Now()
+	code, out := w.run(t, leakedVolume, "--yes")
+	require.Equal(t, exit.Refused, code, out)
+	require.True(t, w.has(leakedVolume))
+}
+
+// The answer to a deletion is lost, and the same command goes on: what is deleted already is done.
+func TestS71_OrphansGoOnWhereTheyWereInterrupted(t *testing.T) {
+	ids := []string{leakedVolume, "hf-00000000-0000-4000-8000-00000000000c"}
+	for cut := 1; cut <= len(ids); cut++ {
+		w := newOrphanWorld()
+		w.breakAt = cut
+		code, out := w.run(t, append([]string{"--yes"}, ids...)...)
+		require.NotEqual(t, exit.OK, code, out)
+		for range 2 {
+			code, out = w.run(t, append([]string{"--yes"}, ids...)...)
+			require.Equal(t, exit.OK, code, out)
+		}
+		require.Len(t, w.volumes, 1)
+		require.True(t, w.has(listedVolume))
+	}
+}
