@@ -28,7 +28,12 @@ SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/
 # What has goroutines: its tests run under the race detector.
 RACED    := raftnode executor csi admin
 
-.PHONY: all build deps room quick check formatted generate lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
+# The chart's tests are modules of their own: Helm as a library is not the product's. What is rendered is decoded into the
+# types of two versions of Kubernetes, those of either module.
+CHART    := deploy/chart/rendertest
+DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
+
+.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
 
 all: build
 
@@ -62,6 +67,14 @@ formatted:
 
 generate: ## make the generated code again
 	$(GO) run ./cmd/protogen
+
+chart: ## render deploy/kubernetes and the pages of deploy/chart from the chart
+	mkdir -p deploy/kubernetes
+	cd $(CHART) && $(GO) test -vet=off -count=1 -run 'Current$$' . -args -write
+
+chart-test: ## the chart by Helm 3 and 4: what it renders is current, decodes strictly for two versions of Kubernetes, and asks for no more than it needs
+	cd $(CHART) && $(GO) vet . $(DECODED) && $(GO) test -vet=off . $(DECODED)
+	cd $(CHART)/decode && $(GO) test -vet=off .
 
 lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint

@@ -74,7 +74,18 @@ every controller's pod has the Secrets of all, each in a folder of its name: con
 {{- end }}
 
 {{- define "holdfast.kubeArgs" -}}
+{{- $tls := include "holdfast.controllerTLSDir" . -}}
 {{ include "holdfast.logArgs" . }}
-- --tls-dir={{ include "holdfast.controllerTLSDir" . }}
-- --endpoints=127.0.0.1:9802
+- --cert={{ $tls }}/tls.crt
+- --key={{ $tls }}/tls.key
+- --ca={{ $tls }}/ca.crt
+- --endpoints=127.0.0.1:9802,{{ include "holdfast.controllerAddresses" (dict "root" . "port" 9802) }}
+- --identity=$(POD_NAME)
+- --guard-image={{ include "holdfast.image" (dict "root" . "image" .Values.image) }}
+{{- $secrets := list }}
+{{- range .Values.global.imagePullSecrets }}{{- $secrets = append $secrets .name }}{{- end }}
+{{- with $secrets }}
+- --guard-pull-secrets={{ join "," . }}
+{{- end }}
+- --metrics-listen=127.0.0.1:9804
 {{- end }}

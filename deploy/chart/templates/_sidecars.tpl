@@ -103,6 +103,8 @@ It exits when the controller does, and is started again with it.
   {{- if .privileged }}
   securityContext:
     privileged: true
+    runAsUser: 0
+    runAsGroup: 0
     readOnlyRootFilesystem: true
   {{- else }}
   {{- include "holdfast.restricted" . | nindent 2 }}

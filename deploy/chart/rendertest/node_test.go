@@ -1,0 +1,93 @@
+package rendertest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What a host's pod writes into mount tables, kernels and records must be true on the host: every folder of it has its own path. Kubelet is told
+// where it finds the socket.
+func TestFoldersOfHostsHaveTheirOwnPaths(t *testing.T) {
+	for path, release := range sets {
+		spec, ok := podSpecs(objects(t, render(t, release)))["holdfast-node"]
+		if !ok {
+			require.Contains(t, path, "host-", "every other set has a DaemonSet")
+			continue
+		}
+		folders := map[string]string{}
+		for _, volume := range spec.Volumes {
+			if volume.HostPath != nil {
+				folders[volume.Name] = volume.HostPath.Path
+			}
+		}
+		for _, container := range containers(spec) {
+			for _, mount := range container.VolumeMounts {
+				if folder, ok := folders[mount.Name]; ok && mount.Name == "socket" {
+					require.Equal(t, folder+"/csi.sock", values(spec.Containers[0].Args)["kubelet-csi-path"], path)
+				} else if ok {
+					require.Equal(t, folder, mount.MountPath, "%s: %s", path, container.Name)
+					require.Empty(t, mount.SubPath, path)
+				}
+			}
+		}
+	}
+}
+
+// Mounts reach the host from wherever volumes and pools are mounted, and from nowhere below a folder that propagates already.
+func TestMountsReachTheHost(t *testing.T) {
+	for path, release := range sets {
+		spec, ok := podSpecs(objects(t, render(t, release)))["holdfast-node"]
+		if !ok {
+			continue
+		}
+		propagating := []string{}
+		for _, mount := range spec.Containers[0].VolumeMounts {
+			if mount.MountPropagation != nil && *mount.MountPropagation == corev1.MountPropagationBidirectional {
+				propagating = append(propagating, mount.MountPath)
+			}
+		}
+		for flag, value := range values(spec.Containers[0].Args) {
+			if flag == "pool-dir" || flag == "allow-root" {
+				require.True(t, below(value, propagating), "%s: --%s=%s", path, flag, value)
+			}
+		}
+		for _, mount := range spec.Containers[0].VolumeMounts {
+			for _, folder := range propagating {
+				require.False(t, strings.HasPrefix(mount.MountPath, folder+"/"), "%s: %s is mounted on the host too", path, mount.MountPath)
+			}
+		}
+	}
+}
+
+func TestReplicasNeedTheHost(t *testing.T) {
+	spec := podSpecs(objects(t, render(t, sets["testdata/golden/replicated-1.36.yaml"])))["holdfast-node"]
+	require.True(t, spec.HostPID)
+	require.True(t, spec.HostIPC)
+	require.True(t, spec.HostNetwork)
+	require.Equal(t, corev1.DNSClusterFirstWithHostNet, spec.DNSPolicy)
+	require.Equal(t, "$(HOST_IP)", values(spec.Containers[0].Args)["replication-address"])
+	require.Contains(t, spec.InitContainers[0].Command[2], values(spec.Containers[0].Args)["handler"])
+}
+
+// values are the arguments that have one, by flag.
+func values(args []string) map[string]string {
+	out := map[string]string{}
+	for _, arg := range args {
+		if name, value, ok := strings.Cut(strings.TrimPrefix(arg, "--"), "="); ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+func below(path string, folders []string) bool {
+	for _, folder := range folders {
+		if path == folder || strings.HasPrefix(path, folder+"/") {
+			return true
+		}
+	}
+	return false
+}
