@@ -15,8 +15,8 @@ const setup = "data-folder"
 const handler = "handler"
 
 func TestContainersAreConfined(t *testing.T) {
-	for path, release := range sets {
-		for name, spec := range podSpecs(objects(t, render(t, release))) {
+	for path := range sets {
+		for name, spec := range podSpecs(objectsOfSet(t, path)) {
 			for _, container := range containers(spec) {
 				at := path + ": " + name + "/" + container.Name
 				require.NotEmpty(t, container.Resources.Requests, at)
@@ -53,7 +53,7 @@ func isRestricted(t *testing.T, at string, spec corev1.PodSpec, container corev1
 
 func TestImagesAreOfOneVersion(t *testing.T) {
 	for path, release := range sets {
-		for _, image := range images(t, render(t, release)) {
+		for _, image := range images(t, renderSet(t, path)) {
 			_, version, tagged := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
 			require.True(t, tagged, "%s: %s", path, image)
 			require.NotEqual(t, "latest", version, "%s: %s", path, image)
@@ -66,8 +66,8 @@ func TestImagesAreOfOneVersion(t *testing.T) {
 
 // Every volume that is mounted is there, every one that is there is mounted, and no path is mounted over twice.
 func TestVolumesAreMounted(t *testing.T) {
-	for path, release := range sets {
-		list := objects(t, render(t, release))
+	for path := range sets {
+		list := objectsOfSet(t, path)
 		for name, spec := range podSpecs(list) {
 			there := map[string]bool{}
 			for _, volume := range spec.Volumes {

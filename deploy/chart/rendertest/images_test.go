@@ -13,7 +13,7 @@ const imagesPage = "../IMAGES.md"
 
 func TestImagesPageIsCurrent(t *testing.T) {
 	first := images(t, render(t, Release{KubeVersion: newest}))
-	every := images(t, render(t, sets["testdata/golden/everything-1.37.yaml"]))
+	every := images(t, renderSet(t, "testdata/golden/everything-1.37.yaml"))
 	var page strings.Builder
 	page.WriteString("# Images\nWhat the chart's default values pull, for a mirror or a cluster without a registry: `global.imageRegistry` names the mirror,\n" +
 		"under which repositories and tags stay as they are; `digest` beside a tag pins an image. `make chart` writes this page.\n\n| Image | Where |\n|---|---|\n")

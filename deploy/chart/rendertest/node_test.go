@@ -11,8 +11,8 @@ import (
 // What a host's pod writes into mount tables, kernels and records must be true on the host: every folder of it has its own path. Kubelet is told
 // where it finds the socket.
 func TestFoldersOfHostsHaveTheirOwnPaths(t *testing.T) {
-	for path, release := range sets {
-		spec, ok := podSpecs(objects(t, render(t, release)))["holdfast-node"]
+	for path := range sets {
+		spec, ok := podSpecs(objectsOfSet(t, path))["holdfast-node"]
 		if !ok {
 			require.Contains(t, path, "host-", "every other set has a DaemonSet")
 			continue
@@ -38,8 +38,8 @@ func TestFoldersOfHostsHaveTheirOwnPaths(t *testing.T) {
 
 // Mounts reach the host from wherever volumes and pools are mounted, and from nowhere below a folder that propagates already.
 func TestMountsReachTheHost(t *testing.T) {
-	for path, release := range sets {
-		spec, ok := podSpecs(objects(t, render(t, release)))["holdfast-node"]
+	for path := range sets {
+		spec, ok := podSpecs(objectsOfSet(t, path))["holdfast-node"]
 		if !ok {
 			continue
 		}
@@ -63,7 +63,7 @@ func TestMountsReachTheHost(t *testing.T) {
 }
 
 func TestReplicasNeedTheHost(t *testing.T) {
-	spec := podSpecs(objects(t, render(t, sets["testdata/golden/replicated-1.36.yaml"])))["holdfast-node"]
+	spec := podSpecs(objectsOfSet(t, "testdata/golden/replicated-1.36.yaml"))["holdfast-node"]
 	require.True(t, spec.HostPID)
 	require.True(t, spec.HostIPC)
 	require.True(t, spec.HostNetwork)

@@ -66,7 +66,7 @@ var namespaceRules = map[string]map[string]string{
 }
 
 func TestRulesAreThoseOfTheTable(t *testing.T) {
-	list := objects(t, render(t, sets["testdata/golden/everything-1.37.yaml"]))
+	list := objectsOfSet(t, "testdata/golden/everything-1.37.yaml")
 	require.Equal(t, spelled(clusterRules), clusterRoles(t, list))
 	require.Equal(t, spelled(namespaceRules), namespaceRoles(t, list))
 }
@@ -74,8 +74,8 @@ func TestRulesAreThoseOfTheTable(t *testing.T) {
 // Whatever is set, nothing is allowed beyond the tables, no Secret but the CA's to its maker, and to nodes nothing at all unless the sidecar
 // of CSI-Addons is beside them.
 func TestNoSetHasOtherRules(t *testing.T) {
-	for path, release := range sets {
-		list := objects(t, render(t, release))
+	for path := range sets {
+		list := objectsOfSet(t, path)
 		for name, rules := range clusterRoles(t, list) {
 			within(t, path, name, rules, spelled(clusterRules)[name])
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The versions of Kubernetes that manifests are rendered for: the oldest that the chart takes, and the two newest.
@@ -86,6 +87,31 @@ func render(t *testing.T, r Release) string {
 	require.NoError(t, err, "Helm 4")
 	require.Equal(t, three, four, "Helm 3 and Helm 4 render the same")
 	return join(three)
+}
+
+// rendered are the manifests of the kept releases, and objectsOf what is in them: tests only read them.
+var (
+	rendered  = map[string]string{}
+	objectsOf = map[string][]runtime.Object{}
+)
+
+// renderSet is the manifest of a kept release.
+func renderSet(t *testing.T, path string) string {
+	t.Helper()
+	if _, ok := rendered[path]; !ok {
+		require.Contains(t, sets, path)
+		rendered[path] = render(t, sets[path])
+	}
+	return rendered[path]
+}
+
+// objectsOfSet are the objects of a kept release.
+func objectsOfSet(t *testing.T, path string) []runtime.Object {
+	t.Helper()
+	if _, ok := objectsOf[path]; !ok {
+		objectsOf[path] = objects(t, renderSet(t, path))
+	}
+	return objectsOf[path]
 }
 
 // isCurrent holds a generated file against what it would be now, or writes it.

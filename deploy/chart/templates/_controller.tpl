@@ -59,7 +59,7 @@
 - name: data-folder
   image: {{ include "holdfast.image" (dict "root" . "image" .Values.image) }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
-  command: [/usr/bin/install, -d, -m, "0700", -o, "9800", -g, "9800", /var/lib/holdfast, /var/lib/holdfast/controller, /var/lib/holdfast/tls]
+  command: [/bin/sh, -ec, "cd /var/lib/holdfast; mkdir -p controller tls; chown 9800:9800 . controller tls; chmod 0700 controller tls"]
   securityContext:
     runAsUser: 0
     runAsNonRoot: false

@@ -1,0 +1,51 @@
+package rendertest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The setup's script gives a folder as kubelet makes it to the controller, and may be repeated over what is there. The image
+// has busybox's programs, and no `install`.
+func TestSetupMakesFoldersOfTheControllersOwn(t *testing.T) {
+	command := podSpecs(objectsOfSet(t, "../../kubernetes/holdfast.yaml"))["holdfast-controller"].InitContainers[0].Command
+	require.Equal(t, []string{"/bin/sh", "-ec"}, command[:2])
+	dir, self := t.TempDir(), strconv.Itoa(os.Getuid())+":"+strconv.Itoa(os.Getgid())
+	script := strings.NewReplacer("/var/lib/holdfast", dir, "9800:9800", self).Replace(command[2])
+	for range 2 {
+		out, err := exec.Command(command[0], command[1], script).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for _, name := range []string{"controller", "tls"} {
+			info, err := os.Stat(filepath.Join(dir, name))
+			require.NoError(t, err)
+			require.Equal(t, os.ModeDir|0o700, info.Mode(), name)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name, "kept"), nil, 0o600))
+		}
+	}
+	require.FileExists(t, filepath.Join(dir, "controller", "kept"))
+}
+
+// The handler is replaced by a rename: the kernel finds the former one until the new one is whole.
+func TestTheHandlerIsReplacedAtOnce(t *testing.T) {
+	command := podSpecs(objectsOfSet(t, "../../kubernetes/holdfast-replicated.yaml"))["holdfast-node"].InitContainers[0].Command
+	dir := t.TempDir()
+	source := filepath.Join(dir, "program")
+	script := strings.NewReplacer("/var/lib/holdfast", dir, "/usr/bin/holdfast", source).Replace(command[2])
+	for _, content := range []string{"first", "second"} {
+		require.NoError(t, os.WriteFile(source, []byte(content), 0o600))
+		out, err := exec.Command(command[0], command[1], script).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		got, err := os.ReadFile(filepath.Join(dir, "bin", "holdfast"))
+		require.NoError(t, err)
+		require.Equal(t, content, string(got))
+	}
+	left, err := os.ReadDir(filepath.Join(dir, "bin"))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+}
