@@ -40,6 +40,8 @@ func sentenceOf(e *adminpb.HistoryEntry) string {
 		return revokeSentence(body.RevokeIdentity)
 	case *fsmpb.Command_UnrevokeIdentity:
 		return fmt.Sprintf("the certificates of %s/%s are good again", body.UnrevokeIdentity.GetRole(), body.UnrevokeIdentity.GetName())
+	case *fsmpb.Command_UseAttestedToken:
+		return fmt.Sprintf("node/%s gets a certificate: %s attests it", body.UseAttestedToken.GetName(), body.UseAttestedToken.GetAttestedBy())
 	case *fsmpb.Command_RecordOperatorCall:
 		return strings.TrimSpace(body.RecordOperatorCall.GetCall() + " " + body.RecordOperatorCall.GetSubject())
 	case *fsmpb.Command_Report:

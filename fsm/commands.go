@@ -87,6 +87,7 @@ var commands = table(
 	on(applyUseJoinToken, byController),
 	on(applyRevokeJoinToken, byAdmin),
 	on(applyRecordOperatorCall, byAdmin),
+	on(applyUseAttestedToken, byController),
 )
 
 // row is a command's name, who may propose it, and what it does.

@@ -90,6 +90,8 @@ func joinedStory(t testing.TB) []entry {
 	w.rejected(Precondition, controller, useToken(of, 8))
 	w.twice(admin, createToken(2, "node", "n9"))
 	w.twice(admin, &fsmpb.RevokeJoinToken{TokenId: createToken(2, "node", "n9").GetTokenId()})
+	w.twice(controller, attestedToken(3, "n8", 7))
+	w.rejected(Precondition, controller, attestedToken(3, "n8", 8))
 	w.twice("admin/ann", &fsmpb.RecordOperatorCall{Call: "members remove", Subject: "member c2"})
 	return w.log
 }

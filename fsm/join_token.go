@@ -24,6 +24,10 @@ type JoinToken struct {
 	Revoked    uint64    // zero: it is not revoked
 }
 
+// Attested tells whether another authority gave the token to its holder. Nobody has to create such a token: a controller
+// records it when it is used.
+func (t *JoinToken) Attested() bool { return hasRole(t.CreatedBy, "controller/") }
+
 // storedJoinToken is a token in its table, with the hash of what it holds.
 type storedJoinToken struct {
 	JoinToken
@@ -116,8 +120,10 @@ func (x *dumpDecoder) joinToken(k *fsmpb.JoinTokenRecord) error {
 
 // checkJoinTokens: tokens are well-formed and bounded, and there are none below the level that has them (S112).
 func (s *State) checkJoinTokens() error {
-	if s.joinTokens.Len() > maxJoinTokens {
-		return violated("S112", "there are %d join tokens, more than %d", s.joinTokens.Len(), maxJoinTokens)
+	for _, attested := range []bool{false, true} {
+		if n := s.countJoinTokens(attested); n > maxTokens(attested) {
+			return violated("S112", "there are %d join tokens, more than %d", n, maxTokens(attested))
+		}
 	}
 	for t := range s.JoinTokens() {
 		switch {

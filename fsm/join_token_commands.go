@@ -13,6 +13,8 @@ import (
 const (
 	// maxJoinTokens bounds the table. A token leaves it some time after it expired, when another one is created.
 	maxJoinTokens = 256
+	// maxAttestedTokens bounds those of which another authority attests the holder: one for each node that enrolled lately.
+	maxAttestedTokens = 8192
 	// keepExpired is how long a token stays after it expired, so that who comes late is told so.
 	keepExpired = 24 * time.Hour
 	// MaxJoinTokenTTL and MinJoinTokenTTL bound how long a token is good.
@@ -48,8 +50,8 @@ func applyCreateJoinToken(s *State, m Meta, c *fsmpb.CreateJoinToken) (*fsmpb.Ou
 		}
 		return nil, Reject(Precondition, "create join token %s: there is one with this id; create another one", c.GetTokenId())
 	}
-	drop := s.droppedJoinTokens(m.Now)
-	if s.joinTokens.Len()-len(drop) >= maxJoinTokens {
+	drop := s.droppedJoinTokens(m.Now, false)
+	if s.countJoinTokens(false)-len(drop) >= maxJoinTokens {
 		return nil, Reject(Precondition, "create a join token for %s/%s: %d wait or were used lately; revoke some with `holdfast tokens revoke`, or wait until they expire", c.GetRole(), c.GetName(), maxJoinTokens)
 	}
 	for _, id := range drop {
@@ -98,26 +100,43 @@ func isHostAddress(text string) bool {
 	return text[0] != '.' && text[0] != '-'
 }
 
-// droppedJoinTokens are the tokens that leave when another one comes: those that expired long ago; where that makes no
-// room, all that expired; where that does not either, the revoked ones too.
-func (s *State) droppedJoinTokens(now time.Time) (drop []string) {
+// droppedJoinTokens are the tokens, attested ones or the others, that leave when another one comes: those that expired long ago;
+// where that makes no room, all that expired; where that does not either, the revoked ones too.
+func (s *State) droppedJoinTokens(now time.Time, attested bool) (drop []string) {
 	var expired, revoked []string
 	for t := range s.JoinTokens() {
 		switch {
+		case t.Attested() != attested:
 		case now.Sub(t.Expires) >= keepExpired:
 			drop = append(drop, t.ID)
 		case !now.Before(t.Expires):
 			expired = append(expired, t.ID)
-		case t.Revoked != 0:
+		case t.Revoked != 0 && !attested:
 			revoked = append(revoked, t.ID)
 		}
 	}
 	for _, more := range [][]string{expired, revoked} {
-		if s.joinTokens.Len()-len(drop) >= maxJoinTokens {
+		if s.countJoinTokens(attested)-len(drop) >= maxTokens(attested) {
 			drop = append(drop, more...)
 		}
 	}
 	return drop
+}
+
+func (s *State) countJoinTokens(attested bool) (n int) {
+	for t := range s.JoinTokens() {
+		if t.Attested() == attested {
+			n++
+		}
+	}
+	return n
+}
+
+func maxTokens(attested bool) int {
+	if attested {
+		return maxAttestedTokens
+	}
+	return maxJoinTokens
 }
 
 // revokeJoinTokens revokes tokens, used ones too: the host of a used one may ask for another certificate until it expires.

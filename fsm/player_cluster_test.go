@@ -81,6 +81,9 @@ func (p *player) joinToken() (string, proto.Message) {
 	token := createToken(at/7%3, []string{"controller", "node"}[at/2%2], []string{"ann", "n1"}[at/3%2])
 	switch at % 4 {
 	case 0:
+		if at/4%3 == 0 {
+			return "controller/c1", attestedToken(3+at/7%3, []string{"ann", "n1"}[at/3%2], byte(at/5%2))
+		}
 		return "controller/c1", useToken(token, byte(at/5%2))
 	case 1:
 		return "admin/ann", &fsmpb.RevokeJoinToken{TokenId: token.GetTokenId()}

@@ -473,6 +473,7 @@ type Command struct {
 	//	*Command_UseJoinToken
 	//	*Command_RevokeJoinToken
 	//	*Command_RecordOperatorCall
+	//	*Command_UseAttestedToken
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1113,6 +1114,15 @@ func (x *Command) GetRecordOperatorCall() *RecordOperatorCall {
 	return nil
 }
 
+func (x *Command) GetUseAttestedToken() *UseAttestedToken {
+	if x != nil {
+		if x, ok := x.Body.(*Command_UseAttestedToken); ok {
+			return x.UseAttestedToken
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -1361,6 +1371,10 @@ type Command_RecordOperatorCall struct {
 	RecordOperatorCall *RecordOperatorCall `protobuf:"bytes,132,opt,name=record_operator_call,json=recordOperatorCall,proto3,oneof"`
 }
 
+type Command_UseAttestedToken struct {
+	UseAttestedToken *UseAttestedToken `protobuf:"bytes,133,opt,name=use_attested_token,json=useAttestedToken,proto3,oneof"`
+}
+
 func (*Command_Bootstrap) isCommand_Body() {}
 
 func (*Command_RegisterNode) isCommand_Body() {}
@@ -1482,6 +1496,8 @@ func (*Command_UseJoinToken) isCommand_Body() {}
 func (*Command_RevokeJoinToken) isCommand_Body() {}
 
 func (*Command_RecordOperatorCall) isCommand_Body() {}
+
+func (*Command_UseAttestedToken) isCommand_Body() {}
 
 // OperatorCall is why an operator did something, and by which plan. All commands of one call have the same.
 type OperatorCall struct {
@@ -11374,6 +11390,100 @@ func (x *UseJoinToken) GetKeyHash() []byte {
 	return nil
 }
 
+// UseAttestedToken binds the key of a node to a token that another authority gave it, such as an orchestrator, and that a
+// controller had this authority attest. The same key may ask again until the token expires; another one is rejected.
+type UseAttestedToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TokenId       string                 `protobuf:"bytes,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`          // of the hash of the token
+	SecretHash    []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"` // SHA-256 of the token
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                               // of the node, as the authority attests it
+	KeyHash       []byte                 `protobuf:"bytes,4,opt,name=key_hash,json=keyHash,proto3" json:"key_hash,omitempty"`          // SHA-256 of the host's public key (SubjectPublicKeyInfo)
+	CaPin         []byte                 `protobuf:"bytes,5,opt,name=ca_pin,json=caPin,proto3" json:"ca_pin,omitempty"`                // of the CA that signs
+	Ttl           int64                  `protobuf:"varint,6,opt,name=ttl,proto3" json:"ttl,omitempty"`                                // nanoseconds until the token expires
+	AttestedBy    string                 `protobuf:"bytes,7,opt,name=attested_by,json=attestedBy,proto3" json:"attested_by,omitempty"` // the authority, and whom it names as the token's holder; for the history
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UseAttestedToken) Reset() {
+	*x = UseAttestedToken{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[134]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UseAttestedToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UseAttestedToken) ProtoMessage() {}
+
+func (x *UseAttestedToken) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[134]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UseAttestedToken.ProtoReflect.Descriptor instead.
+func (*UseAttestedToken) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{134}
+}
+
+func (x *UseAttestedToken) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+func (x *UseAttestedToken) GetSecretHash() []byte {
+	if x != nil {
+		return x.SecretHash
+	}
+	return nil
+}
+
+func (x *UseAttestedToken) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UseAttestedToken) GetKeyHash() []byte {
+	if x != nil {
+		return x.KeyHash
+	}
+	return nil
+}
+
+func (x *UseAttestedToken) GetCaPin() []byte {
+	if x != nil {
+		return x.CaPin
+	}
+	return nil
+}
+
+func (x *UseAttestedToken) GetTtl() int64 {
+	if x != nil {
+		return x.Ttl
+	}
+	return 0
+}
+
+func (x *UseAttestedToken) GetAttestedBy() string {
+	if x != nil {
+		return x.AttestedBy
+	}
+	return ""
+}
+
 // RevokeJoinToken has a token be good for nothing any more. What was issued for it stays good.
 type RevokeJoinToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -11384,7 +11494,7 @@ type RevokeJoinToken struct {
 
 func (x *RevokeJoinToken) Reset() {
 	*x = RevokeJoinToken{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[134]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11396,7 +11506,7 @@ func (x *RevokeJoinToken) String() string {
 func (*RevokeJoinToken) ProtoMessage() {}
 
 func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[134]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11409,7 +11519,7 @@ func (x *RevokeJoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeJoinToken.ProtoReflect.Descriptor instead.
 func (*RevokeJoinToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{134}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *RevokeJoinToken) GetTokenId() string {
@@ -11440,7 +11550,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\x87'\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\xe1'\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -11519,7 +11629,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x11create_join_token\x18y \x01(\v2 .holdfast.fsm.v1.CreateJoinTokenB\x04\x88\xb5\x18\x03H\x00R\x0fcreateJoinToken\x12K\n" +
 	"\x0euse_join_token\x18z \x01(\v2\x1d.holdfast.fsm.v1.UseJoinTokenB\x04\x88\xb5\x18\x03H\x00R\fuseJoinToken\x12T\n" +
 	"\x11revoke_join_token\x18{ \x01(\v2 .holdfast.fsm.v1.RevokeJoinTokenB\x04\x88\xb5\x18\x03H\x00R\x0frevokeJoinToken\x12^\n" +
-	"\x14record_operator_call\x18\x84\x01 \x01(\v2#.holdfast.fsm.v1.RecordOperatorCallB\x04\x88\xb5\x18\x03H\x00R\x12recordOperatorCallB\x06\n" +
+	"\x14record_operator_call\x18\x84\x01 \x01(\v2#.holdfast.fsm.v1.RecordOperatorCallB\x04\x88\xb5\x18\x03H\x00R\x12recordOperatorCall\x12X\n" +
+	"\x12use_attested_token\x18\x85\x01 \x01(\v2!.holdfast.fsm.v1.UseAttestedTokenB\x04\x88\xb5\x18\x03H\x00R\x10useAttestedTokenB\x06\n" +
 	"\x04body\"[\n" +
 	"\fOperatorCall\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
@@ -12364,7 +12475,17 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"secretHash\x12\x12\n" +
 	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12\x19\n" +
-	"\bkey_hash\x18\x05 \x01(\fR\akeyHash\",\n" +
+	"\bkey_hash\x18\x05 \x01(\fR\akeyHash\"\xc7\x01\n" +
+	"\x10UseAttestedToken\x12\x19\n" +
+	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x1f\n" +
+	"\vsecret_hash\x18\x02 \x01(\fR\n" +
+	"secretHash\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x19\n" +
+	"\bkey_hash\x18\x04 \x01(\fR\akeyHash\x12\x15\n" +
+	"\x06ca_pin\x18\x05 \x01(\fR\x05caPin\x12\x10\n" +
+	"\x03ttl\x18\x06 \x01(\x03R\x03ttl\x12\x1f\n" +
+	"\vattested_by\x18\a \x01(\tR\n" +
+	"attestedBy\",\n" +
 	"\x0fRevokeJoinToken\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId*\xc2\x02\n" +
 	"\n" +
@@ -12429,7 +12550,7 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
 	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
@@ -12571,8 +12692,9 @@ var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(*UnrevokeIdentity)(nil),          // 137: holdfast.fsm.v1.UnrevokeIdentity
 	(*CreateJoinToken)(nil),           // 138: holdfast.fsm.v1.CreateJoinToken
 	(*UseJoinToken)(nil),              // 139: holdfast.fsm.v1.UseJoinToken
-	(*RevokeJoinToken)(nil),           // 140: holdfast.fsm.v1.RevokeJoinToken
-	(*descriptorpb.FieldOptions)(nil), // 141: google.protobuf.FieldOptions
+	(*UseAttestedToken)(nil),          // 140: holdfast.fsm.v1.UseAttestedToken
+	(*RevokeJoinToken)(nil),           // 141: holdfast.fsm.v1.RevokeJoinToken
+	(*descriptorpb.FieldOptions)(nil), // 142: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	7,   // 0: holdfast.fsm.v1.Command.call:type_name -> holdfast.fsm.v1.OperatorCall
@@ -12635,142 +12757,143 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	137, // 57: holdfast.fsm.v1.Command.unrevoke_identity:type_name -> holdfast.fsm.v1.UnrevokeIdentity
 	138, // 58: holdfast.fsm.v1.Command.create_join_token:type_name -> holdfast.fsm.v1.CreateJoinToken
 	139, // 59: holdfast.fsm.v1.Command.use_join_token:type_name -> holdfast.fsm.v1.UseJoinToken
-	140, // 60: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
+	141, // 60: holdfast.fsm.v1.Command.revoke_join_token:type_name -> holdfast.fsm.v1.RevokeJoinToken
 	8,   // 61: holdfast.fsm.v1.Command.record_operator_call:type_name -> holdfast.fsm.v1.RecordOperatorCall
-	12,  // 62: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	11,  // 63: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	14,  // 64: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
-	17,  // 65: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
-	47,  // 66: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	48,  // 67: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
-	64,  // 68: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
-	65,  // 69: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
-	65,  // 70: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
-	51,  // 71: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
-	120, // 72: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	122, // 73: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
-	25,  // 74: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
-	27,  // 75: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
-	23,  // 76: holdfast.fsm.v1.VolumeManifest.import:type_name -> holdfast.fsm.v1.ImportManifest
-	24,  // 77: holdfast.fsm.v1.ImportManifest.drbd:type_name -> holdfast.fsm.v1.DrbdImportManifest
-	42,  // 78: holdfast.fsm.v1.DrbdImportManifest.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
-	1,   // 79: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
-	26,  // 80: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
-	9,   // 81: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
-	47,  // 82: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	28,  // 83: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
-	29,  // 84: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
-	47,  // 85: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	47,  // 86: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
-	22,  // 87: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
-	9,   // 88: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 89: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
-	32,  // 90: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
-	30,  // 91: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
-	122, // 92: holdfast.fsm.v1.SnapshotManifest.format:type_name -> holdfast.fsm.v1.Format
-	47,  // 93: holdfast.fsm.v1.SnapshotManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
-	120, // 94: holdfast.fsm.v1.SnapshotManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
-	34,  // 95: holdfast.fsm.v1.SnapshotManifest.group:type_name -> holdfast.fsm.v1.GroupSnapshotManifest
-	36,  // 96: holdfast.fsm.v1.SnapshotManifest.kept:type_name -> holdfast.fsm.v1.KeptManifest
-	35,  // 97: holdfast.fsm.v1.GroupSnapshotManifest.members:type_name -> holdfast.fsm.v1.SnapshotPlace
-	33,  // 98: holdfast.fsm.v1.HeldSnapshot.manifest:type_name -> holdfast.fsm.v1.SnapshotManifest
-	9,   // 99: holdfast.fsm.v1.HeldSnapshot.at:type_name -> holdfast.fsm.v1.Epoch
-	39,  // 100: holdfast.fsm.v1.AdoptSnapshot.snapshots:type_name -> holdfast.fsm.v1.AdoptedSnapshot
-	37,  // 101: holdfast.fsm.v1.AdoptedSnapshot.held:type_name -> holdfast.fsm.v1.HeldSnapshot
-	42,  // 102: holdfast.fsm.v1.ImportDrbd.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
-	44,  // 103: holdfast.fsm.v1.DrbdMetadata.peers:type_name -> holdfast.fsm.v1.DrbdPeer
-	43,  // 104: holdfast.fsm.v1.ImportCandidate.drbd:type_name -> holdfast.fsm.v1.DrbdMetadata
-	0,   // 105: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	11,  // 106: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	47,  // 107: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	48,  // 108: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	48,  // 109: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	49,  // 110: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	64,  // 111: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	65,  // 112: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	1,   // 113: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
-	51,  // 114: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	2,   // 115: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
-	3,   // 116: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
-	2,   // 117: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
-	9,   // 118: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
-	52,  // 119: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	52,  // 120: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	49,  // 121: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	49,  // 122: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
-	47,  // 123: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	49,  // 124: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	65,  // 125: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	51,  // 126: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	74,  // 127: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	47,  // 128: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 129: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 130: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	47,  // 131: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	9,   // 132: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	9,   // 133: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	47,  // 134: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	86,  // 135: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	9,   // 136: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	100, // 137: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	101, // 138: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	102, // 139: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	103, // 140: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	104, // 141: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	105, // 142: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	106, // 143: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	107, // 144: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	108, // 145: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	109, // 146: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	110, // 147: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	92,  // 148: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	93,  // 149: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	94,  // 150: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	95,  // 151: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	96,  // 152: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	97,  // 153: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	98,  // 154: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	99,  // 155: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	52,  // 156: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	87,  // 157: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
-	91,  // 158: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
-	80,  // 159: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
-	88,  // 160: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
-	89,  // 161: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
-	90,  // 162: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
-	133, // 163: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
-	134, // 164: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
-	65,  // 165: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	118, // 166: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	9,   // 167: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	119, // 168: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,   // 169: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	117, // 170: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
-	131, // 171: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
-	132, // 172: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
-	9,   // 173: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	122, // 174: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	120, // 175: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
-	5,   // 176: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 177: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
-	121, // 178: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
-	9,   // 179: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	5,   // 180: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	9,   // 181: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	124, // 182: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	1,   // 183: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
-	49,  // 184: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
-	124, // 185: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	124, // 186: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	124, // 187: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	124, // 188: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
-	136, // 189: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
-	141, // 190: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	191, // [191:191] is the sub-list for method output_type
-	191, // [191:191] is the sub-list for method input_type
-	191, // [191:191] is the sub-list for extension type_name
-	190, // [190:191] is the sub-list for extension extendee
-	0,   // [0:190] is the sub-list for field type_name
+	140, // 62: holdfast.fsm.v1.Command.use_attested_token:type_name -> holdfast.fsm.v1.UseAttestedToken
+	12,  // 63: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	11,  // 64: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	14,  // 65: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	17,  // 66: holdfast.fsm.v1.FenceNetwork.expect_hosts:type_name -> holdfast.fsm.v1.FencedHost
+	47,  // 67: holdfast.fsm.v1.VolumeManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	48,  // 68: holdfast.fsm.v1.VolumeManifest.requisite:type_name -> holdfast.fsm.v1.Topology
+	64,  // 69: holdfast.fsm.v1.VolumeManifest.source:type_name -> holdfast.fsm.v1.Source
+	65,  // 70: holdfast.fsm.v1.VolumeManifest.limits:type_name -> holdfast.fsm.v1.Limits
+	65,  // 71: holdfast.fsm.v1.VolumeManifest.initial_limits:type_name -> holdfast.fsm.v1.Limits
+	51,  // 72: holdfast.fsm.v1.VolumeManifest.claim:type_name -> holdfast.fsm.v1.Claim
+	120, // 73: holdfast.fsm.v1.VolumeManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	122, // 74: holdfast.fsm.v1.VolumeManifest.format:type_name -> holdfast.fsm.v1.Format
+	25,  // 75: holdfast.fsm.v1.VolumeManifest.replication:type_name -> holdfast.fsm.v1.ReplicationManifest
+	27,  // 76: holdfast.fsm.v1.VolumeManifest.publication:type_name -> holdfast.fsm.v1.PublicationManifest
+	23,  // 77: holdfast.fsm.v1.VolumeManifest.import:type_name -> holdfast.fsm.v1.ImportManifest
+	24,  // 78: holdfast.fsm.v1.ImportManifest.drbd:type_name -> holdfast.fsm.v1.DrbdImportManifest
+	42,  // 79: holdfast.fsm.v1.DrbdImportManifest.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
+	1,   // 80: holdfast.fsm.v1.ReplicationManifest.protocol:type_name -> holdfast.fsm.v1.Protocol
+	26,  // 81: holdfast.fsm.v1.ReplicationManifest.hosts:type_name -> holdfast.fsm.v1.ReplicaHost
+	9,   // 82: holdfast.fsm.v1.PublicationManifest.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 83: holdfast.fsm.v1.PublicationManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	28,  // 84: holdfast.fsm.v1.PublicationManifest.staging:type_name -> holdfast.fsm.v1.StagingManifest
+	29,  // 85: holdfast.fsm.v1.PublicationManifest.targets:type_name -> holdfast.fsm.v1.TargetManifest
+	47,  // 86: holdfast.fsm.v1.StagingManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	47,  // 87: holdfast.fsm.v1.TargetManifest.capability:type_name -> holdfast.fsm.v1.Capability
+	22,  // 88: holdfast.fsm.v1.HeldVolume.manifest:type_name -> holdfast.fsm.v1.VolumeManifest
+	9,   // 89: holdfast.fsm.v1.HeldVolume.at:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 90: holdfast.fsm.v1.HeldVolume.staged:type_name -> holdfast.fsm.v1.Epoch
+	32,  // 91: holdfast.fsm.v1.AdoptVolume.replicas:type_name -> holdfast.fsm.v1.AdoptedReplica
+	30,  // 92: holdfast.fsm.v1.AdoptedReplica.held:type_name -> holdfast.fsm.v1.HeldVolume
+	122, // 93: holdfast.fsm.v1.SnapshotManifest.format:type_name -> holdfast.fsm.v1.Format
+	47,  // 94: holdfast.fsm.v1.SnapshotManifest.capabilities:type_name -> holdfast.fsm.v1.Capability
+	120, // 95: holdfast.fsm.v1.SnapshotManifest.crypt:type_name -> holdfast.fsm.v1.Crypt
+	34,  // 96: holdfast.fsm.v1.SnapshotManifest.group:type_name -> holdfast.fsm.v1.GroupSnapshotManifest
+	36,  // 97: holdfast.fsm.v1.SnapshotManifest.kept:type_name -> holdfast.fsm.v1.KeptManifest
+	35,  // 98: holdfast.fsm.v1.GroupSnapshotManifest.members:type_name -> holdfast.fsm.v1.SnapshotPlace
+	33,  // 99: holdfast.fsm.v1.HeldSnapshot.manifest:type_name -> holdfast.fsm.v1.SnapshotManifest
+	9,   // 100: holdfast.fsm.v1.HeldSnapshot.at:type_name -> holdfast.fsm.v1.Epoch
+	39,  // 101: holdfast.fsm.v1.AdoptSnapshot.snapshots:type_name -> holdfast.fsm.v1.AdoptedSnapshot
+	37,  // 102: holdfast.fsm.v1.AdoptedSnapshot.held:type_name -> holdfast.fsm.v1.HeldSnapshot
+	42,  // 103: holdfast.fsm.v1.ImportDrbd.replicas:type_name -> holdfast.fsm.v1.DrbdReplica
+	44,  // 104: holdfast.fsm.v1.DrbdMetadata.peers:type_name -> holdfast.fsm.v1.DrbdPeer
+	43,  // 105: holdfast.fsm.v1.ImportCandidate.drbd:type_name -> holdfast.fsm.v1.DrbdMetadata
+	0,   // 106: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	11,  // 107: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	47,  // 108: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	48,  // 109: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	48,  // 110: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	49,  // 111: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	64,  // 112: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	65,  // 113: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,   // 114: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	51,  // 115: holdfast.fsm.v1.CreateVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	2,   // 116: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,   // 117: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,   // 118: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	9,   // 119: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	52,  // 120: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	52,  // 121: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	49,  // 122: holdfast.fsm.v1.KeepReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	49,  // 123: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	47,  // 124: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	49,  // 125: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	65,  // 126: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	51,  // 127: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	74,  // 128: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	47,  // 129: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 130: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 131: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 132: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	9,   // 133: holdfast.fsm.v1.BeginKeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	9,   // 134: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	47,  // 135: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	86,  // 136: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	9,   // 137: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	100, // 138: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	101, // 139: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	102, // 140: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	103, // 141: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	104, // 142: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	105, // 143: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	106, // 144: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	107, // 145: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	108, // 146: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	109, // 147: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	110, // 148: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	92,  // 149: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	93,  // 150: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	94,  // 151: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	95,  // 152: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	96,  // 153: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	97,  // 154: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	98,  // 155: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	99,  // 156: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	52,  // 157: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	87,  // 158: holdfast.fsm.v1.Observation.staging_in_use:type_name -> holdfast.fsm.v1.StagingInUse
+	91,  // 159: holdfast.fsm.v1.Observation.snapshot_kept:type_name -> holdfast.fsm.v1.SnapshotKept
+	80,  // 160: holdfast.fsm.v1.Observation.reclaimed:type_name -> holdfast.fsm.v1.Reclaimed
+	88,  // 161: holdfast.fsm.v1.Observation.header_made:type_name -> holdfast.fsm.v1.HeaderMade
+	89,  // 162: holdfast.fsm.v1.Observation.key_added:type_name -> holdfast.fsm.v1.KeyAdded
+	90,  // 163: holdfast.fsm.v1.Observation.key_dropped:type_name -> holdfast.fsm.v1.KeyDropped
+	133, // 164: holdfast.fsm.v1.Observation.conversion_undone:type_name -> holdfast.fsm.v1.ConversionUndone
+	134, // 165: holdfast.fsm.v1.Observation.replica_reverted:type_name -> holdfast.fsm.v1.ReplicaReverted
+	65,  // 166: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	118, // 167: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	9,   // 168: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	119, // 169: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,   // 170: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	117, // 171: holdfast.fsm.v1.Outcome.key_rotated:type_name -> holdfast.fsm.v1.KeyRotated
+	131, // 172: holdfast.fsm.v1.Outcome.given_up:type_name -> holdfast.fsm.v1.GivenUp
+	132, // 173: holdfast.fsm.v1.Outcome.role_moved:type_name -> holdfast.fsm.v1.RoleMoved
+	9,   // 174: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	122, // 175: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	120, // 176: holdfast.fsm.v1.Grant.crypt:type_name -> holdfast.fsm.v1.Crypt
+	5,   // 177: holdfast.fsm.v1.Crypt.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 178: holdfast.fsm.v1.Crypt.epoch:type_name -> holdfast.fsm.v1.Epoch
+	121, // 179: holdfast.fsm.v1.Crypt.rotation:type_name -> holdfast.fsm.v1.KeyRotation
+	9,   // 180: holdfast.fsm.v1.KeyRotation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	5,   // 181: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	9,   // 182: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	124, // 183: holdfast.fsm.v1.EnableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	1,   // 184: holdfast.fsm.v1.EnableReplication.protocol:type_name -> holdfast.fsm.v1.Protocol
+	49,  // 185: holdfast.fsm.v1.EnableReplication.facts:type_name -> holdfast.fsm.v1.PoolFact
+	124, // 186: holdfast.fsm.v1.DisableReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 187: holdfast.fsm.v1.PromoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 188: holdfast.fsm.v1.DemoteReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	124, // 189: holdfast.fsm.v1.ResyncReplication.source:type_name -> holdfast.fsm.v1.ReplicationSource
+	136, // 190: holdfast.fsm.v1.RevokeIdentity.voters:type_name -> holdfast.fsm.v1.VoterCertificate
+	142, // 191: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	192, // [192:192] is the sub-list for method output_type
+	192, // [192:192] is the sub-list for method input_type
+	192, // [192:192] is the sub-list for extension type_name
+	191, // [191:192] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -12840,6 +12963,7 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_UseJoinToken)(nil),
 		(*Command_RevokeJoinToken)(nil),
 		(*Command_RecordOperatorCall)(nil),
+		(*Command_UseAttestedToken)(nil),
 	}
 	file_fsm_fsmpb_command_proto_msgTypes[80].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
@@ -12877,7 +13001,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   135,
+			NumMessages:   136,
 			NumExtensions: 1,
 			NumServices:   0,
 		},
