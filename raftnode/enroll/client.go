@@ -84,10 +84,10 @@ func (t *Token) ask(ctx context.Context, request []byte) (*enrollpb.EnrollRespon
 	var failed []string
 	for _, addr := range t.Addresses {
 		resp, err := t.askOne(ctx, addr, request)
-		switch status.Code(err) {
-		case codes.OK:
+		switch {
+		case err == nil:
 			return resp, nil
-		case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unimplemented:
+		case isTemporary(status.Code(err)):
 			failed = append(failed, addr+": "+reason(err))
 		default:
 			return nil, fmt.Errorf("%w by the controller at %s: %s", ErrRefused, addr, reason(err))

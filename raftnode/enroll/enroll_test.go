@@ -34,7 +34,10 @@ type lab struct {
 	now   time.Time
 	logs  bytes.Buffer // of all controllers: by one handler, which writes one line at a time
 	log   *slog.Logger
-	lost  int // answers of UseJoinToken that are lost after they are applied
+	lost  int // answers of commands that are lost after they are applied
+
+	attestor Attestor
+	then     func() // once, behind the next command of a controller
 }
 
 const clusterName = "prod"
@@ -62,6 +65,10 @@ func (l *lab) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, er
 	if err := l.apply(cmd.GetActor(), cmd); err != nil {
 		return nil, err
 	}
+	if then := l.then; then != nil {
+		l.then = nil
+		then()
+	}
 	if l.lost > 0 {
 		l.lost--
 		return nil, status.Error(codes.Unavailable, "the answer is lost")
@@ -87,7 +94,7 @@ func (l *lab) serve(name string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(l.t, err)
 	_, server := NewServer(Config{
-		Cluster: l, Credentials: creds, Signer: signer, Logger: l.log,
+		Cluster: l, Credentials: creds, Signer: signer, Logger: l.log, Attestor: l.attestor,
 		Addresses: func(context.Context) ([]string, []string) {
 			return []string{"10.0.0.1:9800"}, []string{"10.0.0.1:9802"}
 		},

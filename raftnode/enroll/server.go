@@ -50,6 +50,8 @@ type Config struct {
 	Cluster     Cluster
 	Credentials *pki.Credentials // a controller's; they show the client that this is the cluster of its token
 	Signer      *pki.Signer
+	// Attestor says whom tokens are of that this cluster did not make; nil: none is taken.
+	Attestor Attestor
 	// Addresses returns the addresses of the members' Raft listeners and APIs.
 	Addresses func(context.Context) (raft, api []string)
 	// Error converts an error of the cluster to a gRPC status error.
@@ -92,8 +94,7 @@ func (s *Server) Enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enro
 	defer cancel()
 	resp, err := s.enroll(ctx, req)
 	if err != nil {
-		s.Logger.Warn("an enrolment was refused", "token", fsm.Truncate(req.GetTokenId(), 32), "role", fsm.Truncate(req.GetRole(), 32), "name", fsm.Truncate(req.GetName(), 64), "why", err.Error())
-		return nil, s.Error(err)
+		return nil, s.refused(err, "token", fsm.Truncate(req.GetTokenId(), 32), "role", fsm.Truncate(req.GetRole(), 32), "name", fsm.Truncate(req.GetName(), 64))
 	}
 	s.Logger.Info("a certificate was issued for a join token", "token", req.GetTokenId(), "role", req.GetRole(), "name", req.GetName())
 	return resp, nil
@@ -122,6 +123,12 @@ func (s *Server) enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enro
 		return nil, err
 	}
 	return s.issue(ctx, &token, public)
+}
+
+// refused logs why nobody gets a certificate, and returns it as a status.
+func (s *Server) refused(err error, what ...any) error {
+	s.Logger.Warn("an enrolment was refused", append(what, "why", err.Error())...)
+	return s.Error(err)
 }
 
 // checkCA: the answer is attested by the CA that the token names, so that one must sign.

@@ -40,6 +40,15 @@ func (s *Signer) Signs(pin []byte) (bool, error) {
 	return ca.hasPin(pin), nil
 }
 
+// Pin is that of the CA that signs.
+func (s *Signer) Pin() (Pin, error) {
+	ca, err := loadCA(s.dir)
+	if err != nil {
+		return Pin{}, err
+	}
+	return PinOf(ca.Leaf), nil
+}
+
 func (i *issuer) hasPin(pin []byte) bool {
 	own := PinOf(i.Leaf)
 	return bytes.Equal(own[:], pin)

@@ -99,6 +99,66 @@ func (x *EnrollRequest) GetCertificateRequest() []byte {
 	return nil
 }
 
+type AttestedRequest struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Token              string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`                                                     // a secret
+	Name               string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                                       // of the node, as who asks knows it
+	CertificateRequest []byte                 `protobuf:"bytes,3,opt,name=certificate_request,json=certificateRequest,proto3" json:"certificate_request,omitempty"` // PKCS #10, DER; only its key counts
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *AttestedRequest) Reset() {
+	*x = AttestedRequest{}
+	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttestedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttestedRequest) ProtoMessage() {}
+
+func (x *AttestedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttestedRequest.ProtoReflect.Descriptor instead.
+func (*AttestedRequest) Descriptor() ([]byte, []int) {
+	return file_raftnode_enroll_enrollpb_enroll_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AttestedRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AttestedRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AttestedRequest) GetCertificateRequest() []byte {
+	if x != nil {
+		return x.CertificateRequest
+	}
+	return nil
+}
+
 type EnrollResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"`                          // DER
@@ -106,14 +166,14 @@ type EnrollResponse struct {
 	RaftAddresses []string               `protobuf:"bytes,3,rep,name=raft_addresses,json=raftAddresses,proto3" json:"raft_addresses,omitempty"` // of the members
 	ApiAddresses  []string               `protobuf:"bytes,4,rep,name=api_addresses,json=apiAddresses,proto3" json:"api_addresses,omitempty"`
 	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`         // of the host that joins, as the token's maker gave it; empty: none
-	Attestation   []byte                 `protobuf:"bytes,6,opt,name=attestation,proto3" json:"attestation,omitempty"` // of all other fields, by the key of the CA that the token names
+	Attestation   []byte                 `protobuf:"bytes,6,opt,name=attestation,proto3" json:"attestation,omitempty"` // of all other fields, by the key of the CA that the token names, or that signed the certificate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnrollResponse) Reset() {
 	*x = EnrollResponse{}
-	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[1]
+	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -125,7 +185,7 @@ func (x *EnrollResponse) String() string {
 func (*EnrollResponse) ProtoMessage() {}
 
 func (x *EnrollResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[1]
+	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -138,7 +198,7 @@ func (x *EnrollResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollResponse.ProtoReflect.Descriptor instead.
 func (*EnrollResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_enroll_enrollpb_enroll_proto_rawDescGZIP(), []int{1}
+	return file_raftnode_enroll_enrollpb_enroll_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *EnrollResponse) GetCertificate() []byte {
@@ -199,7 +259,7 @@ type JoinToken struct {
 
 func (x *JoinToken) Reset() {
 	*x = JoinToken{}
-	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[2]
+	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -211,7 +271,7 @@ func (x *JoinToken) String() string {
 func (*JoinToken) ProtoMessage() {}
 
 func (x *JoinToken) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[2]
+	mi := &file_raftnode_enroll_enrollpb_enroll_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -224,7 +284,7 @@ func (x *JoinToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinToken.ProtoReflect.Descriptor instead.
 func (*JoinToken) Descriptor() ([]byte, []int) {
-	return file_raftnode_enroll_enrollpb_enroll_proto_rawDescGZIP(), []int{2}
+	return file_raftnode_enroll_enrollpb_enroll_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JoinToken) GetId() string {
@@ -287,7 +347,11 @@ const file_raftnode_enroll_enrollpb_enroll_proto_rawDesc = "" +
 	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x12\n" +
 	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x12/\n" +
-	"\x13certificate_request\x18\x05 \x01(\fR\x12certificateRequest\"\xd2\x01\n" +
+	"\x13certificate_request\x18\x05 \x01(\fR\x12certificateRequest\"q\n" +
+	"\x0fAttestedRequest\x12\x19\n" +
+	"\x05token\x18\x01 \x01(\tB\x03\x80\x01\x01R\x05token\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
+	"\x13certificate_request\x18\x03 \x01(\fR\x12certificateRequest\"\xd2\x01\n" +
 	"\x0eEnrollResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x16\n" +
 	"\x06bundle\x18\x02 \x03(\fR\x06bundle\x12%\n" +
@@ -302,10 +366,11 @@ const file_raftnode_enroll_enrollpb_enroll_proto_rawDesc = "" +
 	"\acluster\x18\x04 \x01(\tR\acluster\x12\x12\n" +
 	"\x04role\x18\x05 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x1c\n" +
-	"\taddresses\x18\a \x03(\tR\taddresses2]\n" +
+	"\taddresses\x18\a \x03(\tR\taddresses2\xb8\x01\n" +
 	"\n" +
 	"Enrollment\x12O\n" +
-	"\x06Enroll\x12!.holdfast.enroll.v1.EnrollRequest\x1a\".holdfast.enroll.v1.EnrollResponseB?Z=github.com/holdfast-storage/holdfast/raftnode/enroll/enrollpbb\x06proto3"
+	"\x06Enroll\x12!.holdfast.enroll.v1.EnrollRequest\x1a\".holdfast.enroll.v1.EnrollResponse\x12Y\n" +
+	"\x0eEnrollAttested\x12#.holdfast.enroll.v1.AttestedRequest\x1a\".holdfast.enroll.v1.EnrollResponseB?Z=github.com/holdfast-storage/holdfast/raftnode/enroll/enrollpbb\x06proto3"
 
 var (
 	file_raftnode_enroll_enrollpb_enroll_proto_rawDescOnce sync.Once
@@ -319,17 +384,20 @@ func file_raftnode_enroll_enrollpb_enroll_proto_rawDescGZIP() []byte {
 	return file_raftnode_enroll_enrollpb_enroll_proto_rawDescData
 }
 
-var file_raftnode_enroll_enrollpb_enroll_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_raftnode_enroll_enrollpb_enroll_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_raftnode_enroll_enrollpb_enroll_proto_goTypes = []any{
-	(*EnrollRequest)(nil),  // 0: holdfast.enroll.v1.EnrollRequest
-	(*EnrollResponse)(nil), // 1: holdfast.enroll.v1.EnrollResponse
-	(*JoinToken)(nil),      // 2: holdfast.enroll.v1.JoinToken
+	(*EnrollRequest)(nil),   // 0: holdfast.enroll.v1.EnrollRequest
+	(*AttestedRequest)(nil), // 1: holdfast.enroll.v1.AttestedRequest
+	(*EnrollResponse)(nil),  // 2: holdfast.enroll.v1.EnrollResponse
+	(*JoinToken)(nil),       // 3: holdfast.enroll.v1.JoinToken
 }
 var file_raftnode_enroll_enrollpb_enroll_proto_depIdxs = []int32{
 	0, // 0: holdfast.enroll.v1.Enrollment.Enroll:input_type -> holdfast.enroll.v1.EnrollRequest
-	1, // 1: holdfast.enroll.v1.Enrollment.Enroll:output_type -> holdfast.enroll.v1.EnrollResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	1, // 1: holdfast.enroll.v1.Enrollment.EnrollAttested:input_type -> holdfast.enroll.v1.AttestedRequest
+	2, // 2: holdfast.enroll.v1.Enrollment.Enroll:output_type -> holdfast.enroll.v1.EnrollResponse
+	2, // 3: holdfast.enroll.v1.Enrollment.EnrollAttested:output_type -> holdfast.enroll.v1.EnrollResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -346,7 +414,7 @@ func file_raftnode_enroll_enrollpb_enroll_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftnode_enroll_enrollpb_enroll_proto_rawDesc), len(file_raftnode_enroll_enrollpb_enroll_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

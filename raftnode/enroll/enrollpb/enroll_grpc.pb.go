@@ -21,7 +21,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Enrollment_Enroll_FullMethodName = "/holdfast.enroll.v1.Enrollment/Enroll"
+	Enrollment_Enroll_FullMethodName         = "/holdfast.enroll.v1.Enrollment/Enroll"
+	Enrollment_EnrollAttested_FullMethodName = "/holdfast.enroll.v1.Enrollment/EnrollAttested"
 )
 
 // EnrollmentClient is the client API for Enrollment service.
@@ -33,6 +34,8 @@ type EnrollmentClient interface {
 	// Enroll issues the certificate of the token's identity for the key of the request. The same key may ask again
 	// until the token expires.
 	Enroll(ctx context.Context, in *EnrollRequest, opts ...grpc.CallOption) (*EnrollResponse, error)
+	// EnrollAttested issues the certificate of the node that another authority, such as an orchestrator, says the token is of.
+	EnrollAttested(ctx context.Context, in *AttestedRequest, opts ...grpc.CallOption) (*EnrollResponse, error)
 }
 
 type enrollmentClient struct {
@@ -53,6 +56,16 @@ func (c *enrollmentClient) Enroll(ctx context.Context, in *EnrollRequest, opts .
 	return out, nil
 }
 
+func (c *enrollmentClient) EnrollAttested(ctx context.Context, in *AttestedRequest, opts ...grpc.CallOption) (*EnrollResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnrollResponse)
+	err := c.cc.Invoke(ctx, Enrollment_EnrollAttested_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // EnrollmentServer is the server API for Enrollment service.
 // All implementations must embed UnimplementedEnrollmentServer
 // for forward compatibility.
@@ -62,6 +75,8 @@ type EnrollmentServer interface {
 	// Enroll issues the certificate of the token's identity for the key of the request. The same key may ask again
 	// until the token expires.
 	Enroll(context.Context, *EnrollRequest) (*EnrollResponse, error)
+	// EnrollAttested issues the certificate of the node that another authority, such as an orchestrator, says the token is of.
+	EnrollAttested(context.Context, *AttestedRequest) (*EnrollResponse, error)
 	mustEmbedUnimplementedEnrollmentServer()
 }
 
@@ -74,6 +89,9 @@ type UnimplementedEnrollmentServer struct{}
 
 func (UnimplementedEnrollmentServer) Enroll(context.Context, *EnrollRequest) (*EnrollResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Enroll not implemented")
+}
+func (UnimplementedEnrollmentServer) EnrollAttested(context.Context, *AttestedRequest) (*EnrollResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnrollAttested not implemented")
 }
 func (UnimplementedEnrollmentServer) mustEmbedUnimplementedEnrollmentServer() {}
 func (UnimplementedEnrollmentServer) testEmbeddedByValue()                    {}
@@ -114,6 +132,24 @@ func _Enrollment_Enroll_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Enrollment_EnrollAttested_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttestedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(EnrollmentServer).EnrollAttested(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Enrollment_EnrollAttested_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(EnrollmentServer).EnrollAttested(ctx, req.(*AttestedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Enrollment_ServiceDesc is the grpc.ServiceDesc for Enrollment service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -124,6 +160,10 @@ var Enrollment_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Enroll",
 			Handler:    _Enrollment_Enroll_Handler,
+		},
+		{
+			MethodName: "EnrollAttested",
+			Handler:    _Enrollment_EnrollAttested_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
