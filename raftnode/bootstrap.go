@@ -81,9 +81,33 @@ func (b *bootstrapper) initialConfiguration() raft.Configuration {
 	}}
 }
 
+// keyCurrentTerm is Raft's in its stable store.
+var keyCurrentTerm = []byte("CurrentTerm")
+
+// forgetInterrupted takes back the term that a bootstrap wrote which was killed before it wrote the first entry: Raft would take the
+// member for one of a cluster, and bootstrap it never. A member that is in no configuration has given no vote in that term.
+func (b *bootstrapper) forgetInterrupted() error {
+	last, err := b.storage.logs.LastIndex()
+	if err != nil || last > 0 || !b.cfg.Bootstrap || b.storage.clusterID() != "" {
+		return err
+	}
+	term, err := b.storage.stable.GetUint64(keyCurrentTerm)
+	if err != nil || term == 0 {
+		return nil //nolint:nilerr // there is none: Raft never used the folder
+	}
+	if taken, err := b.storage.snapshots.List(); err != nil || len(taken) > 0 {
+		return err
+	}
+	b.log.Warn("an interrupted bootstrap is begun again", "term", term)
+	return b.storage.stable.SetUint64(keyCurrentTerm, 0)
+}
+
 // bootstrapAtOpen makes this member the only one of a new cluster, once in the life of
 // a data directory (S142). An empty one without Join addresses is refused.
 func (b *bootstrapper) bootstrapAtOpen(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
+	if err := b.forgetInterrupted(); err != nil {
+		return err
+	}
 	hasState, err := b.storage.hasState()
 	switch {
 	case err != nil:

@@ -31,6 +31,9 @@ func FoundedCluster(dir, marker string) (string, error) {
 }
 
 func (b *bootstrapper) readBootstrapMarker() (*bootstrapMarker, error) {
+	if b.cfg.NoBootstrapMarker {
+		return nil, nil
+	}
 	return readMarker(b.cfg.BootstrapMarker)
 }
 
@@ -70,6 +73,9 @@ func (b *bootstrapper) nameCluster(cluster string) {
 // writeBootstrapMarker makes the marker durable. Where the default path cannot be written, only
 // the other controllers remember the bootstrap; a path that the operator chose must be written.
 func (b *bootstrapper) writeBootstrapMarker() error {
+	if b.cfg.NoBootstrapMarker {
+		return nil
+	}
 	if marker, err := b.readBootstrapMarker(); err == nil && marker != nil && marker.Member == b.id {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
 // newUnstartedMembers returns members with fixed addresses that are not started yet: the first is to
@@ -144,6 +146,37 @@ func TestS69_AnInterruptedBootstrapContinues(t *testing.T) {
 	n.cfg.Bootstrap, n.cfg.Join = true, nil
 	require.NoError(t, c.start(n))
 	c.waitReady(1)
+}
+
+// Raft writes its term before the first entry. A kill between the two leaves a folder that Raft takes for a member's.
+func TestS69_ABootstrapThatEndedBehindItsTermContinues(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, nil)
+	n := c.prepare("c1", func(cfg *Config) { cfg.Bootstrap, cfg.Join = false, []string{"127.0.0.1:1"} })
+	require.NoError(t, c.start(n))
+	n.crash(t)
+	s, err := store.Open(store.Options{Dir: n.cfg.Dir, Kind: n.cfg.LogStore})
+	require.NoError(t, err)
+	require.NoError(t, s.Stable.SetUint64(keyCurrentTerm, 1))
+	has, err := s.HasExistingState()
+	require.NoError(t, err)
+	require.True(t, has)
+	require.NoError(t, s.Close())
+	n.cfg.Bootstrap, n.cfg.Join = true, nil
+	require.NoError(t, c.start(n))
+	c.waitReady(1)
+}
+
+// Who decided that a member founds the cluster may remember that itself: then there is no marker.
+func TestABootstrapWithoutAMarker(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, nil)
+	n := c.add("c1", func(cfg *Config) { cfg.NoBootstrapMarker = true })
+	c.waitReady(1)
+	n.crash(t)
+	require.NoError(t, c.start(n))
+	c.waitReady(1)
+	require.NoFileExists(t, n.cfg.Dir+".founded")
 }
 
 // S69, S142: a member that is told to bootstrap although its data directory holds a cluster continues with that cluster.

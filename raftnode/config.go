@@ -43,6 +43,8 @@ type Config struct {
 	// BootstrapMarker is a file outside of Dir that records that a cluster was bootstrapped
 	// from Dir; Dir with the ending ".founded" when empty.
 	BootstrapMarker string
+	// NoBootstrapMarker: who decided about Bootstrap remembers it outside of Dir, and there is no marker.
+	NoBootstrapMarker bool
 
 	// Facts attaches what was measured to a command, on the leader, before it is
 	// appended (S25). It replaces facts that are there already. It must not block.
