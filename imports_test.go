@@ -100,7 +100,6 @@ var mayImport = importMap{
 	"kube/orphans":   {},
 	"kube/signin":    {"durablefile", "raftnode/pki"},
 	"kube/why":       {"admin/adminpb", "csi/identity", "fsm"},
-	"kube/client":    {},
 	"kube/wait":      {},
 	"kube/apitest":   {}, // of tests
 	"kube/bootstrap": {"durablefile", "kube/wait", "raftnode/store"},

@@ -49,6 +49,7 @@ var examples = map[string][]string{
 	"groups demote":               {"groups demote database --site west --yes"},
 	"groups resync":               {"groups resync database --site west"},
 	"history":                     {"history pvc-7", "history --node n1 --from 1000 --to 2000"},
+	"kube-init":                   {"kube-init --data-dir /var/lib/holdfast/controller", "kube-init --ca-secret holdfast-ca --ca-dir /etc/holdfast/ca --cluster prod"},
 	"log":                         {"log inspect --data-dir /var/lib/holdfast/controller"},
 	"log inspect":                 {"log inspect --data-dir /var/lib/holdfast/controller"},
 	"log skip":                    {"log skip --data-dir /var/lib/holdfast/controller --index 1207 --hash 9f86d081 --reason 'bad entry'"},

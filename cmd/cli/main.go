@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/config"
 	"github.com/holdfast-storage/holdfast/cmd/controller"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/cmd/kube"
 	"github.com/holdfast-storage/holdfast/cmd/node"
 )
 
@@ -113,6 +114,7 @@ func Root() *cobra.Command {
 	root.AddCommand(
 		controller.Command(),
 		node.Command(),
+		kube.InitCommand(),
 		devCommand(),
 		caCommand(),
 		versionCommand(),

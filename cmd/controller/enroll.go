@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/kube/client"
+	"github.com/holdfast-storage/holdfast/kube/enrol"
 	"github.com/holdfast-storage/holdfast/raftnode/enroll"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
@@ -24,19 +26,49 @@ import (
 // enrollFlags have this controller issue certificates for join tokens.
 type enrollFlags struct {
 	listen, advertise, caDir string
+	account                  string
+	selfIssue                bool
 }
 
 func (f *enrollFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "enroll-listen", "", "`address` of the listener at which hosts with a join token get their certificate, such as :9803; with --ca-dir. Empty: this controller issues none")
 	flags.StringVar(&f.advertise, "enroll-advertise", "", "`address` of that listener in tokens; --enroll-listen by default")
 	flags.StringVar(&f.caDir, "ca-dir", "", "`folder` of `holdfast ca make`, with the CA's key: who takes over this host can then issue any certificate of the cluster")
+	flags.StringVar(&f.account, "enroll-service-account", "", "service account of the nodes' pods in Kubernetes, as `namespace/name`: a node then enrols with its token of the audience "+enrol.Audience+", which the API server attests")
+	flags.BoolVar(&f.selfIssue, "self-issue", false, "make this controller's own certificate with the CA in --ca-dir, in --tls-dir, and renew it there; with --name")
 }
 
 func (f *enrollFlags) check() error {
-	if (f.listen == "") != (f.caDir == "") {
+	switch {
+	case f.listen != "" && f.caDir == "", f.caDir != "" && f.listen == "" && !f.selfIssue:
 		return exit.Usagef("--enroll-listen and --ca-dir: give both, or neither")
+	case f.selfIssue && f.caDir == "":
+		return exit.Usagef("--self-issue needs --ca-dir")
+	case f.account != "" && f.listen == "":
+		return exit.Usagef("--enroll-service-account needs --enroll-listen")
+	case f.account == "":
+		return nil
+	}
+	if _, _, err := enrol.ParseAccount(f.account); err != nil {
+		return exit.Usagef("--enroll-service-account: %w", err)
 	}
 	return nil
+}
+
+// attestor asks the API server; nil where no service account is named.
+func (f *enrollFlags) attestor() (enroll.Attestor, error) {
+	if f.account == "" {
+		return nil, nil
+	}
+	namespace, account, err := enrol.ParseAccount(f.account)
+	if err != nil {
+		return nil, exit.Usagef("--enroll-service-account: %w", err)
+	}
+	api, _, err := client.Source{}.Connect()
+	if err != nil {
+		return nil, exit.Usagef("--enroll-service-account: %w", err)
+	}
+	return &enrol.Reviewer{Client: api, Namespace: namespace, Account: account}, nil
 }
 
 // enrollment is what serves it.
@@ -55,6 +87,10 @@ func (c *controller) openEnrollment(ctx context.Context) (err error) {
 	if e.signer, err = pki.NewSigner(c.enrollFlags.caDir, c.creds.Identity().Cluster); err != nil {
 		return exit.Usagef("--ca-dir: %w", err)
 	}
+	attestor, err := c.attestor()
+	if err != nil {
+		return err
+	}
 	listener, err := daemon.Listen(ctx, "enrolment", "enroll-listen", c.enrollFlags.listen)
 	if err != nil {
 		return err
@@ -62,7 +98,7 @@ func (c *controller) openEnrollment(ctx context.Context) (err error) {
 	e.listener = enroll.LimitConnections(listener)
 	recoverUnary, _ := daemon.RecoverCalls(c.log)
 	_, e.server = enroll.NewServer(enroll.Config{
-		Cluster: c.cluster, Credentials: c.creds, Signer: e.signer, Addresses: c.memberAddresses, Error: rpcerr.From, Logger: c.log,
+		Cluster: c.cluster, Credentials: c.creds, Signer: e.signer, Attestor: attestor, Addresses: c.memberAddresses, Error: rpcerr.From, Logger: c.log,
 	}, recoverUnary)
 	c.enrollment = e
 	return nil

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/kube/bootstrap"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -28,7 +30,9 @@ func TestDialable(t *testing.T) {
 func TestEnrollFlagsComeTogether(t *testing.T) {
 	require.NoError(t, (&enrollFlags{}).check())
 	require.NoError(t, (&enrollFlags{listen: ":1", caDir: "ca"}).check())
-	for _, f := range []enrollFlags{{listen: ":1"}, {caDir: "ca"}} {
+	require.NoError(t, (&enrollFlags{caDir: "ca", selfIssue: true}).check())
+	require.NoError(t, (&enrollFlags{listen: ":1", caDir: "ca", account: "holdfast/holdfast-node"}).check())
+	for _, f := range []enrollFlags{{listen: ":1"}, {caDir: "ca"}, {selfIssue: true}, {account: "a/b"}, {caDir: "ca", selfIssue: true, account: "a/b"}, {listen: ":1", caDir: "ca", account: "a"}} {
 		require.Equal(t, exit.Usage, exit.Code(f.check()))
 	}
 	require.NoError(t, checkZone(""))
@@ -117,4 +121,50 @@ func TestNoTokenNamesACAThatSignsNoMore(t *testing.T) {
 	signs, err := signer.Signs(pin)
 	require.NoError(t, err)
 	require.True(t, signs)
+}
+
+// A controller in a pod takes up what kube-init decided, and does not start before something was.
+func TestS167_AControllerFoundsOnlyWhatWasDecided(t *testing.T) {
+	dir := t.TempDir()
+	file := bootstrap.File(dir)
+	id := strings.Repeat("a", 32)
+	for name, tc := range map[string]struct {
+		content string
+		founds  bool
+		exit    int
+	}{
+		"it founds":                {`{"id":"` + id + `","bootstrap":true}`, true, exit.OK},
+		"it joins":                 {`{"id":"` + id + `","bootstrap":false}`, false, exit.OK},
+		"S167: nothing is said":    {"", false, exit.Refused},
+		"S167: half of it":         {`{"id":"` + id + `","boot`, false, exit.Refused},
+		"S167: it is of no folder": {`{"bootstrap":true}`, false, exit.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(file, []byte(tc.content), 0o600))
+			for range 2 {
+				o := options{bootstrapFrom: file}
+				require.Equal(t, tc.exit, exit.Code(o.readVerdict()))
+				require.Equal(t, tc.founds, o.bootstrap)
+			}
+		})
+	}
+	require.NoError(t, os.Remove(file))
+	require.Equal(t, exit.Refused, exit.Code((&options{bootstrapFrom: file}).readVerdict()), "the folder was lost under a pod that runs")
+	require.NoError(t, (&options{}).readVerdict())
+}
+
+func TestAControllerIssuesItselfACertificate(t *testing.T) {
+	dir := t.TempDir()
+	o := &options{name: "holdfast-controller-0"}
+	o.caDir, o.selfIssue, o.Join.Dir = filepath.Join(dir, "ca"), true, filepath.Join(dir, "tls")
+	log := slog.New(slog.DiscardHandler)
+	require.Equal(t, exit.Usage, exit.Code(o.issueOwn(log)), "there is no CA")
+	require.NoError(t, pki.MakeCA(o.caDir, "prod"))
+	for range 2 {
+		require.NoError(t, o.issueOwn(log))
+		creds, err := pki.Load(o.Files)
+		require.NoError(t, err)
+		require.Equal(t, "spiffe://prod/controller/holdfast-controller-0", creds.Identity().String())
+	}
+	require.NoError(t, (&options{}).issueOwn(log))
 }

@@ -29,7 +29,7 @@ type options struct {
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
 	bootstrap                               bool
-	bootstrapMarker                         string
+	bootstrapMarker, bootstrapFrom          string
 	join                                    []string
 	logStore                                string
 	heartbeat, election, lease              time.Duration
@@ -74,6 +74,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.apiAdvertise, "api-advertise", "", "`address` of the API that `status` shows; --api-listen by default")
 	flags.BoolVar(&o.bootstrap, "bootstrap", false, "make a new cluster when the data folder is empty; for one controller only. With --join: only when all of them answered that they know no cluster, else it joins")
 	flags.StringVar(&o.bootstrapMarker, "bootstrap-marker", "", "`file` that remembers that --bootstrap was done when the data folder is lost; by default --data-dir with the ending .founded")
+	flags.StringVar(&o.bootstrapFrom, "bootstrap-from", "", "`file` of `holdfast kube-init` in the data folder, which says whether --bootstrap is meant; while it is missing this controller does not start")
 	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty; this controller's own among them is ignored")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long a node may be without a session with any controller before it is recorded as unreachable")
 	flags.DurationVar(&o.replaceAfter, "replace-after", time.Hour, "how long the host of a replica may be unreachable before the volume gets a replica elsewhere; 0: never by itself")
@@ -118,6 +119,12 @@ func (o *options) check() error {
 		return exit.Usagef("--data-dir is not set")
 	case o.bootstrapMarker != "" && isInside(o.dataDir, o.bootstrapMarker):
 		return exit.Usagef("--bootstrap-marker %s is inside of --data-dir, and is lost with it: choose a file elsewhere", o.bootstrapMarker)
+	case o.bootstrapFrom != "" && (o.bootstrap || o.bootstrapMarker != ""):
+		return exit.Usagef("--bootstrap-from says what --bootstrap and --bootstrap-marker say: give one of them")
+	case o.bootstrapFrom != "" && !isInside(o.dataDir, o.bootstrapFrom):
+		return exit.Usagef("--bootstrap-from %s is not inside of --data-dir: what was decided must be lost with the folder that it was decided for", o.bootstrapFrom)
+	case o.bootstrapFrom != "" && len(o.join) == 0:
+		return exit.Usagef("--bootstrap-from needs --join with the addresses of all controllers")
 	case o.trailingLogs != 0 && o.trailingLogs < 2*o.snapshotThreshold:
 		return exit.Usagef("--trailing-logs %d is less than twice --snapshot-threshold %d", o.trailingLogs, o.snapshotThreshold)
 	case o.lease > o.heartbeat:
@@ -126,6 +133,8 @@ func (o *options) check() error {
 		return exit.Usagef("time-outs must be above zero")
 	case o.nice < -20 || o.nice > 19:
 		return exit.Usagef("--nice %d: choose -20 to 19", o.nice)
+	case o.selfIssue && o.name == "":
+		return exit.Usagef("--self-issue needs --name")
 	case o.replaceAfter < 0:
 		return exit.Usagef("--replace-after %s is below zero", o.replaceAfter)
 	case o.keptRetention < 0:

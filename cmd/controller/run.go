@@ -90,6 +90,12 @@ func prepare(ctx context.Context, o *options, stderr io.Writer) (*controller, er
 		return nil, exit.Wrap(exit.Usage, err)
 	}
 	c := &controller{options: o, log: logger, registry: daemon.Registry(daemon.Version()), cluster: &cluster{}}
+	if err := o.readVerdict(); err != nil {
+		return nil, err
+	}
+	if err := o.issueOwn(logger); err != nil {
+		return nil, err
+	}
 	if err := o.enroll(ctx, c); err != nil {
 		return nil, err
 	}
@@ -124,6 +130,7 @@ func (c *controller) open(ctx context.Context) error {
 	if err := daemon.WatchCertificate(ctx, c.creds, c.registry, c.log); err != nil {
 		return err
 	}
+	go c.keepOwn(ctx)
 	c.sessions = session.NewServer(c.cluster, c.log)
 	c.members = session.NewMembers(c.sessions)
 	c.monitor = policy.NewMonitor(policy.MonitorConfig{
@@ -174,7 +181,7 @@ func (c *controller) memberConfig() raftnode.Config {
 		APIAddr: firstNonEmpty(c.apiAdvertise, c.apiListener.Addr().String()),
 		Site:    c.site, Zone: c.zone, EnrollAddr: c.enrollAddress(),
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
-		Bootstrap: c.bootstrap, Join: c.join, BootstrapMarker: c.bootstrapMarker,
+		Bootstrap: c.bootstrap, Join: c.join, BootstrapMarker: c.bootstrapMarker, NoBootstrapMarker: c.bootstrapFrom != "",
 		Facts: c.monitor.Facts().Attach, Services: c.sessions.RegisterPeers,
 		HeartbeatTimeout: c.heartbeat, ElectionTimeout: c.election, LeaseTimeout: c.lease,
 		SnapshotThreshold: c.snapshotThreshold, TrailingLogs: c.trailingLogs, SnapshotInterval: c.snapshotInterval,

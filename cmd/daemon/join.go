@@ -38,11 +38,22 @@ func (f *JoinFlags) ChooseFiles(files *pki.Files) {
 	if files.Cert != "" || files.Key != "" || files.CA != "" || f.Dir == "" {
 		return
 	}
-	own := pki.Files{Cert: filepath.Join(f.Dir, "tls.crt"), Key: filepath.Join(f.Dir, "tls.key"), CA: filepath.Join(f.Dir, "ca.crt")}
+	own := f.ownFiles()
 	if _, err := os.Lstat(own.Cert); !f.given() && errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	*files = own
+}
+
+func (f *JoinFlags) ownFiles() pki.Files {
+	return pki.Files{Cert: filepath.Join(f.Dir, "tls.crt"), Key: filepath.Join(f.Dir, "tls.key"), CA: filepath.Join(f.Dir, "ca.crt")}
+}
+
+// FilesInDir names the files of the folder where none are named, whether they are there or not.
+func (f *JoinFlags) FilesInDir(files *pki.Files) {
+	if files.Cert == "" && files.Key == "" && files.CA == "" {
+		*files = f.ownFiles()
+	}
 }
 
 // Known tells whether the cluster says, or said when the certificate was got, where its controllers are.

@@ -34,6 +34,7 @@ type options struct {
 	mountFlags                 daemon.MountFlags
 	join                       daemon.JoinFlags
 	kubeletFlags               kubeletFlags
+	enrollFlags                daemon.EnrollFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
 	labels, pools              []string
@@ -99,6 +100,7 @@ func Command() *cobra.Command {
 	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
 	o.disabled.Add(flags)
 	o.join.Add(flags, pki.Node)
+	o.enrollFlags.Add(flags)
 	o.token.Add(flags)
 	o.mountFlags.Add(flags)
 	o.kubeletFlags.add(flags)
@@ -109,7 +111,7 @@ func Command() *cobra.Command {
 // check refuses values that flag parsing cannot.
 func (o *options) check() error {
 	switch {
-	case len(o.endpoints) == 0 && !o.join.Known(o.Files):
+	case len(o.endpoints) == 0 && !o.enrollFlags.Given() && !o.join.Known(o.Files):
 		return exit.Usagef("--endpoints is not set: name the API addresses of the controllers")
 	case o.dataDir == "" || o.poolDir == "" && len(o.pools) == 0:
 		return exit.Usagef("--data-dir and --pool-dir may not be empty")
@@ -147,6 +149,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.token.Check(); err != nil {
+		return err
+	}
+	if err := o.enrollFlags.Check(o.id, &o.join); err != nil {
 		return err
 	}
 	if err := o.checkReplication(); err != nil {

@@ -74,6 +74,12 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 
 // enroll gets this host its certificate where it has a token, and takes up what the cluster said of itself.
 func (n *node) enroll(ctx context.Context) error {
+	if n.enrollFlags.Given() {
+		n.join.FilesInDir(&n.Files)
+		if err := daemon.FirstCertificate(ctx, n.enrollFlags.Node(n.id, n.Files), n.log); err != nil {
+			return err
+		}
+	}
 	n.join.ChooseFiles(&n.Files)
 	joined, err := n.join.Enroll(ctx, n.Files, pki.Node, n.log)
 	if err != nil {
@@ -222,6 +228,12 @@ func (n *node) serve(ctx context.Context) error {
 	n.executor.Start()
 	group.Go(func() error { return n.client.Run(connected) })
 	group.Go(func() error { n.creds.Watch(connected); return nil })
+	if n.enrollFlags.Given() {
+		group.Go(func() error {
+			daemon.KeepCertificate(connected, n.enrollFlags.Node(n.id, n.Files), n.log)
+			return nil
+		})
+	}
 	group.Go(func() error { return n.serveFencePeer(connected) })
 	group.Go(func() error { n.watchPools(connected); return nil })
 	group.Go(func() error { n.serveRegistration(registered); return nil })

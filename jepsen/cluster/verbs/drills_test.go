@@ -52,6 +52,8 @@ var drills = map[string]drill{
 	"groups enable-replication": {by: byPlans}, "groups disable-replication": {by: byPlans}, "groups promote": {by: byPlans},
 	"groups demote": {by: byPlans}, "groups resync": {by: byPlans},
 
+	"kube-init": {by: "kube/bootstrap.TestS167_KilledBetweenAnyTwoSteps"},
+
 	"log skip":       {why: "it needs a log with an entry that no build takes; it writes one file at once, and is said twice in the test that has such a log"},
 	"mounts grow":    {why: "it is one call of the node, whose host grows a filesystem as far as it is not grown yet"},
 	"thaw":           {why: "the system calls it, and again until the filesystem is thawed"},
