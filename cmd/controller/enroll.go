@@ -87,7 +87,7 @@ func (c *controller) openEnrollment(ctx context.Context) (err error) {
 	if e.signer, err = pki.NewSigner(c.enrollFlags.caDir, c.creds.Identity().Cluster); err != nil {
 		return exit.Usagef("--ca-dir: %w", err)
 	}
-	attestor, err := c.attestor()
+	attestor, err := c.enrollFlags.attestor()
 	if err != nil {
 		return err
 	}

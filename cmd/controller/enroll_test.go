@@ -156,10 +156,10 @@ func TestS167_AControllerFoundsOnlyWhatWasDecided(t *testing.T) {
 func TestAControllerIssuesItselfACertificate(t *testing.T) {
 	dir := t.TempDir()
 	o := &options{name: "holdfast-controller-0"}
-	o.caDir, o.selfIssue, o.Join.Dir = filepath.Join(dir, "ca"), true, filepath.Join(dir, "tls")
+	o.enrollFlags.caDir, o.enrollFlags.selfIssue, o.Join.Dir = filepath.Join(dir, "ca"), true, filepath.Join(dir, "tls")
 	log := slog.New(slog.DiscardHandler)
 	require.Equal(t, exit.Usage, exit.Code(o.issueOwn(log)), "there is no CA")
-	require.NoError(t, pki.MakeCA(o.caDir, "prod"))
+	require.NoError(t, pki.MakeCA(o.enrollFlags.caDir, "prod"))
 	for range 2 {
 		require.NoError(t, o.issueOwn(log))
 		creds, err := pki.Load(o.Files)

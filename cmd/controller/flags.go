@@ -133,7 +133,7 @@ func (o *options) check() error {
 		return exit.Usagef("time-outs must be above zero")
 	case o.nice < -20 || o.nice > 19:
 		return exit.Usagef("--nice %d: choose -20 to 19", o.nice)
-	case o.selfIssue && o.name == "":
+	case o.enrollFlags.selfIssue && o.name == "":
 		return exit.Usagef("--self-issue needs --name")
 	case o.replaceAfter < 0:
 		return exit.Usagef("--replace-after %s is below zero", o.replaceAfter)

@@ -29,11 +29,11 @@ func (o *options) readVerdict() error {
 
 // issueOwn makes this controller's certificate with the CA in --ca-dir, where --self-issue asks for it and it is due.
 func (o *options) issueOwn(log *slog.Logger) error {
-	if !o.selfIssue {
+	if !o.enrollFlags.selfIssue {
 		return nil
 	}
 	o.Join.FilesInDir(&o.Files)
-	changed, err := pki.IssueOwn(o.caDir, o.Files, pki.Identity{Role: pki.Controller, Name: o.name}, enroll.Validity, time.Now())
+	changed, err := pki.IssueOwn(o.enrollFlags.caDir, o.Files, pki.Identity{Role: pki.Controller, Name: o.name}, enroll.Validity, time.Now())
 	if err != nil {
 		return exit.Usagef("--self-issue: %w", err)
 	}
@@ -47,7 +47,7 @@ func (o *options) issueOwn(log *slog.Logger) error {
 func (c *controller) keepOwn(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for c.selfIssue {
+	for c.enrollFlags.selfIssue {
 		select {
 		case <-ctx.Done():
 			return

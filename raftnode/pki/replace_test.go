@@ -20,8 +20,8 @@ func replaceLab(t *testing.T) (caDir string, files Files) {
 	return caDir, Files{Cert: filepath.Join(own, "tls.crt"), Key: filepath.Join(own, "tls.key"), CA: filepath.Join(own, "ca.crt")}
 }
 
-// killAfter ends what is done behind the n-th file that it writes, as a kill would.
-func killAfter(t *testing.T, n int, do func() error) (killed bool) {
+// killedBehind ends what is done behind the n-th file that it writes, as a kill would.
+func killedBehind(t *testing.T, n int, do func() error) (killed bool) {
 	t.Helper()
 	errKilled := errors.New("killed")
 	afterWrite = func(string) error {
@@ -94,7 +94,7 @@ func TestAReplacementThatWasKilledLeavesAPair(t *testing.T) {
 				before, _, err := Installed(files.Cert)
 				require.NoError(t, err)
 				later := time.Now().Add(61 * 24 * time.Hour)
-				killed := killAfter(t, n, func() error { return replace(caDir, files, later) })
+				killed := killedBehind(t, n, func() error { return replace(caDir, files, later) })
 				_, err = Load(files)
 				require.NoError(t, err, "killed behind write %d", n)
 				for range 2 {
