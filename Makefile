@@ -33,7 +33,7 @@ RACED    := raftnode executor csi admin
 CHART    := deploy/chart/rendertest
 DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
 
-.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench clean help
+.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench image image-lock image-tools clean help
 
 all: build
 
@@ -172,6 +172,25 @@ dev: deps build ## leave a cluster running in .cache/dev until interrupted
 
 bench: deps build ## the table of figures
 	$(GO) run ./jepsen/bench/report
+
+# What is shipped is built without the names of folders, so that it is the same wherever it is built; its time is the commit's.
+# IMAGE_MIRROR is the address of a day in Debian's archive of snapshots, and after it that of its security updates; without it
+# the packages come from the mirrors of this machine's apt, which may no longer have the versions of packages.lock.
+RELEASED  = .cache/release/holdfast
+RELEASE   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $(RELEASED) ./cmd/holdfast
+IMAGES    = $(CURDIR)/deploy/image
+COMMIT    = -version '$(VERSION)' -revision "$$(git rev-parse HEAD)" -epoch "$$(git log -1 --format=%ct)"
+IMAGETOOL = $(GO) run -C $(IMAGES) . $(1) -dir $(IMAGES) -lock $(IMAGES)/packages.lock -mirror '$(IMAGE_MIRROR)' -binary $(CURDIR)/$(RELEASED) $(COMMIT)
+
+image-tools:
+	@command -v mmdebstrap >/dev/null || sh deploy/image/install-tools.sh
+
+image: image-tools ## the OCI image, from Debian packages of exact versions: .cache/image/holdfast.tar, and .cache/image/oci (IMAGE_MIRROR=: from a dated mirror)
+	$(RELEASE)
+	@$(call IMAGETOOL,image) -out $(CURDIR)/.cache/image
+
+image-lock: image-tools ## take the versions that Debian has now into deploy/image/packages.lock
+	@$(call IMAGETOOL,lock)
 
 clean: ## remove what was built, and the cluster of make dev
 	test ! -d .cache/dev || $(GO) run ./cmd/holdfast dev clean --dir .cache/dev
