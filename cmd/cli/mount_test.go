@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,44 +81,6 @@ func TestTheProgramIsAHelperByItsName(t *testing.T) {
 	require.Equal(t, 1, Main([]string{"umount", "--helper", "/mnt", "-l"}, &strings.Builder{}, &strings.Builder{}))
 	require.Equal(t, 32, helperExitCode(exit.Refused))
 	require.Equal(t, 32, helperExitCode(exit.Unavailable))
-}
-
-// The units call commands and flags that there are, and systemd understands them.
-func TestUnitsAreValid(t *testing.T) {
-	units, err := filepath.Glob("../../deploy/systemd/*.service")
-	require.NoError(t, err)
-	require.Len(t, units, 4)
-	dir := t.TempDir()
-	for _, unit := range units {
-		text, err := os.ReadFile(unit)
-		require.NoError(t, err)
-		calls := 0
-		for line := range strings.Lines(string(text)) {
-			if _, command, found := strings.Cut(strings.TrimSpace(line), "=/usr/sbin/holdfast "); found {
-				cmd, rest, err := Root().Find(strings.Fields(command))
-				require.NoError(t, err, line)
-				require.NoError(t, cmd.ParseFlags(rest), line)
-				calls++
-			}
-		}
-		require.NotZero(t, calls, unit)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(unit)), []byte(strings.ReplaceAll(string(text), "/usr/sbin/holdfast", "/bin/true")), 0o600))
-	}
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("skipped: there is no systemd-analyze here")
-	}
-	for _, unit := range units {
-		name := strings.Replace(filepath.Base(unit), "@", "@data", 1)
-		if name != filepath.Base(unit) {
-			require.NoError(t, os.Symlink(filepath.Base(unit), filepath.Join(dir, name)))
-		}
-		cmd := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", filepath.Join(dir, name))
-		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
-		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s: %s", name, said)
-		require.NotContains(t, string(said), name, "%s", said)
-	}
 }
 
 // fakeUnpublishAPI leaves a publication to a node.
