@@ -33,7 +33,7 @@ RACED    := raftnode executor csi admin
 CHART    := deploy/chart/rendertest
 DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
 
-.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench image image-lock image-tools clean help
+.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench image image-lock image-check image-tools deb deb-check clean help
 
 all: build
 
@@ -180,17 +180,35 @@ RELEASED  = .cache/release/holdfast
 RELEASE   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $(RELEASED) ./cmd/holdfast
 IMAGES    = $(CURDIR)/deploy/image
 COMMIT    = -version '$(VERSION)' -revision "$$(git rev-parse HEAD)" -epoch "$$(git log -1 --format=%ct)"
-IMAGETOOL = $(GO) run -C $(IMAGES) . $(1) -dir $(IMAGES) -lock $(IMAGES)/packages.lock -mirror '$(IMAGE_MIRROR)' -binary $(CURDIR)/$(RELEASED) $(COMMIT)
+IMAGETOOL = $(GO) run -C $(IMAGES) . $(1) -dir $(IMAGES) -repository $(CURDIR) -lock $(IMAGES)/packages.lock -mirror '$(IMAGE_MIRROR)' $(COMMIT)
 
 image-tools:
 	@command -v mmdebstrap >/dev/null || sh deploy/image/install-tools.sh
 
 image: image-tools ## the OCI image, from Debian packages of exact versions: .cache/image/holdfast.tar, and .cache/image/oci (IMAGE_MIRROR=: from a dated mirror)
 	$(RELEASE)
-	@$(call IMAGETOOL,image) -out $(CURDIR)/.cache/image
+	@$(call IMAGETOOL,image) -binary $(CURDIR)/$(RELEASED) -out $(CURDIR)/.cache/image
+
+# The short form's program is linked from what `make build` compiled, in little time; the long form compiles the one that is
+# shipped, in two folders.
+CHECKED   = .cache/image-check/holdfast
+image-check: image-tools ## build the image twice, compare both, and call the programs in it (LONG=1: also the program that is shipped)
+	$(GO) vet -C $(IMAGES) ./...
+	$(GO) test -C $(IMAGES) ./...
+	$(if $(LONG),$(RELEASE) && sh deploy/image/compare-release.sh $(RELEASED) "$(GO)" '-s -w $(LDFLAGS)')
+	$(GO) build -ldflags '-s -w $(LDFLAGS)' -o $(CHECKED) ./cmd/holdfast
+	@$(call IMAGETOOL,check) -binary $(CURDIR)/$(CHECKED) -out $(CURDIR)/.cache/image-check
 
 image-lock: image-tools ## take the versions that Debian has now into deploy/image/packages.lock
 	@$(call IMAGETOOL,lock)
+
+deb: ## the Debian package, with systemd units: .cache/deb
+	$(RELEASE)
+	@rm -rf .cache/deb
+	@$(call IMAGETOOL,deb) -binary $(CURDIR)/$(RELEASED) -out $(CURDIR)/.cache/deb
+
+deb-check: image-tools deb ## install the Debian package into an empty Debian, twice, and remove it; needs root
+	sh deploy/image/deb/install-check.sh $(CURDIR)/.cache/deb
 
 clean: ## remove what was built, and the cluster of make dev
 	test ! -d .cache/dev || $(GO) run ./cmd/holdfast dev clean --dir .cache/dev

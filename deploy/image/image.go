@@ -30,7 +30,11 @@ func lock(o *options) error {
 
 // image makes the image and says what it is.
 func image(o *options) error {
-	built, err := o.build(o.out)
+	base, lock, err := o.base()
+	if err != nil {
+		return err
+	}
+	built, err := o.build(o.out, base, lock)
 	if err != nil {
 		return err
 	}
@@ -65,12 +69,8 @@ func (o *options) base() (*rootfs.Tree, rootfs.Lock, error) {
 	return tree, lock, nil
 }
 
-// build makes the image in a folder.
-func (o *options) build(dir string) (v1.Image, error) {
-	base, lock, err := o.base()
-	if err != nil {
-		return nil, err
-	}
+// build makes the image on a base, and writes it with its name and the list of what is in it to a folder.
+func (o *options) build(dir string, base *rootfs.Tree, lock rootfs.Lock) (v1.Image, error) {
 	list, err := sbom.Document(sbom.Source{Version: o.version, Time: o.time(), Status: string(base.Content("var/lib/dpkg/status")), Program: o.binary})
 	if err != nil {
 		return nil, err
@@ -79,8 +79,7 @@ func (o *options) build(dir string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	release := oci.Release{Version: o.version, Revision: o.revision, Time: o.time()}
-	built, err := oci.Image(release,
+	built, err := oci.Image(oci.Release{Version: o.version, Revision: o.revision, Time: o.time()},
 		oci.Layer{Tree: base, Epoch: lock.Epoch, CreatedBy: "mmdebstrap: Debian packages of packages.lock"},
 		oci.Layer{Tree: program, Epoch: o.time(), CreatedBy: "holdfast " + o.version})
 	if err != nil {
@@ -89,11 +88,10 @@ func (o *options) build(dir string) (v1.Image, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- nothing secret
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "sbom.spdx.json"), list, 0o644); err != nil { // #nosec G306 -- as above
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "name"), []byte(oci.Name(o.version)+"\n"), 0o644); err != nil { // #nosec G306 -- as above
-		return nil, err
+	for name, content := range map[string][]byte{"sbom.spdx.json": list, "name": []byte(oci.Name(o.version) + "\n")} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { // #nosec G306 -- as above
+			return nil, err
+		}
 	}
 	return built, oci.Write(dir, o.version, built)
 }

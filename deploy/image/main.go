@@ -14,6 +14,7 @@ type options struct {
 	dir, out, lock, binary    string
 	version, revision, mirror string
 	epoch                     int64
+	repository                string
 }
 
 func (o *options) flags() *flag.FlagSet {
@@ -26,13 +27,14 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.revision, "revision", "", "`commit` that the program was built from")
 	f.StringVar(&o.mirror, "mirror", "", "`addresses` of the archive and of its security updates; this machine's by default")
 	f.Int64Var(&o.epoch, "epoch", 0, "the commit's time in `seconds`")
+	f.StringVar(&o.repository, "repository", "../..", "`folder` of the product's source")
 	return f
 }
 
 func (o *options) time() time.Time   { return time.Unix(o.epoch, 0).UTC() }
 func (o *options) mirrors() []string { return strings.Fields(o.mirror) }
 
-var verbs = map[string]func(*options) error{"lock": lock, "image": image}
+var verbs = map[string]func(*options) error{"lock": lock, "image": image, "check": checkImage, "deb": debianPackage}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -43,7 +45,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 || verbs[args[0]] == nil {
-		return fmt.Errorf("usage: image lock|image FLAGS")
+		return fmt.Errorf("usage: image lock|image|check|deb FLAGS")
 	}
 	o := &options{}
 	if err := o.flags().Parse(args[1:]); err != nil {

@@ -78,3 +78,11 @@ func Names(file string) ([]string, error) {
 	}
 	return names, nil
 }
+
+// Changed names the packages that are not alike in both, sorted.
+func (l Lock) Changed(other Lock) []string {
+	all := maps.Clone(l.Versions)
+	maps.Copy(all, other.Versions)
+	maps.DeleteFunc(all, func(name, _ string) bool { return l.Versions[name] == other.Versions[name] })
+	return slices.Sorted(maps.Keys(all))
+}

@@ -59,9 +59,9 @@ func machineSources() ([]string, error) {
 	return lines, nil
 }
 
-// debianTargets are lines of a label and a URI.
+// debianTargets are lines of a URI and a label.
 func debianTargets() ([]string, error) {
-	out, err := exec.Command("apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages", "Origin: Debian").Output()
+	out, err := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)", "Created-By: Packages", "Origin: Debian").Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask apt for its mirrors: %w", err)
 	}
@@ -71,7 +71,7 @@ func debianTargets() ([]string, error) {
 func sourceLines(targets []string) []string {
 	var lines []string
 	for _, target := range targets {
-		label, uri, _ := strings.Cut(target, " ")
+		uri, label, _ := strings.Cut(target, " ")
 		switch label {
 		case "Debian":
 			lines = append(lines, archiveLines(uri, "")...)
