@@ -1,0 +1,83 @@
+// Command kubernetes is the proof of Holdfast on a real Kubernetes: see the package kubernetes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/machine"
+)
+
+const usage = `usage: kubernetes VERB [FLAGS] [ARGUMENTS]
+
+  up                 start a cluster, and leave it running
+  shell [PROGRAM]    run a program that may reach the cluster, with KUBECONFIG set
+  down               stop the cluster and remove all of it, also what a killed process left
+
+Flags of all verbs:
+`
+
+func main() {
+	machine.Main()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "kubernetes:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	o := options{}
+	flags := o.flags()
+	if len(args) == 0 {
+		flags.Usage()
+		return errors.New("no verb is given")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return err
+	}
+	o.dir = dir
+	switch args[0] {
+	case "up":
+		return o.up(ctx)
+	case "down":
+		return o.down()
+	case "shell":
+		return o.shell(ctx, flags.Args())
+	}
+	flags.Usage()
+	return fmt.Errorf("there is no verb %q", args[0])
+}
+
+// options are the flags.
+type options struct {
+	dir, programs, version, image string
+	nodes                         int
+	pool                          int64
+}
+
+func (o *options) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("kubernetes", flag.ContinueOnError)
+	f.StringVar(&o.dir, "dir", ".cache/kubernetes", "folder of the cluster and of the reports")
+	f.StringVar(&o.programs, "programs", ".cache/kubernetes/bin", "folder of the programs that binaries.sh built, and of pause")
+	f.StringVar(&o.version, "version", "v1.37.2", "version of Kubernetes")
+	f.StringVar(&o.image, "image", ".cache/image/holdfast.tar", "archive with Holdfast's image")
+	f.IntVar(&o.nodes, "nodes", 3, "how many nodes the cluster has")
+	f.Int64Var(&o.pool, "pool", 20<<30, "bytes of each node's disk for volumes")
+	f.Usage = func() {
+		fmt.Fprint(os.Stderr, usage)
+		f.PrintDefaults()
+	}
+	return f
+}
