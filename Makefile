@@ -33,7 +33,7 @@ RACED    := raftnode executor csi admin
 CHART    := deploy/chart/rendertest
 DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
 
-.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench image image-lock image-check image-tools deb deb-check clean help
+.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
 
 all: build
 
@@ -210,6 +210,20 @@ deb: ## the Debian package, with systemd units: .cache/deb
 deb-check: image-tools deb ## install the Debian package into an empty Debian, twice, and remove it; needs root
 	sh deploy/image/deb/install-check.sh $(CURDIR)/.cache/deb
 
+# A real Kubernetes of its own, from modules. Its programs are built once, which takes an hour; KUBERNETES_CACHE= keeps them elsewhere.
+KUBERNETES       ?= v1.37.2 v1.36.3
+KUBERNETES_CACHE ?= $(CURDIR)/.cache/kubernetes
+SNAPSHOTS         = $$(cd jepsen/kubernetes && $(GO) mod download -json github.com/kubernetes-csi/external-snapshotter/client/v8 | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/config/crd
+PROOF             = $(BIN)/kubernetes all -programs $(KUBERNETES_CACHE)/bin -image $(CURDIR)/.cache/image/holdfast.tar -crds "$(SNAPSHOTS)"
+
+kubernetes: deps build image ## the chart on a real Kubernetes, by stories with their times; builds Kubernetes first, once (KUBERNETES=v1.36.3: one version, STORIES=regexp: some stories, MINUTES=: of random kills)
+	@sh deploy/packages.sh kubernetes
+	GO='$(GO)' sh jepsen/kubernetes/binaries.sh $(KUBERNETES_CACHE)
+	cd jepsen/kubernetes && $(GO) build -ldflags '-s -w' -o $(KUBERNETES_CACHE)/bin/pause ./pause && $(GO) build -o $(CURDIR)/$(BIN)/kubernetes ./cmd/kubernetes
+	failed=; for version in $(KUBERNETES); do \
+	  $(PROOF) -version $$version $(if $(STORIES),-only '$(STORIES)') $(if $(MINUTES),-minutes $(MINUTES)) || failed=1; done; test -z "$$failed"
+
 clean: ## remove what was built, and the cluster of make dev
+	test ! -x $(BIN)/kubernetes || $(BIN)/kubernetes down
 	test ! -d .cache/dev || $(GO) run ./cmd/holdfast dev clean --dir .cache/dev
 	rm -rf $(BIN) .cache

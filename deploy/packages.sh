@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that Holdfast and its tests use, where they are missing.
+# Installs the Debian packages that Holdfast and its tests use, where they are missing; with the argument kubernetes also those that
+# `make kubernetes` uses.
 set -eu
 missing=""
 need() { # program package
@@ -23,6 +24,12 @@ need insmod kmod
 need fio fio
 need gcc gcc
 [ -f /usr/include/stdlib.h ] || missing="$missing libc6-dev"
+if [ "${1:-}" = kubernetes ]; then
+  need containerd containerd
+  need runc runc
+  need nsenter util-linux
+  [ -x /usr/lib/cni/ptp ] || missing="$missing containernetworking-plugins"
+fi
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ]; then
   echo "packages are missing and only root can install them: apt-get install$missing" >&2

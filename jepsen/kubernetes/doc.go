@@ -3,6 +3,7 @@
 //
 //   - machine: a computer of namespaces with a disk of its own, a first process and programs that are kept running
 //   - cluster: one machine with the control plane, others with containerd, kubelet and kube-proxy
+//   - kit: what is done to a cluster: objects from manifests, waits, kubectl, helm
 //   - image: container images as archives, made without Docker
 //   - story: what is shown, in which order, and the report of it
 //   - stories: the stories themselves

@@ -64,6 +64,17 @@ func (c Config) dns() machine.Unit {
 	return machine.Unit{Name: "coredns", Args: []string{c.Program("coredns", corednsVersion), "-conf", "/etc/coredns/Corefile"}}
 }
 
+// snapshotterVersion is that of the snapshot controller.
+const snapshotterVersion = "v8.7.0"
+
+// RunSnapshotController has the control plane run the controller of snapshots, whose CRDs must be there.
+func (c Config) RunSnapshotController() error {
+	return machine.Run(c.ControlPlane(), append(c.controlUnits(), machine.Unit{Name: "snapshot-controller", Args: []string{
+		c.Program("snapshot-controller", snapshotterVersion), "--kubeconfig=" + c.Kubeconfig("admin"),
+		"--feature-gates=CSIVolumeGroupSnapshot=true", "--kube-api-qps=100", "--kube-api-burst=200",
+	}})...)
+}
+
 // controlFiles are the files of the machine with the control plane.
 func (c Config) controlFiles() map[string]string {
 	return map[string]string{

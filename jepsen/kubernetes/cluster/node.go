@@ -34,6 +34,7 @@ func (c Config) nodeFiles(number int) map[string]string {
 		"/etc/kubernetes/kubelet.yaml":     c.kubeletConfig(number),
 		"/etc/kubernetes/kube-proxy.yaml":  fmt.Sprintf(proxyConfig, c.Kubeconfig("proxy"), podsOfAllNodes),
 		"/etc/kubernetes/manifests/.empty": "",
+		"/lib/modules/.empty":              "", // every host has this folder, but not one whose kernel has no modules
 	}
 }
 

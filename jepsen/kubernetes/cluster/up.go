@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -72,7 +73,12 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 	return machine.Run(node, units...)
 }
 
+// importImages gives a node the images once: its disk keeps them.
 func (c Config) importImages(ctx context.Context, node machine.Config) error {
+	done := filepath.Join(node.Folder(), "imported")
+	if _, err := os.Stat(done); err == nil {
+		return nil
+	}
 	if err := wait(ctx, time.Minute, func() error {
 		_, err := node.Exec(ctx, "ctr", "--address", containerd, "version")
 		return err
@@ -84,7 +90,7 @@ func (c Config) importImages(ctx context.Context, node machine.Config) error {
 			return err
 		}
 	}
-	return nil
+	return os.WriteFile(done, nil, 0o644)
 }
 
 // Import gives a node the images of an archive.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,8 +39,8 @@ func (c Config) Exec(ctx context.Context, name string, args ...string) (string, 
 	return out.String(), nil
 }
 
-// Processes are those of the machine and of its containers whose program has this name, as the host numbers them. They are told by the
-// machine's cgroups and not by its namespaces, of which containers have others.
+// Processes are those of the machine and of its containers that run this program, as the host numbers them. A program is its name and,
+// after spaces, its first arguments. They are told by the machine's cgroups and not by its namespaces, of which containers have others.
 func (c Config) Processes(program string) ([]int, error) {
 	found, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
@@ -51,12 +52,25 @@ func (c Config) Processes(program string) ([]int, error) {
 		if err != nil || !strings.Contains(string(in), "/"+c.cgroup()+"/") && !strings.Contains(string(in), "/"+c.cgroup()+"\n") {
 			continue
 		}
-		exe, err := os.Readlink(filepath.Join(filepath.Dir(path), "exe"))
-		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && programOf(exe) == program {
+		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); runs(pid, program) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
+}
+
+// runs is false also for a process that has ended.
+func runs(pid int, program string) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return false
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	_, args, _ := strings.Cut(strings.ReplaceAll(string(line), "\x00", " "), " ")
+	return strings.HasPrefix(programOf(exe)+" "+args, program+" ")
 }
 
 // programOf is the name of an executable without a version.
@@ -72,7 +86,7 @@ func (c Config) Signal(program string, sig syscall.Signal) (int, error) {
 		return 0, err
 	}
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, sig); err != nil && err != syscall.ESRCH {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return 0, fmt.Errorf("signal %s on %s: %w", program, c.Name, err)
 		}
 	}

@@ -16,7 +16,9 @@ import (
 
 const usage = `usage: kubernetes VERB [FLAGS] [ARGUMENTS]
 
+  all                up, stories and down, whatever became of the stories
   up                 start a cluster, and leave it running
+  stories            tell the stories on the cluster that runs, and write their table
   shell [PROGRAM]    run a program that may reach the cluster, with KUBECONFIG set
   down               stop the cluster and remove all of it, also what a killed process left
 
@@ -43,16 +45,23 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	dir, err := filepath.Abs(o.dir)
-	if err != nil {
-		return err
+	// Machines have a working directory of their own.
+	for _, path := range []*string{&o.dir, &o.programs, &o.image, &o.chart, &o.holdfast} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = absolute
 	}
-	o.dir = dir
 	switch args[0] {
+	case "all":
+		return o.all(ctx)
 	case "up":
 		return o.up(ctx)
 	case "down":
 		return o.down()
+	case "stories":
+		return o.stories(ctx)
 	case "shell":
 		return o.shell(ctx, flags.Args())
 	}
@@ -62,9 +71,10 @@ func run(ctx context.Context, args []string) error {
 
 // options are the flags.
 type options struct {
-	dir, programs, version, image string
-	nodes                         int
-	pool                          int64
+	dir, programs, version, image     string
+	only, chart, crds, helm, holdfast string
+	nodes, minutes                    int
+	pool                              int64
 }
 
 func (o *options) flags() *flag.FlagSet {
@@ -73,6 +83,12 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.programs, "programs", ".cache/kubernetes/bin", "folder of the programs that binaries.sh built, and of pause")
 	f.StringVar(&o.version, "version", "v1.37.2", "version of Kubernetes")
 	f.StringVar(&o.image, "image", ".cache/image/holdfast.tar", "archive with Holdfast's image")
+	f.StringVar(&o.only, "only", ".", "regular expression of the stories that are told")
+	f.StringVar(&o.chart, "chart", "deploy/chart", "folder of the chart")
+	f.StringVar(&o.crds, "crds", "", "folder with the CRDs of snapshots; empty: the cluster has none")
+	f.StringVar(&o.helm, "helm", "v3.22.0", "version of the helm that installs the chart")
+	f.StringVar(&o.holdfast, "holdfast", "bin/holdfast", "the program, for what is done outside of the cluster")
+	f.IntVar(&o.minutes, "minutes", 10, "how long the stories of random faults go on")
 	f.IntVar(&o.nodes, "nodes", 3, "how many nodes the cluster has")
 	f.Int64Var(&o.pool, "pool", 20<<30, "bytes of each node's disk for volumes")
 	f.Usage = func() {

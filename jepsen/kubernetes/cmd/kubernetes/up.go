@@ -10,30 +10,23 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
-	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/image"
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/machine"
 )
 
-func (o options) cluster() (cluster.Config, error) {
-	programs, err := filepath.Abs(o.programs)
-	if err != nil {
-		return cluster.Config{}, err
-	}
-	archives, err := filepath.Glob(filepath.Join(o.dir, "images", "*.tar"))
-	return cluster.Config{
-		Dir: filepath.Join(o.dir, "cluster"), Programs: programs, Version: o.version, Nodes: o.nodes, PoolSize: o.pool, Archives: archives,
-	}, err
+// cluster is the cluster that the flags describe, without images for new nodes.
+func (o options) cluster() cluster.Config {
+	return cluster.Config{Dir: filepath.Join(o.dir, "cluster"), Programs: o.programs, Version: o.version, Nodes: o.nodes, PoolSize: o.pool}
 }
 
 // up starts what does not run yet of the cluster. It executes this program again in the cluster's network, where it goes on.
 func (o options) up(ctx context.Context) error {
-	if err := o.makeImages(); err != nil {
-		return err
-	}
-	c, err := o.cluster()
+	c := o.cluster()
+	archives, err := o.makeImages()
 	if err != nil {
-		return err
+		return fmt.Errorf("make the images: %w", err)
 	}
+	c.Archives = archives
 	if _, err := c.ControlPlane().PID(); err != nil {
 		say("starting the control plane of %s", c.Version)
 		if err := c.StartControlPlane(ctx); err != nil {
@@ -46,7 +39,29 @@ func (o options) up(ctx context.Context) error {
 	if err := c.WaitServing(ctx, 5*time.Minute); err != nil {
 		return fmt.Errorf("wait for the API server: %w", err)
 	}
+	if err := o.serveSnapshots(ctx, c); err != nil {
+		return fmt.Errorf("serve snapshots: %w", err)
+	}
 	return startNodes(ctx, c)
+}
+
+// serveSnapshots makes the CRDs of snapshots and runs their controller, which are the cluster's and no chart's.
+func (o options) serveSnapshots(ctx context.Context, c cluster.Config) error {
+	if o.crds == "" {
+		return nil
+	}
+	if _, err := o.kubectl(ctx, c, "apply", "--server-side", "-k", o.crds); err != nil {
+		return err
+	}
+	return c.RunSnapshotController()
+}
+
+func (o options) kubectl(ctx context.Context, c cluster.Config, args ...string) (string, error) {
+	k, err := kit.New(c)
+	if err != nil {
+		return "", err
+	}
+	return k.Kubectl(ctx, args...)
 }
 
 func startNodes(ctx context.Context, c cluster.Config) error {
@@ -71,10 +86,7 @@ func (o options) down() error {
 }
 
 func (o options) shell(ctx context.Context, args []string) error {
-	c, err := o.cluster()
-	if err != nil {
-		return err
-	}
+	c := o.cluster()
 	if err := c.Enter(); err != nil {
 		return err
 	}
@@ -85,26 +97,6 @@ func (o options) shell(ctx context.Context, args []string) error {
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig("admin"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return cmd.Run()
-}
-
-// makeImages writes the archives of the images of which the programs are there.
-func (o options) makeImages() error {
-	dir := filepath.Join(o.dir, "images")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	busybox, err := exec.LookPath("busybox")
-	if err != nil {
-		return err
-	}
-	small, err := image.BusyboxOf(busybox)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		image.Write(filepath.Join(dir, "pause.tar"), image.Pause(cluster.PauseImage, filepath.Join(o.programs, "pause"))),
-		image.Write(filepath.Join(dir, "busybox.tar"), small),
-	)
 }
 
 func say(format string, args ...any) {

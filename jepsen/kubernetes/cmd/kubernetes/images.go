@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/image"
+)
+
+// sidecars are the programs beside a controller, in the versions that the chart names.
+var sidecars = map[string]string{
+	"csi-provisioner": "v6.4.0", "csi-attacher": "v4.13.0", "csi-resizer": "v2.3.0", "csi-snapshotter": "v8.7.0",
+}
+
+// makeImages writes the archives of the images whose programs are there, and returns them with Holdfast's.
+func (o options) makeImages() ([]string, error) {
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return nil, err
+	}
+	small, err := image.BusyboxOf(busybox)
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]image.Image{
+		"busybox": small, "pause": image.Pause(cluster.PauseImage, filepath.Join(o.programs, "pause")),
+	}
+	for name, version := range sidecars {
+		program := filepath.Join(o.programs, name+"-"+version)
+		if _, err := os.Stat(program); err == nil {
+			images[name] = image.Program("registry.k8s.io/sig-storage/"+name+":"+version, program, "/"+name)
+		}
+	}
+	return o.writeImages(images)
+}
+
+func (o options) writeImages(images map[string]image.Image) ([]string, error) {
+	dir := filepath.Join(o.dir, "images")
+	failed := os.MkdirAll(dir, 0o755)
+	var archives []string
+	for name, img := range images {
+		path := filepath.Join(dir, name+".tar")
+		failed = errors.Join(failed, image.Write(path, img))
+		archives = append(archives, path)
+	}
+	if _, err := os.Stat(o.image); err == nil {
+		archives = append(archives, o.image)
+	}
+	return archives, failed
+}

@@ -1,0 +1,114 @@
+package stories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	driver    = "csi.holdfast.storage"
+	namespace = "holdfast"
+	release   = "holdfast"
+)
+
+var install = story.Story{
+	Name: "install", Tells: "helm installs the chart with --wait, and every node offers the driver", Limit: 15 * time.Minute, Tell: tellInstall,
+}
+
+// values are what this cluster needs otherwise than a user's.
+const values = `image: {registry: localhost, tag: %q, pullPolicy: Never}
+storageClasses:
+  holdfast-restore: {enabled: true}
+volumeAttributesClasses:
+  silver: {iopsLimit: "1000"}
+  gold: {iopsLimit: "5000"}
+`
+
+func tellInstall(ctx context.Context, t *story.Teller) error {
+	if err := makeCA(ctx, t); err != nil {
+		return err
+	}
+	return t.Time("helm install --wait", func() error { return helmInstall(ctx, t) })
+}
+
+// helmInstall installs the chart, or upgrades it with more arguments, and waits until each node offers the driver.
+func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
+	file := filepath.Join(t.Cluster.Dir, "values.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, values, t.Settings.Tag), 0o644); err != nil {
+		return err
+	}
+	args := append([]string{"upgrade", "--install", release, t.Settings.Chart, "--values", file, "--wait", "--timeout", "10m"}, more...)
+	if _, err := t.In(namespace).Helm(ctx, t.Settings.Helm, args...); err != nil {
+		return err
+	}
+	return offered(ctx, t)
+}
+
+// offered waits until kubelet has the driver on every node.
+func offered(ctx context.Context, t *story.Teller) error {
+	return kit.Until(ctx, patience, func() error {
+		for n := 1; n <= t.Cluster.Nodes; n++ {
+			found, err := t.Client.StorageV1().CSINodes().Get(ctx, cluster.NodeName(n), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			has := false
+			for _, d := range found.Spec.Drivers {
+				has = has || d.Name == driver
+			}
+			if !has {
+				return fmt.Errorf("the node %s does not offer the driver", found.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// makeCA makes the namespace and the Secret with the CA that signs the certificates of controllers and nodes, unless it is there.
+func makeCA(ctx context.Context, t *story.Teller) error {
+	if err := t.Apply(ctx, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", namespace); err != nil {
+		return err
+	}
+	_, err := t.Client.CoreV1().Secrets(namespace).Get(ctx, "holdfast-ca", metav1.GetOptions{})
+	if err == nil || !apierrors.IsNotFound(err) {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "holdfast-ca-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	dir = filepath.Join(dir, "ca")
+	if out, err := exec.CommandContext(ctx, t.Settings.Holdfast, "ca", "make", "--ca-dir", dir, "--cluster", "holdfast").CombinedOutput(); err != nil {
+		return fmt.Errorf("make a CA: %w: %s", err, out)
+	}
+	cert, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	key, failed := os.ReadFile(filepath.Join(dir, "ca.key"))
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	_, err = t.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-ca"}, Data: map[string][]byte{"ca.crt": cert, "ca.key": key},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// installed says why a story of volumes cannot be told.
+func installed(ctx context.Context, t *story.Teller) error {
+	if _, err := t.Get(ctx, "csidrivers", driver); err != nil {
+		return fmt.Errorf("the driver is not installed: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+package stories
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
+)
+
+// All are the stories in the order in which they are told: what breaks more comes later.
+func All() []story.Story {
+	of := slices.Concat(basic, snapshots, []story.Story{hundred}, faults, []story.Story{kills, suite})
+	for i := range of {
+		if of[i].Needs == nil {
+			of[i].Needs = installed
+		}
+	}
+	return append([]story.Story{floor, install}, of...)
+}
