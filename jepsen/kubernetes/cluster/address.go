@@ -2,12 +2,13 @@ package cluster
 
 import "fmt"
 
-// All addresses are of networks that only the machines have.
+// Control is the address of the machine with the control plane. As all others it is of a network that only the machines have.
+const Control = "10.90.0.1"
+
 const (
-	controlPlane   = "10.90.0.1"
 	services       = "10.92.0.0/16"
 	kubernetesOwn  = "10.92.0.1" // of the service kubernetes.default
-	apiServer      = "https://" + controlPlane + ":6443"
+	apiServer      = "https://" + Control + ":6443"
 	clusterDomain  = "cluster.local"
 	podsOfAllNodes = "10.91.0.0/16"
 )

@@ -12,6 +12,11 @@ import (
 // Versions of the programs that are not Kubernetes' own.
 const etcdVersion, corednsVersion = "v3.6.16", "v1.15.0"
 
+// Sidecars are the programs beside a controller, in the versions that the chart names.
+var Sidecars = map[string]string{
+	"csi-provisioner": "v6.4.0", "csi-attacher": "v4.13.0", "csi-resizer": "v2.3.0", "csi-snapshotter": "v8.7.0",
+}
+
 // controlPlaneName is that of the machine with the control plane.
 const controlPlaneName = "control-plane"
 
@@ -74,7 +79,7 @@ func (c Config) Node(number int) machine.Config {
 
 // hosts is the content of /etc/hosts of all machines.
 func hosts(nodes int) string {
-	content := "127.0.0.1 localhost\n" + controlPlane + " " + controlPlaneName + "\n"
+	content := "127.0.0.1 localhost\n" + Control + " " + controlPlaneName + "\n"
 	for n := 1; n <= nodes; n++ {
 		content += fmt.Sprintf("%s %s\n", address(n), NodeName(n))
 	}

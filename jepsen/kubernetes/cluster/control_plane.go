@@ -24,7 +24,7 @@ func (c Config) apiServer() machine.Unit {
 	return machine.Unit{Name: "kube-apiserver", Args: []string{
 		c.kubernetes("kube-apiserver"),
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--bind-address=" + controlPlane, "--advertise-address=" + controlPlane, "--secure-port=6443",
+		"--bind-address=" + Control, "--advertise-address=" + Control, "--secure-port=6443",
 		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
 		"--client-ca-file=" + c.pki("ca.crt"),
 		"--kubelet-client-certificate=" + c.pki("apiserver-kubelet-client.crt"), "--kubelet-client-key=" + c.pki("apiserver-kubelet-client.key"),
@@ -69,10 +69,10 @@ const snapshotterVersion = "v8.7.0"
 
 // RunSnapshotController has the control plane run the controller of snapshots, whose CRDs must be there.
 func (c Config) RunSnapshotController() error {
-	return machine.Run(c.ControlPlane(), append(c.controlUnits(), machine.Unit{Name: "snapshot-controller", Args: []string{
+	return machine.Add(c.ControlPlane(), machine.Unit{Name: "snapshot-controller", Args: []string{
 		c.Program("snapshot-controller", snapshotterVersion), "--kubeconfig=" + c.Kubeconfig("admin"),
 		"--feature-gates=CSIVolumeGroupSnapshot=true", "--kube-api-qps=100", "--kube-api-burst=200",
-	}})...)
+	}})
 }
 
 // controlFiles are the files of the machine with the control plane.
@@ -92,6 +92,6 @@ func (c Config) controlFiles() map[string]string {
   }
   cache 5
 }
-`, controlPlane, clusterDomain, c.Kubeconfig("coredns")),
+`, Control, clusterDomain, c.Kubeconfig("coredns")),
 	}
 }

@@ -28,7 +28,7 @@ func (c Config) nodeUnits(number int) []machine.Unit {
 func (c Config) nodeFiles(number int) map[string]string {
 	return map[string]string{
 		"/etc/hosts":                       hosts(c.Nodes),
-		"/etc/resolv.conf":                 "nameserver " + controlPlane + "\n",
+		"/etc/resolv.conf":                 "nameserver " + Control + "\n",
 		"/etc/containerd/config.toml":      containerdConfig,
 		"/etc/cni/net.d/10-pods.conflist":  fmt.Sprintf(network, pods(number)),
 		"/etc/kubernetes/kubelet.yaml":     c.kubeletConfig(number),
@@ -102,5 +102,5 @@ imageMaximumGCAge: 0s
 registryPullQPS: 0
 eventRecordQPS: 0
 shutdownGracePeriod: 0s
-`, address(number), c.pki("ca.crt"), c.pki(name+".crt"), c.pki(name+".key"), controlPlane, clusterDomain, containerd)
+`, address(number), c.pki("ca.crt"), c.pki(name+".crt"), c.pki(name+".key"), Control, clusterDomain, containerd)
 }

@@ -50,7 +50,7 @@ func (c Config) makeFrontProxy() error {
 func (c Config) subjects() map[string]subject {
 	all := map[string]subject{
 		"apiserver": {name: "kube-apiserver", hosts: []string{
-			controlPlane, kubernetesOwn, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+			Control, kubernetesOwn, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 			"kubernetes.default.svc." + clusterDomain,
 		}},
 		"apiserver-kubelet-client": {name: "kube-apiserver-kubelet-client", groups: []string{"system:masters"}},

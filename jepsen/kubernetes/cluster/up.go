@@ -36,7 +36,7 @@ func (c Config) StartControlPlane(ctx context.Context) error {
 	if err := machine.Start(ctx, control); err != nil {
 		return err
 	}
-	if err := control.MakeSwitch(ctx, controlPlane+"/24"); err != nil {
+	if err := control.MakeSwitch(ctx, Control+"/24"); err != nil {
 		return err
 	}
 	for n := 1; n <= c.Nodes; n++ {
@@ -53,7 +53,7 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 	if err := machine.Start(ctx, node); err != nil {
 		return err
 	}
-	if err := node.Plug(ctx, c.ControlPlane(), address(number)+"/24", controlPlane); err != nil {
+	if err := node.Plug(ctx, c.ControlPlane(), address(number)+"/24", Control); err != nil {
 		return err
 	}
 	for other := 1; other <= c.Nodes; other++ {
@@ -63,6 +63,11 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 			}
 		}
 	}
+	// A node that was complete has its images on its disk, and its programs run already.
+	complete := filepath.Join(node.Folder(), "complete")
+	if _, err := os.Stat(complete); err == nil {
+		return nil
+	}
 	units := c.nodeUnits(number)
 	if err := machine.Run(node, units[0]); err != nil {
 		return err
@@ -70,15 +75,13 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 	if err := c.importImages(ctx, node); err != nil {
 		return err
 	}
-	return machine.Run(node, units...)
+	if err := machine.Run(node, units...); err != nil {
+		return err
+	}
+	return os.WriteFile(complete, nil, 0o644)
 }
 
-// importImages gives a node the images once: its disk keeps them.
 func (c Config) importImages(ctx context.Context, node machine.Config) error {
-	done := filepath.Join(node.Folder(), "imported")
-	if _, err := os.Stat(done); err == nil {
-		return nil
-	}
 	if err := wait(ctx, time.Minute, func() error {
 		_, err := node.Exec(ctx, "ctr", "--address", containerd, "version")
 		return err
@@ -90,7 +93,7 @@ func (c Config) importImages(ctx context.Context, node machine.Config) error {
 			return err
 		}
 	}
-	return os.WriteFile(done, nil, 0o644)
+	return nil
 }
 
 // Import gives a node the images of an archive.

@@ -37,6 +37,18 @@ func Run(c Config, units ...Unit) error {
 	return syscall.Kill(pid, syscall.SIGHUP)
 }
 
+// Add has the machine run these units beside those that it runs. Of one name the new one counts.
+func Add(c Config, units ...Unit) error {
+	all, err := c.Units()
+	if err != nil {
+		return err
+	}
+	for _, u := range units {
+		all[u.Name] = u
+	}
+	return Run(c, slices.Collect(maps.Values(all))...)
+}
+
 // Units are what the machine was told to run, by name.
 func (c Config) Units() (map[string]Unit, error) {
 	units := map[string]Unit{}

@@ -80,7 +80,7 @@ func tellRecreated(ctx context.Context, t *story.Teller) error {
 const writeOn = `n=0; while n=$((n+1)); do echo $n >>/data/lines || exit 1; sync /data/lines || exit 1; usleep 100000; done`
 
 func tellGrowth(ctx context.Context, t *story.Teller) error {
-	if err := start(ctx, t, claim{name: "data", class: late, size: "1Gi"}, pod{name: "pod", command: writeOn}); err != nil {
+	if err := start(ctx, t, claim{name: "data", class: xfs, size: "1Gi"}, pod{name: "pod", command: writeOn}); err != nil {
 		return err
 	}
 	if err := t.Time("1 to 3 GiB in the claim's status", func() error {

@@ -24,19 +24,23 @@ const (
 )
 
 var install = story.Story{
-	Name: "install", Tells: "helm installs the chart with --wait, and every node offers the driver", Limit: 15 * time.Minute, Tell: tellInstall,
+	Name: "install", Tells: "the driver is installed, by helm with --wait or on the hosts, and every node offers it", Limit: 15 * time.Minute, Tell: tellInstall,
 }
 
 // values are what this cluster needs otherwise than a user's.
 const values = `image: {registry: localhost, tag: %q, pullPolicy: Never}
 storageClasses:
   holdfast-restore: {enabled: true}
+  holdfast-xfs: {enabled: true, parameters: {fsType: xfs}}
 volumeAttributesClasses:
   silver: {iopsLimit: "1000"}
   gold: {iopsLimit: "5000"}
 `
 
 func tellInstall(ctx context.Context, t *story.Teller) error {
+	if t.Settings.OnHosts {
+		return t.Time("programs of the hosts started, to the driver on every node", func() error { return installOnHosts(ctx, t) })
+	}
 	if err := makeCA(ctx, t); err != nil {
 		return err
 	}
@@ -111,4 +115,12 @@ func installed(ctx context.Context, t *story.Teller) error {
 		return fmt.Errorf("the driver is not installed: %w", err)
 	}
 	return nil
+}
+
+// byHelm says why a story of the chart cannot be told.
+func byHelm(ctx context.Context, t *story.Teller) error {
+	if t.Settings.OnHosts {
+		return errors.New("the programs run on the hosts, without the chart")
+	}
+	return installed(ctx, t)
 }

@@ -15,6 +15,9 @@ import (
 // Classes of the chart: volumes are made on the host of their first pod, or at once.
 const late, immediate = "holdfast-local", "holdfast-restore"
 
+// xfs is late with XFS. The kernel grows an ext4 that is in use only for CAP_SYS_RESOURCE, which not every host lets its root have.
+const xfs = "holdfast-xfs"
+
 // claim is a PersistentVolumeClaim.
 type claim struct {
 	name, class, size string

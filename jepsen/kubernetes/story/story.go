@@ -37,6 +37,7 @@ type Settings struct {
 	Tag      string // of the image
 	Holdfast string // the program, for what is done outside of the cluster
 	Reports  string // folder
+	OnHosts  bool   // the driver is installed without the chart, by programs on the hosts
 	Minutes  int    // how long stories of random faults go on
 	Say      func(format string, args ...any)
 }

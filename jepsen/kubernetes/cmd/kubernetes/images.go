@@ -10,11 +10,6 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/image"
 )
 
-// sidecars are the programs beside a controller, in the versions that the chart names.
-var sidecars = map[string]string{
-	"csi-provisioner": "v6.4.0", "csi-attacher": "v4.13.0", "csi-resizer": "v2.3.0", "csi-snapshotter": "v8.7.0",
-}
-
 // makeImages writes the archives of the images whose programs are there, and returns them with Holdfast's.
 func (o options) makeImages() ([]string, error) {
 	busybox, err := exec.LookPath("busybox")
@@ -28,7 +23,7 @@ func (o options) makeImages() ([]string, error) {
 	images := map[string]image.Image{
 		"busybox": small, "pause": image.Pause(cluster.PauseImage, filepath.Join(o.programs, "pause")),
 	}
-	for name, version := range sidecars {
+	for name, version := range cluster.Sidecars {
 		program := filepath.Join(o.programs, name+"-"+version)
 		if _, err := os.Stat(program); err == nil {
 			images[name] = image.Program("registry.k8s.io/sig-storage/"+name+":"+version, program, "/"+name)

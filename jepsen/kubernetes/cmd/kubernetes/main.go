@@ -75,6 +75,7 @@ type options struct {
 	only, chart, crds, helm, holdfast string
 	nodes, minutes                    int
 	pool                              int64
+	onHosts                           bool
 }
 
 func (o *options) flags() *flag.FlagSet {
@@ -88,6 +89,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.crds, "crds", "", "folder with the CRDs of snapshots; empty: the cluster has none")
 	f.StringVar(&o.helm, "helm", "v3.22.0", "version of the helm that installs the chart")
 	f.StringVar(&o.holdfast, "holdfast", "bin/holdfast", "the program, for what is done outside of the cluster")
+	f.BoolVar(&o.onHosts, "on-hosts", false, "install the driver without the chart, by programs on the hosts")
 	f.IntVar(&o.minutes, "minutes", 10, "how long the stories of random faults go on")
 	f.IntVar(&o.nodes, "nodes", 3, "how many nodes the cluster has")
 	f.Int64Var(&o.pool, "pool", 20<<30, "bytes of each node's disk for volumes")
