@@ -19,8 +19,10 @@ func TestS13_NamespacesOfTheKernelAreToldApart(t *testing.T) {
 		require.ErrorContains(t, check.checkNamespaces(t.Context()), want)
 		return
 	}
-	if err := check.checkNamespaces(t.Context()); err != nil || os.Geteuid() != 0 {
-		t.Skipf("this test is in a container itself, or is not root's: %v", err)
+	own, err := os.Readlink("/proc/self/ns/pid")
+	require.NoError(t, err)
+	if own != initialPIDNamespace || os.Geteuid() != 0 {
+		t.Skip("this test is in a container itself, or is not root's")
 	}
 	for want, flags := range map[string]uintptr{
 		"set hostPID: true":                         syscall.CLONE_NEWPID,
@@ -28,6 +30,10 @@ func TestS13_NamespacesOfTheKernelAreToldApart(t *testing.T) {
 		"a net namespace of its own, and DRBD is":   syscall.CLONE_NEWNET,
 		"which the host's root cannot be seen: set": syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS,
 	} {
+		if _, err := os.Readlink("/proc/1/ns/net"); err != nil && flags&syscall.CLONE_NEWPID == 0 {
+			t.Logf("the first process's namespaces cannot be seen here: %v", err)
+			continue
+		}
 		again := exec.Command(os.Args[0], "-test.run=^TestS13_NamespacesOfTheKernelAreToldApart$", "-test.count=1")
 		again.Env = append(os.Environ(), inNamespace+"="+want)
 		again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
