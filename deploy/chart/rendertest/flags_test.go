@@ -15,10 +15,7 @@ const commandsPage = "../../COMMANDS.md"
 
 // pending are flags that the chart passes and that page does not have.
 var pending = map[string][]string{
-	"controller": {"enroll-service-account", "self-issue", "bootstrap-from"},
-	"node":       {"kubelet-registration", "kubelet-csi-path", "enroll-endpoints", "enroll-token-file", "enroll-ca"},
-	"kube-init":  {"data-dir", "log-level", "log-format", "ca-secret", "ca-dir", "cluster"},
-	"kube":       {"log-level", "log-format", "cert", "key", "ca", "endpoints", "identity", "guard-image", "guard-pull-secrets", "metrics-listen"},
+	"kube": {"log-level", "log-format", "cert", "key", "ca", "endpoints", "identity", "guard-image", "guard-pull-secrets", "metrics-listen"},
 }
 
 // sidecarFlags are read from the programs' sources, in the versions of values.yaml.

@@ -32,7 +32,7 @@ func TestImmutableFieldsStay(t *testing.T) {
 // parameters of a class.
 func TestNoOtherValueChangesAnImmutableField(t *testing.T) {
 	values := tree{
-		"site": "B", "logLevel": "debug", "nodeTimeout": "30s", "zoneFromNode": true, "csiDriver": tree{"seLinuxMount": false},
+		"site": "B", "logLevel": "debug", "nodeTimeout": "30s", "zoneFromNode": true, "csiDriver": tree{"seLinuxMount": true},
 		"global":     tree{"imageRegistry": "registry.example.com"},
 		"pki":        tree{"mode": "certManager", "certManager": tree{"issuerName": "x"}},
 		"controller": tree{"replicas": 5, "podLabels": tree{"a": "b"}, "podAnnotations": tree{"a": "b"}, "podDisruptionBudget": tree{"enabled": false}},

@@ -42,7 +42,7 @@ var sets = map[string]Release{
 		"kube":                 tree{"enabled": false},
 		"snapshots":            tree{"enabled": false},
 		"nodeTimeout":          "20s",
-		"csiDriver":            tree{"seLinuxMount": false},
+		"csiDriver":            tree{"seLinuxMount": true},
 		"storageClasses":       tree{"holdfast-encrypted": tree{"enabled": false}, "holdfast-local": tree{"default": true, "mountOptions": []any{"noatime"}}},
 		"node":                 tree{"pools": tree{"dir": "/srv/pool"}, "maxVolumes": 100},
 		"disabledCapabilities": []any{"EXPAND_VOLUME"},
