@@ -89,7 +89,8 @@ test: deps room build ## all tests, and what each part took; needs root for devi
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  system:race '$(SYSTEM)' drills:race '$(DRILLS)' rows:drills '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
-	  sites:race "$(THIRD)" backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
+	  sites:race "$(THIRD)" chart:race 'nice -n 5 $(SUBMAKE) chart-test' image:chart 'nice -n 5 $(SUBMAKE) image-check' \
+	  backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
 
 unit: ## unit tests of every package but those that the race detector runs whole: see race
 	list=$$(GO='$(GO)' sh deploy/unit-packages.sh '$(RACED)' $(SYSTEMS)) && $(GO) test -vet=off -timeout 30m $$list
