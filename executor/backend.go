@@ -38,6 +38,13 @@ type Backend interface {
 	Inventory(ctx context.Context) ([]InventoryItem, error)
 }
 
+// MetadataMeasurer is a Backend whose pool keeps its maps in a space of their own. When that is full nothing can be
+// written that needs a new block, however much room for data is left.
+type MetadataMeasurer interface {
+	// MetadataRatio is the used share of that space, 0 to 1. It is not known while the pool is absent.
+	MetadataRatio() (ratio float64, known bool)
+}
+
 // Device is what was observed of one volume's image and block device.
 type Device struct {
 	Absent     bool   // the pool is absent: the image is not known, the rest is (S12)

@@ -142,3 +142,17 @@ type MetadataWiper interface {
 	// WipeMetadata removes DRBD's metadata from the backing device of the volume.
 	WipeMetadata(ctx context.Context, id fsm.VolumeID) error
 }
+
+// SyncReader is a Replicator that tells of all its resources at once how much their replicas differ.
+type SyncReader interface {
+	// ListSync returns the status of each of this host's resources that the kernel has. It runs no command, so it answers
+	// while one hangs. On a host whose kernel has no replicator there is none.
+	ListSync(ctx context.Context) (map[fsm.VolumeID]SyncStatus, error)
+}
+
+// SyncStatus is how much the two replicas of a volume differ, as this host's kernel counts it now.
+type SyncStatus struct {
+	Connection fsmpb.ConnectionState
+	OutOfSync  int64 // bytes that the peer does not have, or has otherwise
+	Percent    int   // of a resynchronisation or verification; -1: none is under way
+}

@@ -68,6 +68,7 @@ func (m *metrics) exportGauges(a *Agent) {
 	count("holdfast_executor_staged_volumes", "Volumes that are staged on this host.", func(v *volume) int { return boolToInt(v.recordCopy.Staging != nil) })
 	count("holdfast_executor_parked_volumes", "Volumes parked because a command on their device cannot be killed.", func(v *volume) int { return boolToInt(v.parked != nil) })
 	count("holdfast_executor_held_volumes", "Volumes of which a snapshot is being taken, or that are frozen for a group snapshot.", func(v *volume) int { return boolToInt(v.snapshotting || v.freezeHold != nil) })
+	m.registry.MustRegister(newMetadataCollector(a.Pools), newReplicaCollector(a))
 	for _, pool := range a.Pools {
 		labels := prometheus.Labels{"pool": string(pool.ID())}
 		gauge := func(name, help string, of func(executor.PoolFacts) float64) {

@@ -75,6 +75,25 @@ func (r *FakeReplicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) 
 	return all, nil
 }
 
+// ListSync returns the replicas that are in the kernel. A write that the peer does not have counts as one byte.
+func (r *FakeReplicator) ListSync(context.Context) (map[fsm.VolumeID]executor.SyncStatus, error) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	all := map[fsm.VolumeID]executor.SyncStatus{}
+	for id, v := range r.link.volumes {
+		s := v.pair.Observe(r.side)
+		if !s.InKernel {
+			continue
+		}
+		status := executor.SyncStatus{Connection: s.Connection, OutOfSync: int64(s.Metadata.OutOfSync.Len()), Percent: -1}
+		if s.Connection >= syncSource {
+			status.Percent = 40
+		}
+		all[id] = status
+	}
+	return all, nil
+}
+
 // ListResources returns the volumes that are in the kernel or have a file.
 func (r *FakeReplicator) ListResources(context.Context) ([]fsm.VolumeID, error) {
 	r.link.mu.Lock()

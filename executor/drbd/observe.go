@@ -122,6 +122,27 @@ func (o *observer) listSuspended() ([]fsm.VolumeID, error) {
 	return frozen, nil
 }
 
+// listSync returns how much the replicas of each resource differ. It reads files only, like listSuspended.
+func (o *observer) listSync() (map[fsm.VolumeID]executor.SyncStatus, error) {
+	t, err := o.kernel.readProc()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(t.devices) == 0 {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	configured, err := o.files.volumes()
+	if err != nil {
+		return nil, err
+	}
+	all := map[fsm.VolumeID]executor.SyncStatus{}
+	for minor, d := range t.devices {
+		if id, ours := configured[minor]; ours && d.connection != csUnconfigured {
+			all[id] = executor.SyncStatus{Connection: connectionState(d), OutOfSync: d.outOfSync, Percent: d.percent}
+		}
+	}
+	return all, nil
+}
+
 // listResources returns the volumes that are configured in the kernel or in files.
 func (o *observer) listResources(ctx context.Context) ([]fsm.VolumeID, error) {
 	configured, err := o.files.volumes()

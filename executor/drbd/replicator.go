@@ -8,7 +8,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-var _ executor.Replicator = (*Replicator)(nil)
+var (
+	_ executor.Replicator = (*Replicator)(nil)
+	_ executor.SyncReader = (*Replicator)(nil)
+)
 
 // Replicator implements executor.Replicator for one host. It is safe for concurrent use.
 type Replicator struct {
@@ -64,6 +67,11 @@ func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32,
 // while a command hangs.
 func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 	return r.observer.listSuspended()
+}
+
+// ListSync returns how much the replicas of each volume differ. It reads files only, so it answers while a command hangs.
+func (r *Replicator) ListSync(context.Context) (map[fsm.VolumeID]executor.SyncStatus, error) {
+	return r.observer.listSync()
 }
 
 // ListResources returns the volumes that are configured in the kernel or in files.

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // fakeTools answers as the tools did in guests and keeps what they were called with.
@@ -256,6 +257,34 @@ func TestObserveOfCapturedStates(t *testing.T) {
 	ids, err := frozen.ListSuspended(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []fsm.VolumeID{testVolume}, ids)
+}
+
+func TestHowMuchReplicasDifferIsReadOfAllAtOnce(t *testing.T) {
+	for state, want := range map[string]map[fsm.VolumeID]executor.SyncStatus{
+		"":                    {},
+		"connected_secondary": {testVolume: {Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED, Percent: -1}},
+		"sync_target":         {testVolume: {Connection: fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET, OutOfSync: 65244 << 10, Percent: 6}},
+	} {
+		r, fake := newReplicatorInState(t, state)
+		ran := len(fake.calls)
+		for range 2 {
+			all, err := r.ListSync(t.Context())
+			require.NoError(t, err)
+			require.Len(t, all, len(want), state)
+			for id, s := range want {
+				require.Equal(t, s, all[id], state)
+			}
+		}
+		require.Len(t, fake.calls, ran, "it runs no command")
+		require.NoError(t, os.Remove(r.files.path(testVolume)))
+		all, err := r.ListSync(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, all, "it is none of ours")
+		require.NoError(t, os.Remove(filepath.Join(r.config.procDir, "drbd")))
+		all, err = r.ListSync(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, all, "the module is not loaded")
+	}
 }
 
 // S45: what suspend-io holds back is told from what the loss of the peer does, in the names of the kernel's reasons.

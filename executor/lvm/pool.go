@@ -9,7 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-var _ executor.Backend = (*Pool)(nil)
+var (
+	_ executor.Backend          = (*Pool)(nil)
+	_ executor.MetadataMeasurer = (*Pool)(nil)
+)
 
 // Kind is the backend's name in the log.
 const Kind = "lvm"

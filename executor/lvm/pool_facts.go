@@ -43,3 +43,12 @@ func (p *Pool) readUsage(ctx context.Context) (*poolState, poolUsage, error) {
 	_, usage, err := p.poolDevice()
 	return state, usage, err
 }
+
+// MetadataRatio implements executor.MetadataMeasurer. It reads the kernel's status only.
+func (p *Pool) MetadataRatio() (ratio float64, known bool) {
+	_, usage, err := p.poolDevice()
+	if err != nil || usage.failed || usage.metaTotal == 0 {
+		return 0, false
+	}
+	return float64(usage.metaUsed) / float64(usage.metaTotal), true
+}

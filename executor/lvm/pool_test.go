@@ -43,6 +43,11 @@ func TestPoolUsageDecidesWhetherItAcceptsNewVolumes(t *testing.T) {
 				facts := p.Facts(t.Context())
 				require.Equal(t, tc.absent, facts.Absent)
 				require.Equal(t, testPoolID, facts.ID)
+				ratio, known := p.MetadataRatio()
+				require.Equal(t, !tc.absent, known)
+				if known {
+					require.InDelta(t, metadataOf(tc.status), ratio, 1e-9)
+				}
 				state := testState(t)
 				state.transaction = transactionOf(tc.status)
 				err := p.volumes.checkAcceptsNew(t.Context(), state)
@@ -58,6 +63,13 @@ func TestPoolUsageDecidesWhetherItAcceptsNewVolumes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func metadataOf(status string) float64 {
+	var n uint64
+	var used, total float64
+	_, _ = fmt.Sscanf(status, "thin-pool %d %g/%g", &n, &used, &total)
+	return used / total
 }
 
 func transactionOf(status string) uint64 {
