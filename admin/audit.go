@@ -39,7 +39,9 @@ func (s *Server) Audit(ctx context.Context, _ *adminpb.AuditRequest) (*adminpb.A
 	if err != nil {
 		return nil, s.Error(err)
 	}
-	return round.response(), nil
+	resp := round.response()
+	s.Audited(resp)
+	return resp, nil
 }
 
 func sleepContext(ctx context.Context, d time.Duration) error {

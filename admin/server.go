@@ -183,6 +183,8 @@ type Options struct {
 	TokenAuthority func(role, name string) (pin []byte, cluster string, err error)
 	// Error converts an error of the cluster to a gRPC status error.
 	Error func(error) error
+	// Audited is called with the result of each audit that ended; nil: nobody wants to know.
+	Audited func(*adminpb.AuditResponse)
 	// AuditPause is the time between two rounds of an audit; 0 means 250 ms.
 	AuditPause time.Duration
 	// Logger gets events that operators should know; nil discards them.
@@ -204,6 +206,9 @@ func NewServer(o Options) *Server {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Audited == nil {
+		o.Audited = func(*adminpb.AuditResponse) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

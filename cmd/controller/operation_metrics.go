@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -32,8 +31,10 @@ func countOperations(ctx context.Context, s stateReader, registerer prometheus.R
 		}, []string{"kind", "state"}),
 	}
 	info := newVolumeInfo(s)
-	if err := errors.Join(registerer.Register(o.endedTotal), registerer.Register(o.current), registerer.Register(newPoolCollector(s)), registerer.Register(newAddonsCollector(s)), registerer.Register(newRelationCollector(s)), registerer.Register(info)); err != nil {
-		return fmt.Errorf("register the metrics of the state: %w", err)
+	for _, collector := range []prometheus.Collector{o.endedTotal, o.current, newPoolCollector(s), newReplicaCollector(s), newAddonsCollector(s), newRelationCollector(s), info} {
+		if err := registerer.Register(collector); err != nil {
+			return fmt.Errorf("register the metrics of the state: %w", err)
+		}
 	}
 	watch := s.Watch(raftnode.Interest{All: true})
 	defer watch.Close()

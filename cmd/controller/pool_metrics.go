@@ -17,7 +17,7 @@ type stateReader interface {
 // poolCollector reports the state's pools when it is scraped.
 type poolCollector struct {
 	state stateReader
-	capacity, reserved, volumes,
+	capacity, reserved, reservable, volumes,
 	nodes, fencedNodes, snapshots, groups *prometheus.Desc
 }
 
@@ -26,6 +26,7 @@ func newPoolCollector(s stateReader) *poolCollector {
 	return &poolCollector{state: s,
 		capacity:    prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "A pool's capacity as it registered.", labels, nil),
 		reserved:    prometheus.NewDesc("holdfast_cluster_pool_reserved_bytes", "What volumes reserve of a pool.", labels, nil),
+		reservable:  prometheus.NewDesc("holdfast_cluster_pool_reservable_bytes", "What volumes may reserve of a pool: its capacity times --overcommit. Nothing is placed there beyond it.", labels, nil),
 		volumes:     prometheus.NewDesc("holdfast_cluster_pool_volumes", "Volumes that have a replica in a pool.", labels, nil),
 		nodes:       prometheus.NewDesc("holdfast_cluster_nodes", "Hosts that the log knows, by state.", []string{"state"}, nil),
 		fencedNodes: prometheus.NewDesc("holdfast_cluster_fenced_nodes", "Hosts that are fenced, or on their way back from it.", nil, nil),
@@ -36,7 +37,7 @@ func newPoolCollector(s stateReader) *poolCollector {
 
 // Describe implements prometheus.Collector.
 func (p *poolCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.capacity, p.reserved, p.volumes, p.nodes, p.fencedNodes, p.snapshots, p.groups} {
+	for _, d := range []*prometheus.Desc{p.capacity, p.reserved, p.reservable, p.volumes, p.nodes, p.fencedNodes, p.snapshots, p.groups} {
 		out <- d
 	}
 }
@@ -58,6 +59,7 @@ func (p *poolCollector) Collect(out chan<- prometheus.Metric) {
 				reserved, volumes := st.PoolUse(pool.ID)
 				gauge(p.capacity, float64(pool.Capacity), string(n.ID), string(pool.ID))
 				gauge(p.reserved, float64(reserved), string(n.ID), string(pool.ID))
+				gauge(p.reservable, float64(pool.Capacity)*float64(pool.OvercommitPercent)/100, string(n.ID), string(pool.ID))
 				gauge(p.volumes, float64(volumes), string(n.ID), string(pool.ID))
 			}
 		}

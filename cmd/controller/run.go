@@ -149,6 +149,9 @@ func (c *controller) open(ctx context.Context) error {
 	if err := c.registry.Register(newToleranceCollector(member.Fork, (&adminCluster{cluster: c.cluster}).Members)); err != nil {
 		return fmt.Errorf("register the metrics of what is tolerated: %w", err)
 	}
+	if err := c.exportOwnMetrics(); err != nil {
+		return err
+	}
 	return c.openBackups()
 }
 

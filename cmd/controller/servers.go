@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	csispec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -43,10 +45,14 @@ func (c *controller) openServers() error {
 	if err != nil {
 		return err
 	}
+	audits := newAuditMetrics()
+	if err := c.registry.Register(audits); err != nil {
+		return fmt.Errorf("register the metrics of audits: %w", err)
+	}
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
 		VolumeCalls: volumes,
 		Cluster:     members, HostChecks: checks, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
-		TakeBackup: c.takeBackup, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, TokenAuthority: c.tokenAuthority, Error: rpcerr.From, Logger: c.log,
+		TakeBackup: c.takeBackup, Audited: func(result *adminpb.AuditResponse) { audits.note(result, time.Now()) }, AttachFacts: c.monitor.Facts().Attach, Name: c.name, Actor: actor, CallerSerial: callerSerial, TokenAuthority: c.tokenAuthority, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-storage/holdfast/executor/hostcheck"
 )
 
-// Registry is a registry with the process's and the Go runtime's metrics, and
-// what is built: version in a label.
+// Registry is a registry with the process's and the Go runtime's metrics, whether the host's clock is
+// set, and what is built: version in a label.
 func Registry(version string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -23,7 +25,15 @@ func Registry(version string) *prometheus.Registry {
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	clock := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_clock_synchronised", Help: "1 when something sets this host's clock, as its kernel knows it.",
+	}, func() float64 {
+		if hostcheck.ClockSynchronised() {
+			return 1
+		}
+		return 0
+	})
+	r.MustRegister(build, clock, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 

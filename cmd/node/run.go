@@ -168,6 +168,9 @@ func (n *node) openExecutor() (err error) {
 	if err != nil {
 		return exit.Wrap(exit.Usage, err)
 	}
+	if err := n.exportSession(); err != nil {
+		return err
+	}
 	freezes, err := newMeteredFreezer(n.components.freezer, n.registry)
 	if err != nil {
 		return err

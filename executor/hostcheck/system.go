@@ -46,6 +46,12 @@ func command(runner *run.Runner, both bool) func(context.Context, string, ...str
 	}
 }
 
+// ClockSynchronised tells whether something sets this host's clock, as its kernel knows it.
+func ClockSynchronised() bool {
+	clock, err := adjtime()
+	return err == nil && clock.Synchronised
+}
+
 // adjtime reads the kernel's clock discipline, which needs no privilege.
 func adjtime() (Clock, error) {
 	const unsynchronised = 0x40 // STA_UNSYNC

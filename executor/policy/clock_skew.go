@@ -4,16 +4,17 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/holdfast-storage/holdfast/executor/session"
 )
 
 // MaxClockSkew is how far a leader's clock may be from the members' median (S27).
 const MaxClockSkew = 5 * time.Second
 
+// ClockAhead is how far this member's clock was ahead of the members' median at the last poll; 0 where no other answered.
+func (m *Monitor) ClockAhead() time.Duration { return time.Duration(m.clockAhead.Load()) }
+
 // checkClockSkew compares this leader's clock with the members' (S27).
-func (m *Monitor) checkClockSkew(ctx context.Context, r *session.PollReplies) {
-	ahead := clockSkew(r.ClockOffsets)
+func (m *Monitor) checkClockSkew(ctx context.Context) {
+	ahead := m.ClockAhead()
 	if ahead.Abs() <= MaxClockSkew {
 		return
 	}

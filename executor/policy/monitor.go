@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/executor/session"
@@ -63,6 +64,7 @@ type Monitor struct {
 	replacer    replicaReplacer
 	leaderPolls int // polls as the leader
 	facts       *FactTable
+	clockAhead  atomic.Int64 // nanoseconds, at the last poll
 	now         func() time.Time
 }
 
@@ -111,6 +113,7 @@ func (m *Monitor) poll(ctx context.Context) {
 		m.Logger.Debug("cannot ask the members for their sessions", "error", err)
 		return
 	}
+	m.clockAhead.Store(int64(clockSkew(r.ClockOffsets)))
 	x := newPollResult(m.now(), r, term, leading)
 	changes, err := m.applyPoll(r, x)
 	if err != nil {
@@ -124,7 +127,7 @@ func (m *Monitor) poll(ctx context.Context) {
 	m.replaceReplicas(ctx, x)
 	m.expireKeptCopies(ctx)
 	m.cancelConversions(ctx)
-	m.checkClockSkew(ctx, r)
+	m.checkClockSkew(ctx)
 }
 
 func (m *Monitor) pollMembers(ctx context.Context, leading bool) (*session.PollReplies, error) {

@@ -101,8 +101,10 @@ func TestS27_TheHookIsCalledOnTheLeaderWhoseClockIsWrong(t *testing.T) {
 	m.poll(t.Context())
 	require.Equal(t, []time.Duration{MaxClockSkew + 1}, ahead)
 	l.following = true
+	replies.ClockOffsets = []time.Duration{time.Second, 2 * time.Second}
 	m.poll(t.Context())
 	require.Len(t, ahead, 1, "only a leader's clock stamps entries")
+	require.Equal(t, -time.Second, m.ClockAhead(), "every member measures its own")
 }
 
 // Many hosts that are unreachable at once are recorded one after the other: one that registered
