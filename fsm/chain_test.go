@@ -206,7 +206,7 @@ func unlinked(journal []linked, first int) []linked {
 }
 
 func TestOperatorsMayProposeWhatCanBeUndone(t *testing.T) {
-	may := map[string]bool{"CancelOperation": true, "RetryOperation": true, "ScheduleNode": true, "ClaimMaintenance": true, "PublishVolume": true, "UnpublishVolume": true}
+	may := map[string]bool{"CancelOperation": true, "RetryOperation": true, "ScheduleNode": true, "ClaimMaintenance": true, "SetOutOfService": true, "PublishVolume": true, "UnpublishVolume": true}
 	for _, level := range []uint32{Level1, Level2, Level3} {
 		w := newWorldAt(t, level)
 		for name, r := range commands {

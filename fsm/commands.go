@@ -88,6 +88,7 @@ var commands = table(
 	on(applyRevokeJoinToken, byAdmin),
 	on(applyRecordOperatorCall, byAdmin),
 	on(applyUseAttestedToken, byController),
+	on(applySetOutOfService, byController).orOperator(),
 )
 
 // row is a command's name, who may propose it, and what it does.

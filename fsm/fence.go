@@ -81,8 +81,11 @@ func (s *State) FencesOf(n *Node) iter.Seq[*Fence] {
 	}
 }
 
-// isBound tells whether a fence binds the host.
+// isBound tells whether a fence binds the host, or its node is out of service.
 func (s *State) isBound(n *Node) bool {
+	if n.OutOfService != 0 {
+		return true
+	}
 	for range s.FencesOf(n) {
 		return true
 	}

@@ -38,6 +38,8 @@ func (s *State) checkFencedNode(n *Node) error {
 	switch {
 	case !n.IsFenced() && x != (NodeFence{}), max(x.Since, x.Lifted, x.Session) > at, x.Session != 0 && (x.Lifted == 0 || x.Session < x.Lifted):
 		return violated("S59", "node %s is fenced as %v in a state at %d", n.ID, x, at)
+	case n.OutOfService > at, n.OutOfService != 0 && (!n.IsFenced() || x.Lifted != 0):
+		return violated("S171", "node %s is out of service since %d and not fenced", n.ID, n.OutOfService)
 	case !n.IsFenced():
 		return nil
 	case x.Lifted == 0 && !s.isBound(n):

@@ -73,6 +73,9 @@ func (s *State) fenceAtRegistration(m Meta, old, n *Node) NodeFence {
 }
 
 func (s *State) bindNewHost(n *Node) (fenced NodeFence) {
+	if n.OutOfService != 0 {
+		fenced.Since = s.cluster.Index
+	}
 	for f := range s.fences.Copy().Scan {
 		if slices.Contains(f.Bound, FencedHost{n.ID, n.Host}) {
 			fenced.Since = s.cluster.Index

@@ -12,7 +12,23 @@ import (
 
 // storiesOfTheNewestLevel are logs of what chance seldom brings about: each command of the newest level is accepted in one.
 func storiesOfTheNewestLevel(t testing.TB) [][]entry {
-	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t), adoptedSnapshotsStory(t), importedPairStory(t)}
+	return [][]entry{adoptedStory(t), operatedStory(t), joinedStory(t), importedStory(t), adoptedSnapshotsStory(t), importedPairStory(t), outOfServiceStory(t)}
+}
+
+// outOfServiceStory is the log of a node that goes out of service with a volume in use, and returns.
+func outOfServiceStory(t testing.TB) []entry {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.setUnreachable("n1", true)
+	w.twice(controller, takeOut("n1"))
+	severed1(w)
+	w.ok(controller, publish(1, "n2"))
+	w.ok("node/n2", w.setPrimary(1, "n2", disconnectedObservation(7, standAlone)))
+	w.ok("node/n1", replicating("n1"))
+	acknowledge1(w)
+	w.twice(controller, w.returning("n1"))
+	w.ok("node/n1", replicating("n1"))
+	return w.log
 }
 
 // adoptedStory is the log of a restored cluster whose hosts know a volume that is newer than the backup.

@@ -30,6 +30,8 @@ type Node struct {
 	Fence     NodeFence
 	// Maintenance is the index at which the host was recorded to go down on purpose; 0: it was not, or was booted since.
 	Maintenance uint64
+	// OutOfService is the index at which the node was taken out of service; 0: it was not. It fences each host that has the name.
+	OutOfService uint64
 }
 
 // NodeFence says that the host is fenced (S57), and how far it is on its way back (S59). Zero: it is not.
@@ -118,7 +120,7 @@ func nodeRecord(n *Node) *fsmpb.NodeRecord {
 		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
 		NoNewReplicas: n.NoNewReplicas,
 		Addresses:     n.Addresses, FenceSince: n.Fence.Since, FenceLifted: n.Fence.Lifted, FenceSession: n.Fence.Session,
-		Maintenance: n.Maintenance,
+		Maintenance: n.Maintenance, OutOfService: n.OutOfService,
 	}
 	for _, p := range n.Pools {
 		r.Pools = append(r.Pools, &fsmpb.Pool{
@@ -138,7 +140,7 @@ func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
 		NoNewReplicas: r.GetNoNewReplicas(),
 		Addresses:     r.GetAddresses(), Fence: NodeFence{Since: r.GetFenceSince(), Lifted: r.GetFenceLifted(), Session: r.GetFenceSession()},
-		Maintenance: r.GetMaintenance(),
+		Maintenance: r.GetMaintenance(), OutOfService: r.GetOutOfService(),
 	}
 	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
 		return errForm
@@ -162,11 +164,12 @@ const (
 	fieldNoNewReplicas = iota + 1
 	fieldAddresses
 	fieldFence
-	fieldMaintenance = 131
+	fieldMaintenance  = 131
+	fieldOutOfService = 134
 )
 
 func hashNodeReplication(e *encoder, n *Node) {
-	if n.Replication == (NodeReplication{}) && !n.Cordoned && len(n.Addresses) == 0 && n.Fence == (NodeFence{}) && n.Maintenance == 0 {
+	if n.Replication == (NodeReplication{}) && !n.Cordoned && len(n.Addresses) == 0 && n.Fence == (NodeFence{}) && n.Maintenance == 0 && n.OutOfService == 0 {
 		return
 	}
 	e.str(n.Replication.Address)
@@ -193,6 +196,10 @@ func hashNodeReplication(e *encoder, n *Node) {
 	if n.Maintenance != 0 {
 		e.u64(fieldMaintenance)
 		e.u64(n.Maintenance)
+	}
+	if n.OutOfService != 0 {
+		e.u64(fieldOutOfService)
+		e.u64(n.OutOfService)
 	}
 }
 

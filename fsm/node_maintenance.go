@@ -155,3 +155,17 @@ func (s *State) MayStop(node NodeID, allowUnused bool) (StopAnswer, *Rejection) 
 	answer.More = max(0, len(blockers)-maxAnswerReasons)
 	return answer, nil
 }
+
+// ReplicatedStopReasons say which replicated volumes would be lost, frozen or made unavailable if the host stopped now, the first
+// of them; none of a host that cannot be reached. Those with one copy come back with their host, as whoever chose that knows.
+func (s *State) ReplicatedStopReasons(node NodeID) (reasons []string) {
+	if n, ok := s.Node(node); !ok || n.State != NodeReachable || n.Incarnation != s.cluster.Incarnation {
+		return nil
+	}
+	for _, b := range s.StopBlockers(node, true) {
+		if b.Volume.Replication != nil && b.Volume.converting() == nil && len(reasons) < maxStopReasons {
+			reasons = append(reasons, b.String())
+		}
+	}
+	return reasons
+}

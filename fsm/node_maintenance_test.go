@@ -188,3 +188,30 @@ func TestS1_NoHostIsSafeToRebootAfterARestoreUntilItsVolumesAreKnown(t *testing.
 		w.rejected(Precondition, admin, claim(node))
 	}
 }
+
+// S173: a host says that it must not stop while it has the only good copy of a replicated volume; one with volumes of one copy does not.
+func TestS173_WhatKeepsAHostFromBeingDrained(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.ready(2, pinned(2, "n1"))
+	w.ok(controller, publish(2, "n1"))
+	require.Empty(t, w.s.ReplicatedStopReasons("n1"))
+	w.setUnreachable("n2", true)
+	for range 2 {
+		reasons := w.s.ReplicatedStopReasons("n1")
+		require.Len(t, reasons, 1)
+		require.Contains(t, reasons[0], "volume "+volumeID(1)+" would be lost")
+	}
+	require.Empty(t, w.s.ReplicatedStopReasons("n2"), "it is away")
+	require.Empty(t, w.s.ReplicatedStopReasons("n9"))
+	w.setUnreachable("n2", false)
+	w.reportCurrent(1, "n2", inSyncObservation(7))
+	w.reportCurrent(1, "n1", withPrimary(inSyncObservation(7)))
+	w.reportCurrent(1, "n2", inSyncObservation(7))
+	require.Empty(t, w.s.ReplicatedStopReasons("n1"), "its peer is whole again")
+}
+
+func withPrimary(x ReplicaObservation) ReplicaObservation {
+	x.Primary = true
+	return x
+}

@@ -39,6 +39,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	n.Registered = m.Epoch
 	n.Incarnation = s.incarnationOf(old, &n, s.metIncarnation(c))
 	n.Cordoned = known && old.Host == n.Host && old.Cordoned
+	if known {
+		n.OutOfService = old.OutOfService // of the name, whichever host has it
+	}
 	n.Fence = s.fenceAtRegistration(m, old, &n)
 	n.Maintenance = maintenanceAfter(old, &n)
 	if known && old.Host == n.Host && old.Boot != n.Boot {

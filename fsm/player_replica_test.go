@@ -72,6 +72,13 @@ func (p *player) chooseReplica() (string, proto.Message) {
 		if p.at%2 == 0 {
 			return host, &fsmpb.ClaimMaintenance{NodeId: string(n.ID), HostId: string(n.Host), Release: p.at%3 == 0, AllowUnused: p.at%8 < 4}
 		}
+		if p.at%5 == 0 {
+			c := &fsmpb.SetOutOfService{NodeId: string(n.ID), HostId: string(n.Host)}
+			if p.at%3 != 0 {
+				c.Returned = n.OutOfService
+			}
+			return controller, c
+		}
 		return admin, &fsmpb.ScheduleNode{NodeId: string(n.ID), HostId: string(n.Host), Cordoned: p.roll(4) == 0}
 	case 10:
 		c := &fsmpb.KeepReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: l.Attachment, SnapshotId: p.keptID()}

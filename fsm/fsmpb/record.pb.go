@@ -855,11 +855,12 @@ type NodeRecord struct {
 	Replication   *Replication           `protobuf:"bytes,13,opt,name=replication,proto3" json:"replication,omitempty"`
 	Cordoned      bool                   `protobuf:"varint,14,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	NoNewReplicas bool                   `protobuf:"varint,15,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`
-	Addresses     []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                            // level 2
-	FenceSince    uint64                 `protobuf:"varint,71,opt,name=fence_since,json=fenceSince,proto3" json:"fence_since,omitempty"`       // level 2
-	FenceLifted   uint64                 `protobuf:"varint,72,opt,name=fence_lifted,json=fenceLifted,proto3" json:"fence_lifted,omitempty"`    // level 2
-	FenceSession  uint64                 `protobuf:"varint,73,opt,name=fence_session,json=fenceSession,proto3" json:"fence_session,omitempty"` // level 2
-	Maintenance   uint64                 `protobuf:"varint,131,opt,name=maintenance,proto3" json:"maintenance,omitempty"`                      // level 3
+	Addresses     []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                               // level 2
+	FenceSince    uint64                 `protobuf:"varint,71,opt,name=fence_since,json=fenceSince,proto3" json:"fence_since,omitempty"`          // level 2
+	FenceLifted   uint64                 `protobuf:"varint,72,opt,name=fence_lifted,json=fenceLifted,proto3" json:"fence_lifted,omitempty"`       // level 2
+	FenceSession  uint64                 `protobuf:"varint,73,opt,name=fence_session,json=fenceSession,proto3" json:"fence_session,omitempty"`    // level 2
+	Maintenance   uint64                 `protobuf:"varint,131,opt,name=maintenance,proto3" json:"maintenance,omitempty"`                         // level 3
+	OutOfService  uint64                 `protobuf:"varint,134,opt,name=out_of_service,json=outOfService,proto3" json:"out_of_service,omitempty"` // level 3
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1030,6 +1031,13 @@ func (x *NodeRecord) GetFenceSession() uint64 {
 func (x *NodeRecord) GetMaintenance() uint64 {
 	if x != nil {
 		return x.Maintenance
+	}
+	return 0
+}
+
+func (x *NodeRecord) GetOutOfService() uint64 {
+	if x != nil {
+		return x.OutOfService
 	}
 	return 0
 }
@@ -4701,7 +4709,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05began\x18F \x01(\x12R\x05began\"9\n" +
 	"\rSkippedRecord\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xc6\x05\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xed\x05\n" +
 	"\n" +
 	"NodeRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -4728,7 +4736,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"fenceSince\x12!\n" +
 	"\ffence_lifted\x18H \x01(\x04R\vfenceLifted\x12#\n" +
 	"\rfence_session\x18I \x01(\x04R\ffenceSession\x12!\n" +
-	"\vmaintenance\x18\x83\x01 \x01(\x04R\vmaintenance\"\x80\x01\n" +
+	"\vmaintenance\x18\x83\x01 \x01(\x04R\vmaintenance\x12%\n" +
+	"\x0eout_of_service\x18\x86\x01 \x01(\x04R\foutOfService\"\x80\x01\n" +
 	"\vFenceRecord\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
