@@ -39,7 +39,7 @@ func nodeDiagnoses(n *adminpb.Node) (out []*adminpb.Diagnosis) {
 		out = append(out, diagnose(SeverityWarn, subject, "run `holdfast nodes adopt "+id+"`", "it is in adoption mode, and changes nothing"))
 	}
 	if n.GetFence() != "" {
-		out = append(out, diagnose(SeverityWarn, subject, "run `holdfast nodes fences`, and `holdfast nodes unfence` when it may serve again", "it is fenced: %s", n.GetFence()))
+		out = append(out, diagnose(SeverityWarn, subject, "run `holdfast nodes fences` and `holdfast nodes out-of-service "+id+"`, and `holdfast nodes unfence` when it may serve again", "it is fenced: %s", n.GetFence()))
 	}
 	if n.GetCordoned() {
 		out = append(out, diagnose(SeverityWarn, subject, "run `holdfast nodes undrain "+id+"` when it may take volumes again", "it is cordoned: it gets no new volumes"))

@@ -42,6 +42,11 @@ func sentenceOf(e *adminpb.HistoryEntry) string {
 		return fmt.Sprintf("the certificates of %s/%s are good again", body.UnrevokeIdentity.GetRole(), body.UnrevokeIdentity.GetName())
 	case *fsmpb.Command_UseAttestedToken:
 		return fmt.Sprintf("node/%s gets a certificate: %s attests it", body.UseAttestedToken.GetName(), body.UseAttestedToken.GetAttestedBy())
+	case *fsmpb.Command_SetOutOfService:
+		if since := body.SetOutOfService.GetReturned(); since != 0 {
+			return fmt.Sprintf("the node, which was out of service since index %d, returns", since)
+		}
+		return "the node is out of service: what its host held ends"
 	case *fsmpb.Command_RecordOperatorCall:
 		return strings.TrimSpace(body.RecordOperatorCall.GetCall() + " " + body.RecordOperatorCall.GetSubject())
 	case *fsmpb.Command_Report:

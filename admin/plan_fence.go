@@ -136,6 +136,9 @@ func fenceText(st *fsm.State, n *fsm.Node) string {
 		return "no fence binds it: it serves again with a session that begins from now on"
 	}
 	var by []string
+	if n.OutOfService != 0 {
+		by = append(by, fmt.Sprintf("its being out of service since index %d", n.OutOfService))
+	}
 	for f := range st.FencesOf(n) {
 		by = append(by, fmt.Sprintf("%s (%s)", f.CIDR, f.Owner))
 	}

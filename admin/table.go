@@ -54,6 +54,8 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 		toleranceList.Table(out, a, view)
 	case *adminpb.RebootSafeResponse:
 		rebootSafeTable(out, a)
+	case *adminpb.OutOfServiceResponse:
+		outOfServiceTable(out, a)
 	case *adminpb.MemberPlanResponse:
 		memberPlanTable(out, a)
 	case *adminpb.CertificatesResponse:

@@ -16,7 +16,7 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 		Labels:   fsm.Topology(n.Labels).Proto(),
 		Cordoned: n.Cordoned, NoNewReplicas: n.NoNewReplicas, ReplicationAddress: n.Replication.Address,
 		ReplicationVersion: n.Replication.Version, MaxReplicas: n.Replication.MaxReplicas,
-		Addresses: mapSlice(n.HostAddresses(), netip.Addr.String), Fence: fenceText(st, n), Maintenance: n.Maintenance,
+		Addresses: mapSlice(n.HostAddresses(), netip.Addr.String), Fence: fenceText(st, n), Maintenance: n.Maintenance, OutOfService: n.OutOfService,
 	}
 }
 

@@ -35,3 +35,29 @@ func rebootSafeTable(w io.Writer, a *adminpb.RebootSafeResponse) {
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
+
+func outOfServiceTable(w io.Writer, a *adminpb.OutOfServiceResponse) {
+	switch {
+	case a.GetSince() == 0 && len(a.GetRefused()) == 0:
+		fmt.Fprintf(w, "node %s (host %s) is in service, and may be taken out\n", a.GetNode(), a.GetHostId())
+	case a.GetSince() == 0:
+		fmt.Fprintf(w, "node %s (host %s) is in service, and may not be taken out\n", a.GetNode(), a.GetHostId())
+	case a.GetProven():
+		fmt.Fprintf(w, "node %s (host %s) is out of service since index %d: NOTHING that it writes is acknowledged\n", a.GetNode(), a.GetHostId(), a.GetSince())
+	default:
+		fmt.Fprintf(w, "node %s (host %s) is out of service since index %d: it is not proven that nothing it writes is acknowledged\n", a.GetNode(), a.GetHostId(), a.GetSince())
+	}
+	for _, why := range append(a.GetRefused(), a.GetWaits()...) {
+		fmt.Fprintf(w, "- %s\n", listing.OneLine(why))
+	}
+	for _, e := range a.GetEnded() {
+		fmt.Fprintf(w, "volume %s, generation %d: %s\n", e.GetVolume(), e.GetGeneration(), listing.OneLine(e.GetReason()))
+	}
+	if a.GetReturnWaits() != "" {
+		fmt.Fprintf(w, "it may not return: %s\n", listing.OneLine(a.GetReturnWaits()))
+	}
+	if a.GetMore() > 0 {
+		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}

@@ -74,6 +74,11 @@ func (s *Server) Nodes(ctx context.Context, req *adminpb.NodesRequest) (*adminpb
 		return nil, err
 	}
 	nodes := nodeViews(st)
+	if req.GetStopReasons() {
+		for _, n := range nodes {
+			n.StopReasons = st.ReplicatedStopReasons(fsm.NodeID(n.GetId()))
+		}
+	}
 	var asking sync.WaitGroup
 	asking.Go(func() { s.noteExpiry(ctx, nodes) })
 	s.measure(ctx, nodes)

@@ -3311,6 +3311,7 @@ func (x *Teardown) GetEpoch() string {
 type NodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	StopReasons   bool                   `protobuf:"varint,2,opt,name=stop_reasons,json=stopReasons,proto3" json:"stop_reasons,omitempty"` // say of each node why it must not stop
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3348,6 +3349,13 @@ func (*NodesRequest) Descriptor() ([]byte, []int) {
 func (x *NodesRequest) GetStale() bool {
 	if x != nil {
 		return x.Stale
+	}
+	return false
+}
+
+func (x *NodesRequest) GetStopReasons() bool {
+	if x != nil {
+		return x.StopReasons
 	}
 	return false
 }
@@ -3425,7 +3433,9 @@ type Node struct {
 	NoNewReplicas      bool                   `protobuf:"varint,17,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`             // it registered without replication: it gets no new replicas of replicated volumes
 	Addresses          []string               `protobuf:"bytes,70,rep,name=addresses,proto3" json:"addresses,omitempty"`                                             // by which a fence finds it
 	Maintenance        uint64                 `protobuf:"varint,130,opt,name=maintenance,proto3" json:"maintenance,omitempty"`                                       // the index at which it was recorded to go down on purpose; 0: it is not in maintenance
+	OutOfService       uint64                 `protobuf:"varint,135,opt,name=out_of_service,json=outOfService,proto3" json:"out_of_service,omitempty"`               // the index at which it was taken out of service; 0: it is in service
 	Fence              string                 `protobuf:"bytes,71,opt,name=fence,proto3" json:"fence,omitempty"`                                                     // how it is fenced, or on its way back; empty: it is not
+	StopReasons        []string               `protobuf:"bytes,134,rep,name=stop_reasons,json=stopReasons,proto3" json:"stop_reasons,omitempty"`                     // where that was requested: replicated volumes that would be lost, frozen or made unavailable if it stopped, up to 3
 	Certificate        string                 `protobuf:"bytes,125,opt,name=certificate,proto3" json:"certificate,omitempty"`                                        // that the certificate of its session is about to expire; empty: it is not
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -3594,11 +3604,25 @@ func (x *Node) GetMaintenance() uint64 {
 	return 0
 }
 
+func (x *Node) GetOutOfService() uint64 {
+	if x != nil {
+		return x.OutOfService
+	}
+	return 0
+}
+
 func (x *Node) GetFence() string {
 	if x != nil {
 		return x.Fence
 	}
 	return ""
+}
+
+func (x *Node) GetStopReasons() []string {
+	if x != nil {
+		return x.StopReasons
+	}
+	return nil
 }
 
 func (x *Node) GetCertificate() string {
@@ -6111,6 +6135,311 @@ func (x *RebootSafeResponse) GetMore() uint64 {
 	return 0
 }
 
+type OutOfServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutOfServiceRequest) Reset() {
+	*x = OutOfServiceRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutOfServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutOfServiceRequest) ProtoMessage() {}
+
+func (x *OutOfServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutOfServiceRequest.ProtoReflect.Descriptor instead.
+func (*OutOfServiceRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *OutOfServiceRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type SetOutOfServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // of the host that is taken out
+	Returned      uint64                 `protobuf:"varint,3,opt,name=returned,proto3" json:"returned,omitempty"`          // the index at which it was taken out: it returns; 0: it is taken out
+	Reason        string                 `protobuf:"bytes,140,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetOutOfServiceRequest) Reset() {
+	*x = SetOutOfServiceRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetOutOfServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetOutOfServiceRequest) ProtoMessage() {}
+
+func (x *SetOutOfServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetOutOfServiceRequest.ProtoReflect.Descriptor instead.
+func (*SetOutOfServiceRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *SetOutOfServiceRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SetOutOfServiceRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *SetOutOfServiceRequest) GetReturned() uint64 {
+	if x != nil {
+		return x.Returned
+	}
+	return 0
+}
+
+func (x *SetOutOfServiceRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type OutOfServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`                                 // of its host: reachable, unreachable, lost
+	Since         uint64                 `protobuf:"varint,5,opt,name=since,proto3" json:"since,omitempty"`                                // the index at which it was taken out; 0: it is in service
+	Refused       []string               `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`                             // while it is in service: why it may not be taken out; none: it may
+	Proven        bool                   `protobuf:"varint,7,opt,name=proven,proto3" json:"proven,omitempty"`                              // out of service, and no write of its host to any volume is acknowledged until it returned
+	Ended         []*WritesEnded         `protobuf:"bytes,8,rep,name=ended,proto3" json:"ended,omitempty"`                                 // volumes that its host had in use, in order of id
+	Waits         []string               `protobuf:"bytes,9,rep,name=waits,proto3" json:"waits,omitempty"`                                 // out of service: which volumes that is not proven of, and why
+	ReturnWaits   string                 `protobuf:"bytes,10,opt,name=return_waits,json=returnWaits,proto3" json:"return_waits,omitempty"` // out of service: why it may not return; empty: it may
+	More          uint64                 `protobuf:"varint,11,opt,name=more,proto3" json:"more,omitempty"`                                 // of refused, ended and waits, that are not listed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutOfServiceResponse) Reset() {
+	*x = OutOfServiceResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutOfServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutOfServiceResponse) ProtoMessage() {}
+
+func (x *OutOfServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutOfServiceResponse.ProtoReflect.Descriptor instead.
+func (*OutOfServiceResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *OutOfServiceResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *OutOfServiceResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *OutOfServiceResponse) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *OutOfServiceResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *OutOfServiceResponse) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *OutOfServiceResponse) GetRefused() []string {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *OutOfServiceResponse) GetProven() bool {
+	if x != nil {
+		return x.Proven
+	}
+	return false
+}
+
+func (x *OutOfServiceResponse) GetEnded() []*WritesEnded {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *OutOfServiceResponse) GetWaits() []string {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *OutOfServiceResponse) GetReturnWaits() string {
+	if x != nil {
+		return x.ReturnWaits
+	}
+	return ""
+}
+
+func (x *OutOfServiceResponse) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+// WritesEnded is a volume of which a host gets no write acknowledged any more.
+type WritesEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // of the volume, in which the witness observed it
+	Witness       string                 `protobuf:"bytes,3,opt,name=witness,proto3" json:"witness,omitempty"`        // the node that disconnected it, or went on without it
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WritesEnded) Reset() {
+	*x = WritesEnded{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WritesEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WritesEnded) ProtoMessage() {}
+
+func (x *WritesEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WritesEnded.ProtoReflect.Descriptor instead.
+func (*WritesEnded) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *WritesEnded) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *WritesEnded) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *WritesEnded) GetWitness() string {
+	if x != nil {
+		return x.Witness
+	}
+	return ""
+}
+
+func (x *WritesEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type CertificatesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6119,7 +6448,7 @@ type CertificatesRequest struct {
 
 func (x *CertificatesRequest) Reset() {
 	*x = CertificatesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6131,7 +6460,7 @@ func (x *CertificatesRequest) String() string {
 func (*CertificatesRequest) ProtoMessage() {}
 
 func (x *CertificatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[67]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6144,7 +6473,7 @@ func (x *CertificatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificatesRequest.ProtoReflect.Descriptor instead.
 func (*CertificatesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{67}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{71}
 }
 
 type CertificatesResponse struct {
@@ -6159,7 +6488,7 @@ type CertificatesResponse struct {
 
 func (x *CertificatesResponse) Reset() {
 	*x = CertificatesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6500,7 @@ func (x *CertificatesResponse) String() string {
 func (*CertificatesResponse) ProtoMessage() {}
 
 func (x *CertificatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[68]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6513,7 @@ func (x *CertificatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificatesResponse.ProtoReflect.Descriptor instead.
 func (*CertificatesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{68}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CertificatesResponse) GetIndex() uint64 {
@@ -6231,7 +6560,7 @@ type Certificate struct {
 
 func (x *Certificate) Reset() {
 	*x = Certificate{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6243,7 +6572,7 @@ func (x *Certificate) String() string {
 func (*Certificate) ProtoMessage() {}
 
 func (x *Certificate) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[69]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6256,7 +6585,7 @@ func (x *Certificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
 func (*Certificate) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{69}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Certificate) GetRole() string {
@@ -6329,7 +6658,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6341,7 +6670,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[70]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6354,7 +6683,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{70}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Revocation) GetRole() string {
@@ -6414,7 +6743,7 @@ type RevocationPlanRequest struct {
 
 func (x *RevocationPlanRequest) Reset() {
 	*x = RevocationPlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6426,7 +6755,7 @@ func (x *RevocationPlanRequest) String() string {
 func (*RevocationPlanRequest) ProtoMessage() {}
 
 func (x *RevocationPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[71]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6439,7 +6768,7 @@ func (x *RevocationPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationPlanRequest.ProtoReflect.Descriptor instead.
 func (*RevocationPlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{71}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RevocationPlanRequest) GetVerb() string {
@@ -6509,7 +6838,7 @@ type RevocationPlanResponse struct {
 
 func (x *RevocationPlanResponse) Reset() {
 	*x = RevocationPlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6521,7 +6850,7 @@ func (x *RevocationPlanResponse) String() string {
 func (*RevocationPlanResponse) ProtoMessage() {}
 
 func (x *RevocationPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[72]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6534,7 +6863,7 @@ func (x *RevocationPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationPlanResponse.ProtoReflect.Descriptor instead.
 func (*RevocationPlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{72}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RevocationPlanResponse) GetIndex() uint64 {
@@ -6615,7 +6944,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6627,7 +6956,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[73]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6640,7 +6969,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{73}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
 }
 
 type TokensResponse struct {
@@ -6653,7 +6982,7 @@ type TokensResponse struct {
 
 func (x *TokensResponse) Reset() {
 	*x = TokensResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6665,7 +6994,7 @@ func (x *TokensResponse) String() string {
 func (*TokensResponse) ProtoMessage() {}
 
 func (x *TokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[74]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6678,7 +7007,7 @@ func (x *TokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensResponse.ProtoReflect.Descriptor instead.
 func (*TokensResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{74}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TokensResponse) GetIndex() uint64 {
@@ -6715,7 +7044,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +7056,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[75]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +7069,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{75}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Token) GetId() string {
@@ -6836,7 +7165,7 @@ type TokenPlanRequest struct {
 
 func (x *TokenPlanRequest) Reset() {
 	*x = TokenPlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6848,7 +7177,7 @@ func (x *TokenPlanRequest) String() string {
 func (*TokenPlanRequest) ProtoMessage() {}
 
 func (x *TokenPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[76]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6861,7 +7190,7 @@ func (x *TokenPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenPlanRequest.ProtoReflect.Descriptor instead.
 func (*TokenPlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{76}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TokenPlanRequest) GetVerb() string {
@@ -6942,7 +7271,7 @@ type TokenPlanResponse struct {
 
 func (x *TokenPlanResponse) Reset() {
 	*x = TokenPlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6954,7 +7283,7 @@ func (x *TokenPlanResponse) String() string {
 func (*TokenPlanResponse) ProtoMessage() {}
 
 func (x *TokenPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[77]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6967,7 +7296,7 @@ func (x *TokenPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenPlanResponse.ProtoReflect.Descriptor instead.
 func (*TokenPlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{77}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TokenPlanResponse) GetIndex() uint64 {
@@ -7094,7 +7423,7 @@ type VolumeChangeRequest struct {
 
 func (x *VolumeChangeRequest) Reset() {
 	*x = VolumeChangeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7106,7 +7435,7 @@ func (x *VolumeChangeRequest) String() string {
 func (*VolumeChangeRequest) ProtoMessage() {}
 
 func (x *VolumeChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[78]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7119,7 +7448,7 @@ func (x *VolumeChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChangeRequest.ProtoReflect.Descriptor instead.
 func (*VolumeChangeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{78}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *VolumeChangeRequest) GetVerb() string {
@@ -7244,7 +7573,7 @@ type VolumeChangeResponse struct {
 
 func (x *VolumeChangeResponse) Reset() {
 	*x = VolumeChangeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7256,7 +7585,7 @@ func (x *VolumeChangeResponse) String() string {
 func (*VolumeChangeResponse) ProtoMessage() {}
 
 func (x *VolumeChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[79]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7269,7 +7598,7 @@ func (x *VolumeChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeChangeResponse.ProtoReflect.Descriptor instead.
 func (*VolumeChangeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{79}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *VolumeChangeResponse) GetIndex() uint64 {
@@ -7345,7 +7674,7 @@ type ContextPair struct {
 
 func (x *ContextPair) Reset() {
 	*x = ContextPair{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7357,7 +7686,7 @@ func (x *ContextPair) String() string {
 func (*ContextPair) ProtoMessage() {}
 
 func (x *ContextPair) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[80]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7370,7 +7699,7 @@ func (x *ContextPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextPair.ProtoReflect.Descriptor instead.
 func (*ContextPair) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{80}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ContextPair) GetKey() string {
@@ -7401,7 +7730,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7413,7 +7742,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[81]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7426,7 +7755,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{81}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -7484,7 +7813,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7496,7 +7825,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[82]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7509,7 +7838,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{82}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -7564,7 +7893,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7576,7 +7905,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[83]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7589,7 +7918,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{83}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -7641,7 +7970,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7653,7 +7982,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[84]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7666,7 +7995,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{84}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -7796,7 +8125,7 @@ type VerifyHistoryRequest struct {
 
 func (x *VerifyHistoryRequest) Reset() {
 	*x = VerifyHistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7808,7 +8137,7 @@ func (x *VerifyHistoryRequest) String() string {
 func (*VerifyHistoryRequest) ProtoMessage() {}
 
 func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[85]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7821,7 +8150,7 @@ func (x *VerifyHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryRequest.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{85}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
 }
 
 type VerifyHistoryResponse struct {
@@ -7843,7 +8172,7 @@ type VerifyHistoryResponse struct {
 
 func (x *VerifyHistoryResponse) Reset() {
 	*x = VerifyHistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7855,7 +8184,7 @@ func (x *VerifyHistoryResponse) String() string {
 func (*VerifyHistoryResponse) ProtoMessage() {}
 
 func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[86]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7868,7 +8197,7 @@ func (x *VerifyHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyHistoryResponse.ProtoReflect.Descriptor instead.
 func (*VerifyHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{86}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *VerifyHistoryResponse) GetIndex() uint64 {
@@ -7959,7 +8288,7 @@ type HistoryBreak struct {
 
 func (x *HistoryBreak) Reset() {
 	*x = HistoryBreak{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7971,7 +8300,7 @@ func (x *HistoryBreak) String() string {
 func (*HistoryBreak) ProtoMessage() {}
 
 func (x *HistoryBreak) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[87]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7984,7 +8313,7 @@ func (x *HistoryBreak) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBreak.ProtoReflect.Descriptor instead.
 func (*HistoryBreak) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{87}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *HistoryBreak) GetIndex() uint64 {
@@ -8009,7 +8338,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8021,7 +8350,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[88]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8034,7 +8363,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{88}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
 }
 
 type AuditResponse struct {
@@ -8052,7 +8381,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8064,7 +8393,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[89]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8077,7 +8406,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{89}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -8142,7 +8471,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8154,7 +8483,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[90]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8167,7 +8496,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{90}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Finding) GetNode() string {
@@ -8215,7 +8544,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8227,7 +8556,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[91]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8240,7 +8569,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{91}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Unknown) GetNode() string {
@@ -8265,7 +8594,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8277,7 +8606,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[92]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8290,7 +8619,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{92}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
 }
 
 type DoctorResponse struct {
@@ -8303,7 +8632,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8315,7 +8644,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[93]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8328,7 +8657,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{93}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DoctorResponse) GetIndex() uint64 {
@@ -8359,7 +8688,7 @@ type Diagnosis struct {
 
 func (x *Diagnosis) Reset() {
 	*x = Diagnosis{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8371,7 +8700,7 @@ func (x *Diagnosis) String() string {
 func (*Diagnosis) ProtoMessage() {}
 
 func (x *Diagnosis) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[94]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8384,7 +8713,7 @@ func (x *Diagnosis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagnosis.ProtoReflect.Descriptor instead.
 func (*Diagnosis) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{94}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Diagnosis) GetSeverity() string {
@@ -8433,7 +8762,7 @@ type DurationBucket struct {
 
 func (x *DurationBucket) Reset() {
 	*x = DurationBucket{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8774,7 @@ func (x *DurationBucket) String() string {
 func (*DurationBucket) ProtoMessage() {}
 
 func (x *DurationBucket) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[95]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8787,7 @@ func (x *DurationBucket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DurationBucket.ProtoReflect.Descriptor instead.
 func (*DurationBucket) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{95}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DurationBucket) GetUpToSeconds() float64 {
@@ -8486,7 +8815,7 @@ type DumpRequest struct {
 
 func (x *DumpRequest) Reset() {
 	*x = DumpRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8498,7 +8827,7 @@ func (x *DumpRequest) String() string {
 func (*DumpRequest) ProtoMessage() {}
 
 func (x *DumpRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[96]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8511,7 +8840,7 @@ func (x *DumpRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpRequest.ProtoReflect.Descriptor instead.
 func (*DumpRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{96}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DumpRequest) GetStored() uint64 {
@@ -8531,7 +8860,7 @@ type DumpResponse struct {
 
 func (x *DumpResponse) Reset() {
 	*x = DumpResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8543,7 +8872,7 @@ func (x *DumpResponse) String() string {
 func (*DumpResponse) ProtoMessage() {}
 
 func (x *DumpResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[97]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8556,7 +8885,7 @@ func (x *DumpResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DumpResponse.ProtoReflect.Descriptor instead.
 func (*DumpResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{97}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DumpResponse) GetPart() []byte {
@@ -8582,7 +8911,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8594,7 +8923,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[98]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8607,7 +8936,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{98}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -8634,7 +8963,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8646,7 +8975,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[99]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8659,7 +8988,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{99}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -8779,7 +9108,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8791,7 +9120,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[100]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8804,7 +9133,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{100}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -8880,7 +9209,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8892,7 +9221,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[101]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8905,7 +9234,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{101}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BackupRequest) GetStale() bool {
@@ -8967,7 +9296,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8979,7 +9308,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[102]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8992,7 +9321,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{102}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -9017,7 +9346,7 @@ type LeaksResponse struct {
 
 func (x *LeaksResponse) Reset() {
 	*x = LeaksResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9029,7 +9358,7 @@ func (x *LeaksResponse) String() string {
 func (*LeaksResponse) ProtoMessage() {}
 
 func (x *LeaksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[103]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9042,7 +9371,7 @@ func (x *LeaksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaksResponse.ProtoReflect.Descriptor instead.
 func (*LeaksResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{103}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LeaksResponse) GetIndex() uint64 {
@@ -9107,7 +9436,7 @@ type Leak struct {
 
 func (x *Leak) Reset() {
 	*x = Leak{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9119,7 +9448,7 @@ func (x *Leak) String() string {
 func (*Leak) ProtoMessage() {}
 
 func (x *Leak) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[104]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9132,7 +9461,7 @@ func (x *Leak) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leak.ProtoReflect.Descriptor instead.
 func (*Leak) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{104}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Leak) GetKind() string {
@@ -9230,7 +9559,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9242,7 +9571,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[105]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9255,7 +9584,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{105}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WhyResponse) GetIndex() uint64 {
@@ -9285,7 +9614,7 @@ type WhyStep struct {
 
 func (x *WhyStep) Reset() {
 	*x = WhyStep{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9297,7 +9626,7 @@ func (x *WhyStep) String() string {
 func (*WhyStep) ProtoMessage() {}
 
 func (x *WhyStep) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[106]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9310,7 +9639,7 @@ func (x *WhyStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyStep.ProtoReflect.Descriptor instead.
 func (*WhyStep) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{106}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WhyStep) GetStep() string {
@@ -9358,7 +9687,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9370,7 +9699,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[107]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9383,7 +9712,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{107}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -9417,7 +9746,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[108]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9429,7 +9758,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[108]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9442,7 +9771,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{108}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -9521,7 +9850,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[109]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9533,7 +9862,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[109]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9546,7 +9875,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{109}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Understanding) GetId() string {
@@ -9912,12 +10241,13 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\bTeardown\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\tR\x05epoch\"$\n" +
+	"\x05epoch\x18\x03 \x01(\tR\x05epoch\"G\n" +
 	"\fNodesRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"T\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12!\n" +
+	"\fstop_reasons\x18\x02 \x01(\bR\vstopReasons\"T\n" +
 	"\rNodesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xa6\x05\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xf1\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -9939,8 +10269,10 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\fmax_replicas\x18\x10 \x01(\rR\vmaxReplicas\x12&\n" +
 	"\x0fno_new_replicas\x18\x11 \x01(\bR\rnoNewReplicas\x12\x1c\n" +
 	"\taddresses\x18F \x03(\tR\taddresses\x12!\n" +
-	"\vmaintenance\x18\x82\x01 \x01(\x04R\vmaintenance\x12\x14\n" +
-	"\x05fence\x18G \x01(\tR\x05fence\x12 \n" +
+	"\vmaintenance\x18\x82\x01 \x01(\x04R\vmaintenance\x12%\n" +
+	"\x0eout_of_service\x18\x87\x01 \x01(\x04R\foutOfService\x12\x14\n" +
+	"\x05fence\x18G \x01(\tR\x05fence\x12\"\n" +
+	"\fstop_reasons\x18\x86\x01 \x03(\tR\vstopReasons\x12 \n" +
 	"\vcertificate\x18} \x01(\tR\vcertificate\"%\n" +
 	"\rFencesRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"X\n" +
@@ -10168,7 +10500,34 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0ein_maintenance\x18\x06 \x03(\tR\rinMaintenance\x12\x18\n" +
 	"\aclaimed\x18\a \x01(\x04R\aclaimed\x12F\n" +
 	"\fpublications\x18\b \x03(\v2\".holdfast.admin.v1.PublicationRiskR\fpublications\x12\x12\n" +
-	"\x04more\x18\t \x01(\x04R\x04more\"\x15\n" +
+	"\x04more\x18\t \x01(\x04R\x04more\")\n" +
+	"\x13OutOfServiceRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"z\n" +
+	"\x16SetOutOfServiceRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1a\n" +
+	"\breturned\x18\x03 \x01(\x04R\breturned\x12\x17\n" +
+	"\x06reason\x18\x8c\x01 \x01(\tR\x06reason\"\xba\x02\n" +
+	"\x14OutOfServiceResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x14\n" +
+	"\x05since\x18\x05 \x01(\x04R\x05since\x12\x18\n" +
+	"\arefused\x18\x06 \x03(\tR\arefused\x12\x16\n" +
+	"\x06proven\x18\a \x01(\bR\x06proven\x124\n" +
+	"\x05ended\x18\b \x03(\v2\x1e.holdfast.admin.v1.WritesEndedR\x05ended\x12\x14\n" +
+	"\x05waits\x18\t \x03(\tR\x05waits\x12!\n" +
+	"\freturn_waits\x18\n" +
+	" \x01(\tR\vreturnWaits\x12\x12\n" +
+	"\x04more\x18\v \x01(\x04R\x04more\"w\n" +
+	"\vWritesEnded\x12\x16\n" +
+	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\awitness\x18\x03 \x01(\tR\awitness\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x15\n" +
 	"\x13CertificatesRequest\"\xcb\x01\n" +
 	"\x14CertificatesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12B\n" +
@@ -10466,7 +10825,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xb1\x1a\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xfe\x1b\n" +
 	"\x05Admin\x12R\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\"\x03\x90\x02\x01\x12[\n" +
@@ -10498,7 +10857,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\tTolerance\x12#.holdfast.admin.v1.ToleranceRequest\x1a$.holdfast.admin.v1.ToleranceResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
 	"RebootSafe\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\"\x03\x90\x02\x01\x12_\n" +
-	"\x10ClaimMaintenance\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\x12[\n" +
+	"\x10ClaimMaintenance\x12$.holdfast.admin.v1.RebootSafeRequest\x1a%.holdfast.admin.v1.RebootSafeResponse\x12d\n" +
+	"\fOutOfService\x12&.holdfast.admin.v1.OutOfServiceRequest\x1a'.holdfast.admin.v1.OutOfServiceResponse\"\x03\x90\x02\x01\x12e\n" +
+	"\x0fSetOutOfService\x12).holdfast.admin.v1.SetOutOfServiceRequest\x1a'.holdfast.admin.v1.OutOfServiceResponse\x12[\n" +
 	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\x12d\n" +
 	"\fCertificates\x12&.holdfast.admin.v1.CertificatesRequest\x1a'.holdfast.admin.v1.CertificatesResponse\"\x03\x90\x02\x01\x12j\n" +
 	"\x0ePlanRevocation\x12(.holdfast.admin.v1.RevocationPlanRequest\x1a).holdfast.admin.v1.RevocationPlanResponse\"\x03\x90\x02\x01\x12g\n" +
@@ -10522,7 +10883,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 116)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -10591,54 +10952,58 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*VolumeTolerance)(nil),        // 64: holdfast.admin.v1.VolumeTolerance
 	(*RebootSafeRequest)(nil),      // 65: holdfast.admin.v1.RebootSafeRequest
 	(*RebootSafeResponse)(nil),     // 66: holdfast.admin.v1.RebootSafeResponse
-	(*CertificatesRequest)(nil),    // 67: holdfast.admin.v1.CertificatesRequest
-	(*CertificatesResponse)(nil),   // 68: holdfast.admin.v1.CertificatesResponse
-	(*Certificate)(nil),            // 69: holdfast.admin.v1.Certificate
-	(*Revocation)(nil),             // 70: holdfast.admin.v1.Revocation
-	(*RevocationPlanRequest)(nil),  // 71: holdfast.admin.v1.RevocationPlanRequest
-	(*RevocationPlanResponse)(nil), // 72: holdfast.admin.v1.RevocationPlanResponse
-	(*TokensRequest)(nil),          // 73: holdfast.admin.v1.TokensRequest
-	(*TokensResponse)(nil),         // 74: holdfast.admin.v1.TokensResponse
-	(*Token)(nil),                  // 75: holdfast.admin.v1.Token
-	(*TokenPlanRequest)(nil),       // 76: holdfast.admin.v1.TokenPlanRequest
-	(*TokenPlanResponse)(nil),      // 77: holdfast.admin.v1.TokenPlanResponse
-	(*VolumeChangeRequest)(nil),    // 78: holdfast.admin.v1.VolumeChangeRequest
-	(*VolumeChangeResponse)(nil),   // 79: holdfast.admin.v1.VolumeChangeResponse
-	(*ContextPair)(nil),            // 80: holdfast.admin.v1.ContextPair
-	(*HistoryRequest)(nil),         // 81: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 82: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 83: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 84: holdfast.admin.v1.HistoryEntry
-	(*VerifyHistoryRequest)(nil),   // 85: holdfast.admin.v1.VerifyHistoryRequest
-	(*VerifyHistoryResponse)(nil),  // 86: holdfast.admin.v1.VerifyHistoryResponse
-	(*HistoryBreak)(nil),           // 87: holdfast.admin.v1.HistoryBreak
-	(*AuditRequest)(nil),           // 88: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 89: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 90: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 91: holdfast.admin.v1.Unknown
-	(*DoctorRequest)(nil),          // 92: holdfast.admin.v1.DoctorRequest
-	(*DoctorResponse)(nil),         // 93: holdfast.admin.v1.DoctorResponse
-	(*Diagnosis)(nil),              // 94: holdfast.admin.v1.Diagnosis
-	(*DurationBucket)(nil),         // 95: holdfast.admin.v1.DurationBucket
-	(*DumpRequest)(nil),            // 96: holdfast.admin.v1.DumpRequest
-	(*DumpResponse)(nil),           // 97: holdfast.admin.v1.DumpResponse
-	(*StateRequest)(nil),           // 98: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 99: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 100: holdfast.admin.v1.StateHeader
-	(*BackupRequest)(nil),          // 101: holdfast.admin.v1.BackupRequest
-	(*BackupResponse)(nil),         // 102: holdfast.admin.v1.BackupResponse
-	(*LeaksResponse)(nil),          // 103: holdfast.admin.v1.LeaksResponse
-	(*Leak)(nil),                   // 104: holdfast.admin.v1.Leak
-	(*WhyResponse)(nil),            // 105: holdfast.admin.v1.WhyResponse
-	(*WhyStep)(nil),                // 106: holdfast.admin.v1.WhyStep
-	(*UpgradeRequest)(nil),         // 107: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 108: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 109: holdfast.admin.v1.Understanding
-	nil,                            // 110: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	nil,                            // 111: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
-	(*fsmpb.Label)(nil),            // 112: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 113: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 114: holdfast.fsm.v1.Outcome
+	(*OutOfServiceRequest)(nil),    // 67: holdfast.admin.v1.OutOfServiceRequest
+	(*SetOutOfServiceRequest)(nil), // 68: holdfast.admin.v1.SetOutOfServiceRequest
+	(*OutOfServiceResponse)(nil),   // 69: holdfast.admin.v1.OutOfServiceResponse
+	(*WritesEnded)(nil),            // 70: holdfast.admin.v1.WritesEnded
+	(*CertificatesRequest)(nil),    // 71: holdfast.admin.v1.CertificatesRequest
+	(*CertificatesResponse)(nil),   // 72: holdfast.admin.v1.CertificatesResponse
+	(*Certificate)(nil),            // 73: holdfast.admin.v1.Certificate
+	(*Revocation)(nil),             // 74: holdfast.admin.v1.Revocation
+	(*RevocationPlanRequest)(nil),  // 75: holdfast.admin.v1.RevocationPlanRequest
+	(*RevocationPlanResponse)(nil), // 76: holdfast.admin.v1.RevocationPlanResponse
+	(*TokensRequest)(nil),          // 77: holdfast.admin.v1.TokensRequest
+	(*TokensResponse)(nil),         // 78: holdfast.admin.v1.TokensResponse
+	(*Token)(nil),                  // 79: holdfast.admin.v1.Token
+	(*TokenPlanRequest)(nil),       // 80: holdfast.admin.v1.TokenPlanRequest
+	(*TokenPlanResponse)(nil),      // 81: holdfast.admin.v1.TokenPlanResponse
+	(*VolumeChangeRequest)(nil),    // 82: holdfast.admin.v1.VolumeChangeRequest
+	(*VolumeChangeResponse)(nil),   // 83: holdfast.admin.v1.VolumeChangeResponse
+	(*ContextPair)(nil),            // 84: holdfast.admin.v1.ContextPair
+	(*HistoryRequest)(nil),         // 85: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 86: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 87: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 88: holdfast.admin.v1.HistoryEntry
+	(*VerifyHistoryRequest)(nil),   // 89: holdfast.admin.v1.VerifyHistoryRequest
+	(*VerifyHistoryResponse)(nil),  // 90: holdfast.admin.v1.VerifyHistoryResponse
+	(*HistoryBreak)(nil),           // 91: holdfast.admin.v1.HistoryBreak
+	(*AuditRequest)(nil),           // 92: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 93: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 94: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 95: holdfast.admin.v1.Unknown
+	(*DoctorRequest)(nil),          // 96: holdfast.admin.v1.DoctorRequest
+	(*DoctorResponse)(nil),         // 97: holdfast.admin.v1.DoctorResponse
+	(*Diagnosis)(nil),              // 98: holdfast.admin.v1.Diagnosis
+	(*DurationBucket)(nil),         // 99: holdfast.admin.v1.DurationBucket
+	(*DumpRequest)(nil),            // 100: holdfast.admin.v1.DumpRequest
+	(*DumpResponse)(nil),           // 101: holdfast.admin.v1.DumpResponse
+	(*StateRequest)(nil),           // 102: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 103: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 104: holdfast.admin.v1.StateHeader
+	(*BackupRequest)(nil),          // 105: holdfast.admin.v1.BackupRequest
+	(*BackupResponse)(nil),         // 106: holdfast.admin.v1.BackupResponse
+	(*LeaksResponse)(nil),          // 107: holdfast.admin.v1.LeaksResponse
+	(*Leak)(nil),                   // 108: holdfast.admin.v1.Leak
+	(*WhyResponse)(nil),            // 109: holdfast.admin.v1.WhyResponse
+	(*WhyStep)(nil),                // 110: holdfast.admin.v1.WhyStep
+	(*UpgradeRequest)(nil),         // 111: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 112: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 113: holdfast.admin.v1.Understanding
+	nil,                            // 114: holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	nil,                            // 115: holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	(*fsmpb.Label)(nil),            // 116: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 117: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 118: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,   // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -10671,7 +11036,7 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	33,  // 27: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	37,  // 28: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	41,  // 29: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	112, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	116, // 30: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	40,  // 31: holdfast.admin.v1.FencesResponse.fences:type_name -> holdfast.admin.v1.Fence
 	44,  // 32: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	15,  // 33: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
@@ -10691,120 +11056,125 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	63,  // 47: holdfast.admin.v1.VolumeTolerance.zone:type_name -> holdfast.admin.v1.Tolerance
 	63,  // 48: holdfast.admin.v1.VolumeTolerance.site:type_name -> holdfast.admin.v1.Tolerance
 	57,  // 49: holdfast.admin.v1.RebootSafeResponse.publications:type_name -> holdfast.admin.v1.PublicationRisk
-	69,  // 50: holdfast.admin.v1.CertificatesResponse.certificates:type_name -> holdfast.admin.v1.Certificate
-	70,  // 51: holdfast.admin.v1.CertificatesResponse.revocations:type_name -> holdfast.admin.v1.Revocation
-	49,  // 52: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	75,  // 53: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
-	49,  // 54: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	110, // 55: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
-	111, // 56: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
-	49,  // 57: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	7,   // 58: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
-	80,  // 59: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.ContextPair
-	83,  // 60: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	84,  // 61: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	113, // 62: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	114, // 63: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	15,  // 64: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	87,  // 65: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
-	90,  // 66: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	90,  // 67: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	90,  // 68: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	91,  // 69: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	90,  // 70: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
-	94,  // 71: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
-	95,  // 72: holdfast.admin.v1.Diagnosis.histogram:type_name -> holdfast.admin.v1.DurationBucket
-	100, // 73: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	37,  // 74: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,   // 75: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	23,  // 76: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	27,  // 77: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	30,  // 78: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
-	4,   // 79: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	104, // 80: holdfast.admin.v1.LeaksResponse.found:type_name -> holdfast.admin.v1.Leak
-	104, // 81: holdfast.admin.v1.LeaksResponse.young:type_name -> holdfast.admin.v1.Leak
-	106, // 82: holdfast.admin.v1.WhyResponse.steps:type_name -> holdfast.admin.v1.WhyStep
-	109, // 83: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	109, // 84: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
-	1,   // 85: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,   // 86: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	21,  // 87: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	25,  // 88: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	28,  // 89: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
-	35,  // 90: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	38,  // 91: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
-	42,  // 92: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	81,  // 93: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	85,  // 94: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
-	88,  // 95: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	92,  // 96: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
-	96,  // 97: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
-	98,  // 98: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	101, // 99: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
-	45,  // 100: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	45,  // 101: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	46,  // 102: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	47,  // 103: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	47,  // 104: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	107, // 105: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	107, // 106: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	50,  // 107: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	52,  // 108: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	54,  // 109: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
-	60,  // 110: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
-	65,  // 111: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
-	65,  // 112: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
-	52,  // 113: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	67,  // 114: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
-	71,  // 115: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	71,  // 116: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
-	73,  // 117: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
-	76,  // 118: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	76,  // 119: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
-	78,  // 120: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	78,  // 121: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
-	2,   // 122: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,   // 123: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	22,  // 124: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	26,  // 125: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	29,  // 126: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
-	36,  // 127: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	39,  // 128: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
-	43,  // 129: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	82,  // 130: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	86,  // 131: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
-	89,  // 132: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	93,  // 133: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
-	97,  // 134: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
-	99,  // 135: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	102, // 136: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
-	0,   // 137: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 138: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,   // 139: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	48,  // 140: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	48,  // 141: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	108, // 142: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	108, // 143: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	51,  // 144: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	53,  // 145: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	55,  // 146: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
-	61,  // 147: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
-	66,  // 148: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
-	66,  // 149: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
-	53,  // 150: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	68,  // 151: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
-	72,  // 152: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	72,  // 153: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
-	74,  // 154: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
-	77,  // 155: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	77,  // 156: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
-	79,  // 157: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	79,  // 158: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
-	122, // [122:159] is the sub-list for method output_type
-	85,  // [85:122] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	70,  // 50: holdfast.admin.v1.OutOfServiceResponse.ended:type_name -> holdfast.admin.v1.WritesEnded
+	73,  // 51: holdfast.admin.v1.CertificatesResponse.certificates:type_name -> holdfast.admin.v1.Certificate
+	74,  // 52: holdfast.admin.v1.CertificatesResponse.revocations:type_name -> holdfast.admin.v1.Revocation
+	49,  // 53: holdfast.admin.v1.RevocationPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	79,  // 54: holdfast.admin.v1.TokensResponse.tokens:type_name -> holdfast.admin.v1.Token
+	49,  // 55: holdfast.admin.v1.TokenPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	114, // 56: holdfast.admin.v1.VolumeChangeRequest.parameters:type_name -> holdfast.admin.v1.VolumeChangeRequest.ParametersEntry
+	115, // 57: holdfast.admin.v1.VolumeChangeRequest.topology:type_name -> holdfast.admin.v1.VolumeChangeRequest.TopologyEntry
+	49,  // 58: holdfast.admin.v1.VolumeChangeResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	7,   // 59: holdfast.admin.v1.VolumeChangeResponse.volume:type_name -> holdfast.admin.v1.Volume
+	84,  // 60: holdfast.admin.v1.VolumeChangeResponse.publish_context:type_name -> holdfast.admin.v1.ContextPair
+	87,  // 61: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	88,  // 62: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	117, // 63: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	118, // 64: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15,  // 65: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	91,  // 66: holdfast.admin.v1.VerifyHistoryResponse.breaks:type_name -> holdfast.admin.v1.HistoryBreak
+	94,  // 67: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	94,  // 68: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	94,  // 69: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	95,  // 70: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	94,  // 71: holdfast.admin.v1.AuditResponse.wrong:type_name -> holdfast.admin.v1.Finding
+	98,  // 72: holdfast.admin.v1.DoctorResponse.findings:type_name -> holdfast.admin.v1.Diagnosis
+	99,  // 73: holdfast.admin.v1.Diagnosis.histogram:type_name -> holdfast.admin.v1.DurationBucket
+	104, // 74: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	37,  // 75: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,   // 76: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	23,  // 77: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	27,  // 78: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	30,  // 79: holdfast.admin.v1.StateResponse.volume_group:type_name -> holdfast.admin.v1.VolumeGroup
+	4,   // 80: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	108, // 81: holdfast.admin.v1.LeaksResponse.found:type_name -> holdfast.admin.v1.Leak
+	108, // 82: holdfast.admin.v1.LeaksResponse.young:type_name -> holdfast.admin.v1.Leak
+	110, // 83: holdfast.admin.v1.WhyResponse.steps:type_name -> holdfast.admin.v1.WhyStep
+	113, // 84: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	113, // 85: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,   // 86: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,   // 87: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	21,  // 88: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	25,  // 89: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	28,  // 90: holdfast.admin.v1.Admin.VolumeGroups:input_type -> holdfast.admin.v1.VolumeGroupsRequest
+	35,  // 91: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	38,  // 92: holdfast.admin.v1.Admin.Fences:input_type -> holdfast.admin.v1.FencesRequest
+	42,  // 93: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	85,  // 94: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	89,  // 95: holdfast.admin.v1.Admin.VerifyHistory:input_type -> holdfast.admin.v1.VerifyHistoryRequest
+	92,  // 96: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	96,  // 97: holdfast.admin.v1.Admin.Doctor:input_type -> holdfast.admin.v1.DoctorRequest
+	100, // 98: holdfast.admin.v1.Admin.Dump:input_type -> holdfast.admin.v1.DumpRequest
+	102, // 99: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	105, // 100: holdfast.admin.v1.Admin.Backup:input_type -> holdfast.admin.v1.BackupRequest
+	45,  // 101: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	45,  // 102: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	46,  // 103: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	47,  // 104: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	47,  // 105: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	111, // 106: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	111, // 107: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	50,  // 108: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	52,  // 109: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	54,  // 110: holdfast.admin.v1.Admin.AtRisk:input_type -> holdfast.admin.v1.AtRiskRequest
+	60,  // 111: holdfast.admin.v1.Admin.Tolerance:input_type -> holdfast.admin.v1.ToleranceRequest
+	65,  // 112: holdfast.admin.v1.Admin.RebootSafe:input_type -> holdfast.admin.v1.RebootSafeRequest
+	65,  // 113: holdfast.admin.v1.Admin.ClaimMaintenance:input_type -> holdfast.admin.v1.RebootSafeRequest
+	67,  // 114: holdfast.admin.v1.Admin.OutOfService:input_type -> holdfast.admin.v1.OutOfServiceRequest
+	68,  // 115: holdfast.admin.v1.Admin.SetOutOfService:input_type -> holdfast.admin.v1.SetOutOfServiceRequest
+	52,  // 116: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	71,  // 117: holdfast.admin.v1.Admin.Certificates:input_type -> holdfast.admin.v1.CertificatesRequest
+	75,  // 118: holdfast.admin.v1.Admin.PlanRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	75,  // 119: holdfast.admin.v1.Admin.ChangeRevocation:input_type -> holdfast.admin.v1.RevocationPlanRequest
+	77,  // 120: holdfast.admin.v1.Admin.Tokens:input_type -> holdfast.admin.v1.TokensRequest
+	80,  // 121: holdfast.admin.v1.Admin.PlanToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	80,  // 122: holdfast.admin.v1.Admin.ChangeToken:input_type -> holdfast.admin.v1.TokenPlanRequest
+	82,  // 123: holdfast.admin.v1.Admin.PlanVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	82,  // 124: holdfast.admin.v1.Admin.ChangeVolume:input_type -> holdfast.admin.v1.VolumeChangeRequest
+	2,   // 125: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,   // 126: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	22,  // 127: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	26,  // 128: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	29,  // 129: holdfast.admin.v1.Admin.VolumeGroups:output_type -> holdfast.admin.v1.VolumeGroupsResponse
+	36,  // 130: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	39,  // 131: holdfast.admin.v1.Admin.Fences:output_type -> holdfast.admin.v1.FencesResponse
+	43,  // 132: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	86,  // 133: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	90,  // 134: holdfast.admin.v1.Admin.VerifyHistory:output_type -> holdfast.admin.v1.VerifyHistoryResponse
+	93,  // 135: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	97,  // 136: holdfast.admin.v1.Admin.Doctor:output_type -> holdfast.admin.v1.DoctorResponse
+	101, // 137: holdfast.admin.v1.Admin.Dump:output_type -> holdfast.admin.v1.DumpResponse
+	103, // 138: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	106, // 139: holdfast.admin.v1.Admin.Backup:output_type -> holdfast.admin.v1.BackupResponse
+	0,   // 140: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 141: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,   // 142: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	48,  // 143: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	48,  // 144: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	112, // 145: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	112, // 146: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	51,  // 147: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	53,  // 148: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	55,  // 149: holdfast.admin.v1.Admin.AtRisk:output_type -> holdfast.admin.v1.AtRiskResponse
+	61,  // 150: holdfast.admin.v1.Admin.Tolerance:output_type -> holdfast.admin.v1.ToleranceResponse
+	66,  // 151: holdfast.admin.v1.Admin.RebootSafe:output_type -> holdfast.admin.v1.RebootSafeResponse
+	66,  // 152: holdfast.admin.v1.Admin.ClaimMaintenance:output_type -> holdfast.admin.v1.RebootSafeResponse
+	69,  // 153: holdfast.admin.v1.Admin.OutOfService:output_type -> holdfast.admin.v1.OutOfServiceResponse
+	69,  // 154: holdfast.admin.v1.Admin.SetOutOfService:output_type -> holdfast.admin.v1.OutOfServiceResponse
+	53,  // 155: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	72,  // 156: holdfast.admin.v1.Admin.Certificates:output_type -> holdfast.admin.v1.CertificatesResponse
+	76,  // 157: holdfast.admin.v1.Admin.PlanRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	76,  // 158: holdfast.admin.v1.Admin.ChangeRevocation:output_type -> holdfast.admin.v1.RevocationPlanResponse
+	78,  // 159: holdfast.admin.v1.Admin.Tokens:output_type -> holdfast.admin.v1.TokensResponse
+	81,  // 160: holdfast.admin.v1.Admin.PlanToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	81,  // 161: holdfast.admin.v1.Admin.ChangeToken:output_type -> holdfast.admin.v1.TokenPlanResponse
+	83,  // 162: holdfast.admin.v1.Admin.PlanVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	83,  // 163: holdfast.admin.v1.Admin.ChangeVolume:output_type -> holdfast.admin.v1.VolumeChangeResponse
+	125, // [125:164] is the sub-list for method output_type
+	86,  // [86:125] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -10812,11 +11182,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[82].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[86].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[99].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[103].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -10830,7 +11200,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   112,
+			NumMessages:   116,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

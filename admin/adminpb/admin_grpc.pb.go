@@ -50,6 +50,8 @@ const (
 	Admin_Tolerance_FullMethodName        = "/holdfast.admin.v1.Admin/Tolerance"
 	Admin_RebootSafe_FullMethodName       = "/holdfast.admin.v1.Admin/RebootSafe"
 	Admin_ClaimMaintenance_FullMethodName = "/holdfast.admin.v1.Admin/ClaimMaintenance"
+	Admin_OutOfService_FullMethodName     = "/holdfast.admin.v1.Admin/OutOfService"
+	Admin_SetOutOfService_FullMethodName  = "/holdfast.admin.v1.Admin/SetOutOfService"
 	Admin_ChangeMember_FullMethodName     = "/holdfast.admin.v1.Admin/ChangeMember"
 	Admin_Certificates_FullMethodName     = "/holdfast.admin.v1.Admin/Certificates"
 	Admin_PlanRevocation_FullMethodName   = "/holdfast.admin.v1.Admin/PlanRevocation"
@@ -127,6 +129,12 @@ type AdminClient interface {
 	// ClaimMaintenance records that a host is in maintenance where it may stop now, or ends that, and answers as RebootSafe.
 	// Repeated, it changes nothing.
 	ClaimMaintenance(ctx context.Context, in *RebootSafeRequest, opts ...grpc.CallOption) (*RebootSafeResponse, error)
+	// OutOfService says whether a node may be taken out of service, and of one that is, whether it is proven that nothing it writes is
+	// acknowledged, and whether it may return.
+	OutOfService(ctx context.Context, in *OutOfServiceRequest, opts ...grpc.CallOption) (*OutOfServiceResponse, error)
+	// SetOutOfService takes a node out of service, or returns it, and answers as OutOfService. FAILED_PRECONDITION: it may not, and
+	// why. Repeated, it changes nothing.
+	SetOutOfService(ctx context.Context, in *SetOutOfServiceRequest, opts ...grpc.CallOption) (*OutOfServiceResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
@@ -474,6 +482,26 @@ func (c *adminClient) ClaimMaintenance(ctx context.Context, in *RebootSafeReques
 	return out, nil
 }
 
+func (c *adminClient) OutOfService(ctx context.Context, in *OutOfServiceRequest, opts ...grpc.CallOption) (*OutOfServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OutOfServiceResponse)
+	err := c.cc.Invoke(ctx, Admin_OutOfService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) SetOutOfService(ctx context.Context, in *SetOutOfServiceRequest, opts ...grpc.CallOption) (*OutOfServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OutOfServiceResponse)
+	err := c.cc.Invoke(ctx, Admin_SetOutOfService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MemberPlanResponse)
@@ -630,6 +658,12 @@ type AdminServer interface {
 	// ClaimMaintenance records that a host is in maintenance where it may stop now, or ends that, and answers as RebootSafe.
 	// Repeated, it changes nothing.
 	ClaimMaintenance(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error)
+	// OutOfService says whether a node may be taken out of service, and of one that is, whether it is proven that nothing it writes is
+	// acknowledged, and whether it may return.
+	OutOfService(context.Context, *OutOfServiceRequest) (*OutOfServiceResponse, error)
+	// SetOutOfService takes a node out of service, or returns it, and answers as OutOfService. FAILED_PRECONDITION: it may not, and
+	// why. Repeated, it changes nothing.
+	SetOutOfService(context.Context, *SetOutOfServiceRequest) (*OutOfServiceResponse, error)
 	// ChangeMember does what can be done of it now, to the member id that the plan showed.
 	// What is done is in the configuration, so a repeated call continues.
 	ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
@@ -744,6 +778,12 @@ func (UnimplementedAdminServer) RebootSafe(context.Context, *RebootSafeRequest) 
 }
 func (UnimplementedAdminServer) ClaimMaintenance(context.Context, *RebootSafeRequest) (*RebootSafeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClaimMaintenance not implemented")
+}
+func (UnimplementedAdminServer) OutOfService(context.Context, *OutOfServiceRequest) (*OutOfServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OutOfService not implemented")
+}
+func (UnimplementedAdminServer) SetOutOfService(context.Context, *SetOutOfServiceRequest) (*OutOfServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetOutOfService not implemented")
 }
 func (UnimplementedAdminServer) ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ChangeMember not implemented")
@@ -1269,6 +1309,42 @@ func _Admin_ClaimMaintenance_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_OutOfService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OutOfServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).OutOfService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_OutOfService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).OutOfService(ctx, req.(*OutOfServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_SetOutOfService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetOutOfServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SetOutOfService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SetOutOfService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SetOutOfService(ctx, req.(*SetOutOfServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_ChangeMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MemberPlanRequest)
 	if err := dec(in); err != nil {
@@ -1533,6 +1609,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ClaimMaintenance",
 			Handler:    _Admin_ClaimMaintenance_Handler,
+		},
+		{
+			MethodName: "OutOfService",
+			Handler:    _Admin_OutOfService_Handler,
+		},
+		{
+			MethodName: "SetOutOfService",
+			Handler:    _Admin_SetOutOfService_Handler,
 		},
 		{
 			MethodName: "ChangeMember",

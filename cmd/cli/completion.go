@@ -39,7 +39,7 @@ var argNames = map[string][]names{
 	"groups demote": {volumeGroupNames}, "groups resync": {volumeGroupNames},
 	"snapshots": {snapshotNames}, "snapshots list": {snapshotNames}, "snapshots groups": {groupSnapshotNames},
 	"nodes adopt": {nodeNames}, "nodes drain": {nodeNames}, "nodes undrain": {nodeNames}, "nodes evict": {nodeNames}, "nodes lost": {nodeNames},
-	"nodes replace": {nodeNames}, "nodes reboot-safe": {nodeNames}, "nodes unfence": {fenceNames, fenceNames},
+	"nodes replace": {nodeNames}, "nodes reboot-safe": {nodeNames}, "nodes out-of-service": {nodeNames}, "nodes unfence": {fenceNames, fenceNames},
 	"members demote": {memberNames}, "members promote": {memberNames}, "members remove": {memberNames}, "members replace": {memberNames},
 	"members transfer": {memberNames},
 	"operations show":  {operationNames}, "operations cancel": {operationNames}, "operations retry": {operationNames},

@@ -1,6 +1,10 @@
 package access
 
-import "github.com/holdfast-storage/holdfast/raftnode/pki"
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
 
 // The roles of people: each may do what the one before it may. Viewers read. Operators do the daily work, all of which can be
 // undone. Admins do what can lose data, trust or a quorum, and take backups, which are recorded. Viewers may read the whole state
@@ -17,6 +21,13 @@ var (
 	controllers = []pki.Role{pki.Controller}
 )
 
+// readers may read what the loop beside a controller does, which has that controller's certificate; a controller knows all of it.
+// takers may take a node out of service.
+var (
+	readers = append(slices.Clip(viewers), pki.Controller)
+	takers  = append(slices.Clip(operators), pki.Controller)
+)
+
 // Row says who may call one method, or have it do one verb.
 type Row struct {
 	Method string // full, as gRPC has it
@@ -27,11 +38,11 @@ type Row struct {
 // Table is who may do what.
 var Table = []Row{
 	{"/holdfast.admin.v1.Admin/Status", "", viewers},
-	{"/holdfast.admin.v1.Admin/Volumes", "", viewers},
+	{"/holdfast.admin.v1.Admin/Volumes", "", readers},
 	{"/holdfast.admin.v1.Admin/Snapshots", "", viewers},
 	{"/holdfast.admin.v1.Admin/GroupSnapshots", "", viewers},
 	{"/holdfast.admin.v1.Admin/VolumeGroups", "", viewers},
-	{"/holdfast.admin.v1.Admin/Nodes", "", viewers},
+	{"/holdfast.admin.v1.Admin/Nodes", "", readers},
 	{"/holdfast.admin.v1.Admin/Fences", "", viewers},
 	{"/holdfast.admin.v1.Admin/Operations", "", viewers},
 	{"/holdfast.admin.v1.Admin/History", "", viewers},
@@ -42,11 +53,12 @@ var Table = []Row{
 	{"/holdfast.admin.v1.Admin/State", "", viewers},
 	{"/holdfast.admin.v1.Admin/Plan", "", viewers},
 	{"/holdfast.admin.v1.Admin/UpgradeStatus", "", viewers},
-	{"/holdfast.admin.v1.Admin/Members", "", viewers},
+	{"/holdfast.admin.v1.Admin/Members", "", readers},
 	{"/holdfast.admin.v1.Admin/PlanMember", "", viewers},
-	{"/holdfast.admin.v1.Admin/AtRisk", "", viewers},
+	{"/holdfast.admin.v1.Admin/AtRisk", "", readers},
 	{"/holdfast.admin.v1.Admin/Tolerance", "", viewers},
 	{"/holdfast.admin.v1.Admin/RebootSafe", "", viewers},
+	{"/holdfast.admin.v1.Admin/OutOfService", "", readers},
 	{"/holdfast.admin.v1.Admin/Certificates", "", viewers},
 	{"/holdfast.admin.v1.Admin/PlanRevocation", "", viewers},
 	{"/holdfast.admin.v1.Admin/Tokens", "", viewers},
@@ -56,6 +68,7 @@ var Table = []Row{
 	{"/holdfast.admin.v1.Admin/CancelOperation", "", operators},
 	{"/holdfast.admin.v1.Admin/RetryOperation", "", operators},
 	{"/holdfast.admin.v1.Admin/ClaimMaintenance", "", operators},
+	{"/holdfast.admin.v1.Admin/SetOutOfService", "", takers},
 	{"/holdfast.admin.v1.Admin/CarryOut", "drain", operators},
 	{"/holdfast.admin.v1.Admin/CarryOut", "undrain", operators},
 	{"/holdfast.admin.v1.Admin/ChangeVolume", "publish", operators},
