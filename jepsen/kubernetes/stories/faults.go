@@ -59,7 +59,7 @@ func underWriter(ctx context.Context, t *story.Teller, program string) error {
 }
 
 func tellFullPool(ctx context.Context, t *story.Teller) error {
-	tooBig := claim{name: "too-big", class: immediate, size: "100Ti"}
+	tooBig := claim{name: "too-big", class: immediate, size: "10Ti"}
 	if err := t.Apply(ctx, tooBig.manifest()); err != nil {
 		return err
 	}
