@@ -105,6 +105,8 @@ var mayImport = importMap{
 	"kube/bootstrap": {"durablefile", "kube/wait", "raftnode/store"},
 	"kube/authority": {"durablefile", "kube/wait", "raftnode/pki"},
 	"kube/enrol":     {"raftnode/enroll"},
+	"kube/plan":      {"admin/adminpb"},
+	"kube/loop":      {"admin", "admin/adminpb", "kube/plan"},
 
 	"cmd/...":         {"*", "cmd/..."},
 	"jepsen/...":      {"jepsen/..."},

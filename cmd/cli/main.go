@@ -115,6 +115,7 @@ func Root() *cobra.Command {
 		controller.Command(),
 		node.Command(),
 		kube.InitCommand(),
+		kube.LoopCommand(),
 		devCommand(),
 		caCommand(),
 		versionCommand(),

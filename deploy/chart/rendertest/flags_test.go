@@ -14,9 +14,7 @@ import (
 const commandsPage = "../../COMMANDS.md"
 
 // pending are flags that the chart passes and that page does not have.
-var pending = map[string][]string{
-	"kube": {"log-level", "log-format", "cert", "key", "ca", "endpoints", "identity", "guard-image", "guard-pull-secrets", "metrics-listen"},
-}
+var pending = map[string][]string{}
 
 // sidecarFlags are read from the programs' sources, in the versions of values.yaml.
 var sidecarFlags = map[string]string{

@@ -54,14 +54,16 @@ var drills = map[string]drill{
 
 	"kube-init": {by: "kube/bootstrap.TestS167_KilledBetweenAnyTwoSteps"},
 
-	"log skip":       {why: "it needs a log with an entry that no build takes; it writes one file at once, and is said twice in the test that has such a log"},
-	"mounts grow":    {why: "it is one call of the node, whose host grows a filesystem as far as it is not grown yet"},
-	"thaw":           {why: "the system calls it, and again until the filesystem is thawed"},
-	"end-filesystem": {why: "the system calls it, for a filesystem that is given up"},
-	"fence-peer":     {why: "the kernel calls it, and takes it as no when it dies"},
-	"dev":            {why: "its process is killed by the tests of whole clusters, which start it again"},
-	"dev start":      {why: "it is one message to the process of the cluster"},
-	"dev clean":      {why: "it removes what is there, which may be less than all"},
+	"nodes out-of-service": {why: "its return is one command, under the index that it ends, and is refused under any other"},
+	"kube":                 {why: "it is killed between any two of its steps in the tests of kube/loop"},
+	"log skip":             {why: "it needs a log with an entry that no build takes; it writes one file at once, and is said twice in the test that has such a log"},
+	"mounts grow":          {why: "it is one call of the node, whose host grows a filesystem as far as it is not grown yet"},
+	"thaw":                 {why: "the system calls it, and again until the filesystem is thawed"},
+	"end-filesystem":       {why: "the system calls it, for a filesystem that is given up"},
+	"fence-peer":           {why: "the kernel calls it, and takes it as no when it dies"},
+	"dev":                  {why: "its process is killed by the tests of whole clusters, which start it again"},
+	"dev start":            {why: "it is one message to the process of the cluster"},
+	"dev clean":            {why: "it removes what is there, which may be less than all"},
 }
 
 // readers change nothing.

@@ -1,0 +1,207 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/kube/plan"
+)
+
+// maxAffinitySteps bounds what is done of one volume before the others are looked at: it is more than making one anew takes.
+const maxAffinitySteps = 12
+
+// savedKey is where a ConfigMap has the saved object.
+const savedKey = "persistent-volume.json"
+
+// syncAffinity brings the node affinity of persistent volumes to where the log has their replicas, what was begun first.
+func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *cluster) error {
+	wanted := map[string][]corev1.NodeSelectorTerm{}
+	for _, v := range volumes {
+		if terms := plan.WantedTerms(v, l.seen.nodes); terms != nil {
+			wanted[v.GetId()] = terms
+		}
+	}
+	saved, err := l.savedVolumes(ctx)
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for name := range saved {
+		names[name] = true
+	}
+	for i := range c.pvs {
+		f := plan.VolumeFacts{PV: &c.pvs[i], Want: wanted[c.pvs[i].Spec.CSI.VolumeHandle], Immutable: l.immutable}
+		if plan.NextAffinity(f).Kind != plan.AffinityNone {
+			names[c.pvs[i].Name] = true
+		}
+	}
+	var failed []error
+	for name := range names {
+		if err := l.affinity(ctx, name, wanted); err != nil {
+			failed = append(failed, fmt.Errorf("persistent volume %s: %w", name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// affinity does step after step of one volume until there is none to do now.
+func (l *Loop) affinity(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) error {
+	for range maxAffinitySteps {
+		f, err := l.readVolume(ctx, name, wanted)
+		if err != nil {
+			return err
+		}
+		step := plan.NextAffinity(*f)
+		err = l.doAffinity(ctx, f, step)
+		l.Metrics.step("affinity", affinityNames[step.Kind], err)
+		if err != nil || step.Kind == plan.AffinityNone || step.Kind == plan.AffinityWait {
+			return err
+		}
+	}
+	return nil
+}
+
+// readVolume reads all that a step depends on, from the API server itself.
+func (l *Loop) readVolume(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) (f *plan.VolumeFacts, err error) {
+	f = &plan.VolumeFacts{Immutable: l.immutable}
+	if f.PV, err = found(l.Kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
+		return nil, err
+	}
+	if f.PV != nil && !isOurs(f.PV) {
+		return &plan.VolumeFacts{}, nil
+	}
+	if f.Saved, err = l.savedVolume(ctx, name); err != nil {
+		return nil, err
+	}
+	known := f.PV
+	if known == nil {
+		known = f.Saved
+	}
+	if known == nil {
+		return f, nil
+	}
+	f.Want = wanted[known.Spec.CSI.VolumeHandle]
+	if ref := known.Spec.ClaimRef; ref != nil {
+		if f.Claim, err = found(l.Kube.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})); err != nil {
+			return nil, err
+		}
+	}
+	f.InUse, err = l.inUse(ctx, known)
+	return f, err
+}
+
+// found is an object that was read; nil where there is none.
+func found[T any](object *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// inUse says what uses the volume: kubelet and the attacher both read the object while a pod has it.
+func (l *Loop) inUse(ctx context.Context, pv *corev1.PersistentVolume) (string, error) {
+	attachments, err := l.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list volume attachments: %w", err)
+	}
+	for _, a := range attachments.Items {
+		if name := a.Spec.Source.PersistentVolumeName; name != nil && *name == pv.Name {
+			return fmt.Sprintf("it is attached to node %s", a.Spec.NodeName), nil
+		}
+	}
+	if pv.Spec.ClaimRef == nil {
+		return "", nil
+	}
+	pods, err := l.Kube.CoreV1().Pods(pv.Spec.ClaimRef.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		for _, claim := range claimsOf(&pods.Items[i]) {
+			if claim == pv.Spec.ClaimRef.Name && isRunning(&pods.Items[i]) {
+				return fmt.Sprintf("pod %s uses it", pods.Items[i].Name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+var affinityNames = map[plan.AffinityKind]string{
+	plan.AffinityNone: "none", plan.AffinityWait: "wait", plan.AffinityPatch: "patch", plan.AffinityRetain: "retain", plan.AffinitySave: "save",
+	plan.AffinityDelete: "delete", plan.AffinityStrip: "strip", plan.AffinityCreate: "create", plan.AffinityRestore: "restore", plan.AffinityForget: "forget",
+}
+
+func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Affinity) error {
+	switch step.Kind {
+	case plan.AffinityPatch:
+		return l.patchAffinity(ctx, f)
+	case plan.AffinityRetain:
+		policy := string(f.PV.Spec.PersistentVolumeReclaimPolicy)
+		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: policy}, map[string]any{"persistentVolumeReclaimPolicy": "Retain"}, nil)
+	case plan.AffinitySave:
+		return l.saveVolume(ctx, f.PV)
+	case plan.AffinityDelete:
+		uid, version := f.PV.UID, f.PV.ResourceVersion
+		return l.Kube.CoreV1().PersistentVolumes().Delete(ctx, f.PV.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	case plan.AffinityStrip:
+		return l.patchVolume(ctx, f.PV, nil, nil, plan.Stripped(f.PV.Finalizers))
+	case plan.AffinityCreate:
+		_, err := l.Kube.CoreV1().PersistentVolumes().Create(ctx, plan.Renewed(f.Saved, f.Want), metav1.CreateOptions{})
+		return err
+	case plan.AffinityRestore:
+		policy := f.PV.Annotations[plan.AnnotationReclaimPolicy]
+		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: nil}, map[string]any{"persistentVolumeReclaimPolicy": policy}, nil)
+	case plan.AffinityForget:
+		err := l.Kube.CoreV1().ConfigMaps(l.Namespace).Delete(ctx, savedName(f.PV.Name), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	case plan.AffinityWait:
+		if f.Claim != nil && f.PV != nil && f.PV.Annotations[plan.AnnotationReclaimPolicy] == "" {
+			l.Notifier.Claim(f.Claim, plan.Notice{Reason: plan.ReasonAffinity, Note: "The volume's replicas moved, and where it may be used is brought up to date once nothing uses it: " + step.Why})
+		}
+	case plan.AffinityNone:
+	}
+	return nil
+}
+
+// patchAffinity tries to change it in place. Without the gate MutablePVNodeAffinity the API server takes no change.
+func (l *Loop) patchAffinity(ctx context.Context, f *plan.VolumeFacts) error {
+	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: f.Want}}
+	err := l.patchVolume(ctx, f.PV, nil, map[string]any{"nodeAffinity": affinity}, nil)
+	if apierrors.IsInvalid(err) {
+		l.immutable = true
+		l.Logger.Info("this API server does not let a volume's node affinity be changed: such volumes are made anew under Retain")
+		return nil
+	}
+	return err
+}
+
+// patchVolume changes the object only as it was read; finalizers where they are not nil.
+func (l *Loop) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, annotations, spec map[string]any, finalizers []string) error {
+	meta := map[string]any{"resourceVersion": pv.ResourceVersion, "uid": pv.UID}
+	patch := map[string]any{"metadata": meta}
+	if annotations != nil {
+		meta["annotations"] = annotations
+	}
+	if spec != nil {
+		patch["spec"] = spec
+	} else if annotations == nil {
+		meta["finalizers"] = finalizers
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	_, err = l.Kube.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return err
+}

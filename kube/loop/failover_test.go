@@ -1,0 +1,225 @@
+package loop
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/kube/plan"
+)
+
+func attachedTo(node, driver string) *storagev1.VolumeAttachment {
+	name := "pvc-1"
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: driver + "-" + node},
+		Spec:   storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true}}
+}
+
+func userOf(claim, node string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "user", UID: "pod-1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		Spec: corev1.PodSpec{NodeName: node, Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}}}
+}
+
+// silent is a cluster whose node n1 is silent, with a pod and a volume of ours.
+func silent(t *testing.T, w *writes, objects ...runtime.Object) *env {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoSchedule}}}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	pv, claim := boundVolume()
+	e := newEnv(t, w, append(objects, n, pv, claim, attachedTo("n1", plan.Driver), userOf("data", "n1"))...)
+	e.log.state["n1"] = &adminpb.OutOfServiceResponse{Node: "n1", HostId: "host-1", State: "unreachable"}
+	e.log.nodes = []*adminpb.Node{{Id: "n1", State: "unreachable"}}
+	e.onWrite = func(o runtime.Object) {
+		if n, ok := o.(*corev1.Node); ok && e.isTainted(n) {
+			x, err := e.log.OutOfService(t.Context(), "n1")
+			require.NoError(t, err)
+			require.True(t, x.GetProven(), "it is tainted without a proof")
+		}
+	}
+	e.log.check = func() { require.False(t, e.isTainted(e.node()), "it returns under the taint") }
+	return e
+}
+
+func (e *env) node() *corev1.Node {
+	n, err := e.kube.CoreV1().Nodes().Get(e.t.Context(), "n1", metav1.GetOptions{})
+	require.NoError(e.t, err)
+	return n
+}
+
+func (e *env) isTainted(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == plan.TaintOutOfService })
+}
+
+// detach is what Kubernetes does under the taint: it ends the pods and detaches their volumes.
+func (e *env) detach() {
+	e.quietly(func() {
+		if !e.isTainted(e.node()) {
+			return
+		}
+		for _, err := range []error{
+			e.kube.CoreV1().Pods("default").Delete(e.t.Context(), "user", metav1.DeleteOptions{}),
+			e.kube.StorageV1().VolumeAttachments().Delete(e.t.Context(), plan.Driver+"-n1", metav1.DeleteOptions{}),
+		} {
+			require.True(e.t, err == nil || apierrors.IsNotFound(err), err)
+		}
+	})
+}
+
+// kubelet has the node's kubelet heard of, or not.
+func (e *env) kubelet(ready corev1.ConditionStatus) {
+	e.quietly(func() {
+		n := e.node()
+		n.Status.Conditions[0].Status = ready
+		_, err := e.kube.CoreV1().Nodes().UpdateStatus(e.t.Context(), n, metav1.UpdateOptions{})
+		require.NoError(e.t, err)
+	})
+}
+
+// revive lets another loop begin after this one was killed.
+func revive(w *writes) (killed bool) {
+	killed, w.dead, w.at = w.dead, false, 0
+	return killed
+}
+
+// sync is one look of a loop that begins with nothing.
+func (e *env) sync() {
+	l := e.loop()
+	require.NoError(e.t, l.Sync(e.t.Context()))
+	require.NoError(e.t, l.SyncNodes(e.t.Context()))
+}
+
+// S170: wherever the loop is killed, the taint is there under the proof only, and is gone before the log lets the node
+// serve; the next loop comes to the same end.
+func TestS170_AFailoverGoesOnWhereverTheLoopIsKilled(t *testing.T) {
+	for name, order := range map[string][]func(*env){
+		"it comes back":                          {(*env).sync, sever, (*env).sync, (*env).detach, (*env).sync, comeBack, (*env).sync, (*env).sync},
+		"it comes back before its peers said so": {(*env).sync, comeBack, (*env).sync, sever, (*env).sync, podsGo, (*env).sync, (*env).sync},
+		"it comes back before it is tainted":     {(*env).sync, comeBack, sever, (*env).sync, podsGo, (*env).sync, (*env).sync},
+	} {
+		t.Run(name, func(t *testing.T) {
+			killedAnywhere(t, func(t *testing.T, w *writes) {
+				e := silent(t, w)
+				for _, do := range order {
+					if w.at != 0 { // this loop may be killed
+						l := e.loop()
+						_ = l.Sync(t.Context())
+						_ = l.SyncNodes(t.Context())
+					}
+					killed := w.dead
+					at := w.at
+					w.dead, w.at = false, 0
+					do(e)
+					w.dead, w.at = killed, at
+				}
+				killed := revive(w)
+				for range 3 {
+					e.sync()
+				}
+				w.dead = killed
+				require.False(t, e.isTainted(e.node()))
+				require.Len(t, e.node().Spec.Taints, 1, "the others stay")
+				require.Empty(t, e.node().Annotations[plan.AnnotationOutOfService])
+				require.Zero(t, e.log.state["n1"].GetSince())
+			})
+		})
+	}
+}
+
+func sever(e *env) { e.log.severed = true }
+
+func comeBack(e *env) {
+	e.log.back("n1")
+	e.kubelet(corev1.ConditionTrue)
+}
+
+// podsGo: the pods end that were deleted, and their volumes are detached.
+func podsGo(e *env) {
+	e.quietly(func() {
+		_, err := e.kube.CoreV1().Pods("default").Get(e.t.Context(), "user", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			err = e.kube.StorageV1().VolumeAttachments().Delete(e.t.Context(), plan.Driver+"-n1", metav1.DeleteOptions{})
+			require.True(e.t, err == nil || apierrors.IsNotFound(err), err)
+		}
+	})
+	e.detach()
+}
+
+// S170: an admin's taint is neither set again nor taken off.
+func TestS170_AnAdminsTaintStays(t *testing.T) {
+	w := &writes{}
+	e := silent(t, w)
+	e.onWrite = nil
+	e.quietly(func() {
+		n := e.node()
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: plan.TaintOutOfService, Value: plan.TaintValue, Effect: corev1.TaintEffectNoExecute})
+		_, err := e.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	})
+	for range 2 {
+		require.NoError(t, e.loop().SyncNodes(t.Context()))
+	}
+	e.detach()
+	comeBack(e)
+	require.NoError(t, e.loop().SyncNodes(t.Context()))
+	require.True(t, e.isTainted(e.node()))
+	require.Zero(t, w.n)
+}
+
+// S170: what is refused is said, and changes nothing.
+func TestS170_ARefusalIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		change  func(*env)
+		says    string
+	}{
+		"another driver's volume": {objects: []runtime.Object{attachedTo("n1", "ebs.csi.aws.com")}, says: "ebs.csi.aws.com"},
+		"the log refuses":         {change: func(e *env) { e.log.state["n1"].Refused = []string{"volume hf-9: its only copy is on node n1"} }, says: "its only copy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &writes{}
+			e := silent(t, w, tc.objects...)
+			if tc.change != nil {
+				tc.change(e)
+			}
+			l := e.loop()
+			for range 2 {
+				require.NoError(t, l.SyncNodes(t.Context()))
+			}
+			require.Zero(t, w.n)
+			require.Contains(t, <-e.said.Events, tc.says)
+			require.Empty(t, e.said.Events, "once")
+		})
+	}
+}
+
+// The pods and the node are told the entry.
+func TestS170_TheEventsHaveTheEntry(t *testing.T) {
+	e := silent(t, &writes{})
+	sever(e)
+	require.NoError(t, e.loop().SyncNodes(t.Context()))
+	require.True(t, e.isTainted(e.node()))
+	require.Contains(t, <-e.said.Events, "log index 71, out of service since 71: hf-1 generation 71 seen by n2")
+	require.Contains(t, <-e.said.Events, "volume hf-1 is free for another node: log index 71, generation 71: n2 disconnected it")
+}
+
+// The loop looks until it is told to end.
+func TestALoopEndsWithItsContext(t *testing.T) {
+	e := silent(t, &writes{})
+	sever(e)
+	ctx, cancel := context.WithCancel(t.Context())
+	e.onWrite = func(o runtime.Object) {
+		if n, ok := o.(*corev1.Node); ok && e.isTainted(n) {
+			cancel()
+		}
+	}
+	e.loop().Run(ctx)
+	require.True(t, e.isTainted(e.node()))
+}

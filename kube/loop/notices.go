@@ -1,0 +1,113 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/kube/plan"
+)
+
+// syncNotices says what is wrong with volumes to their claims and pods, and what is wrong with hosts to their nodes.
+func (l *Loop) syncNotices(ctx context.Context, nodes []*adminpb.Node, volumes []*adminpb.Volume, c *cluster) error {
+	for i := range c.nodes {
+		if n := l.seen.nodes[c.nodes[i].Name]; n != nil {
+			for _, notice := range plan.OfNode(n) {
+				l.Notifier.Node(&c.nodes[i], notice)
+			}
+		}
+	}
+	if err := l.noticeVolumes(ctx, volumes, c); err != nil {
+		return err
+	}
+	return l.noticePending(ctx, nodes, c)
+}
+
+func (l *Loop) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, c *cluster) error {
+	claims := map[string]*corev1.PersistentVolumeClaim{} // by volume
+	for i := range c.pvs {
+		if ref := c.pvs[i].Spec.ClaimRef; ref != nil {
+			claims[c.pvs[i].Spec.CSI.VolumeHandle] = c.claims[ref.Namespace+"/"+ref.Name]
+		}
+	}
+	told := map[string][]plan.Notice{} // by claim
+	namespaces := map[string]bool{}
+	for _, v := range volumes {
+		claim := claims[v.GetId()]
+		notices := plan.OfVolume(v, l.seen.nodes)
+		if claim == nil || len(notices) == 0 {
+			continue
+		}
+		for _, notice := range notices {
+			l.Notifier.Claim(claim, notice)
+		}
+		told[claim.Namespace+"/"+claim.Name], namespaces[claim.Namespace] = notices, true
+	}
+	for namespace := range namespaces {
+		if err := l.noticePodsOf(ctx, namespace, told); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noticePodsOf says it to the pods that use the claims, too.
+func (l *Loop) noticePodsOf(ctx context.Context, namespace string, told map[string][]plan.Notice) error {
+	pods, err := l.Kube.CoreV1().Pods(namespace).List(ctx, cached)
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		for _, claim := range claimsOf(&pods.Items[i]) {
+			for _, notice := range told[namespace+"/"+claim] {
+				notice.Note = "Volume of claim " + claim + ": " + notice.Note
+				l.Notifier.Pod(&pods.Items[i], notice)
+			}
+		}
+	}
+	return nil
+}
+
+// noticePending says it to claims of our classes that wait, where no pools have room for them.
+func (l *Loop) noticePending(ctx context.Context, nodes []*adminpb.Node, c *cluster) error {
+	classes, err := l.Kube.StorageV1().StorageClasses().List(ctx, cached)
+	if err != nil {
+		return fmt.Errorf("list storage classes: %w", err)
+	}
+	replicas := map[string]int{}
+	for i := range classes.Items {
+		if classes.Items[i].Provisioner == plan.Driver {
+			replicas[classes.Items[i].Name] = plan.Replicas(classes.Items[i].Parameters)
+		}
+	}
+	for _, claim := range c.claims {
+		if claim.Status.Phase != corev1.ClaimPending || claim.Spec.StorageClassName == nil || replicas[*claim.Spec.StorageClassName] == 0 {
+			continue
+		}
+		asked := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		if notice, short := plan.NoCapacity(asked.Value(), replicas[*claim.Spec.StorageClassName], nodes); short {
+			l.Notifier.Claim(claim, notice)
+		}
+	}
+	return nil
+}
+
+// noticeNoQuorum says to the controllers' pods that nobody answers with a quorum.
+func (l *Loop) noticeNoQuorum(ctx context.Context, why error) error {
+	if code := status.Code(why); code != codes.Unavailable && code != codes.DeadlineExceeded {
+		return nil // they answer
+	}
+	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: l.ControllerSelector})
+	if err != nil {
+		return fmt.Errorf("list the controllers' pods: %w", err)
+	}
+	for i := range pods.Items {
+		l.Notifier.Pod(&pods.Items[i], plan.NoQuorum(why.Error()))
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+)
+
+// Notice is what users are told of an object, in one sentence that says what to do. Its reason and its subject make it one: the same
+// with another sentence takes its place.
+type Notice struct {
+	Reason string
+	Note   string
+	Good   bool // nothing is wrong any more
+}
+
+// The reasons of notices.
+const (
+	ReasonNodeAway      = "NodeAway"
+	ReasonNotUpToDate   = "ReplicaNotUpToDate"
+	ReasonSuspended     = "IOSuspended"
+	ReasonAbnormal      = "VolumeAbnormal"
+	ReasonPoolFull      = "PoolFull"
+	ReasonNoCapacity    = "NoCapacity"
+	ReasonNoQuorum      = "QuorumLost"
+	ReasonDrainBlocked  = "DrainBlocked"
+	ReasonAffinity      = "AffinityWaits"
+	ReasonNoFailover    = "FailoverRefused"
+	ReasonFailoverWaits = "FailoverWaits"
+	ReasonOutOfService  = "OutOfService"
+	ReasonReturned      = "ReturnedToService"
+)
+
+// fullPercent is from where on a pool counts as full: what is left is less than most volumes.
+const fullPercent = 95
+
+// OfVolume is what the users of a volume are told; none where nothing is wrong.
+func OfVolume(v *adminpb.Volume, nodes map[string]*adminpb.Node) (all []Notice) {
+	if v.GetPhase() != "ready" {
+		return nil
+	}
+	for _, r := range v.GetReplicas() {
+		n := nodes[r.GetNode()]
+		switch {
+		case r.GetState() != "present":
+		case n != nil && n.GetState() == "unreachable":
+			all = append(all, Notice{Reason: ReasonNodeAway, Note: fmt.Sprintf(
+				"Node %s, which has a replica of this volume, cannot be reached: start it; if it is gone for good, run `holdfast nodes lost %s`", r.GetNode(), r.GetNode())})
+		case r.GetSuspended():
+			all = append(all, Notice{Reason: ReasonSuspended, Note: fmt.Sprintf(
+				"I/O of this volume is suspended on node %s until the log decides: `holdfast volumes %s` says what it waits for", r.GetNode(), v.GetName())})
+		case v.GetReplication() != nil && !r.GetUpToDate():
+			all = append(all, Notice{Reason: ReasonNotUpToDate, Note: notUpToDate(v, r)})
+		}
+	}
+	if len(all) == 0 && v.GetAbnormal() {
+		all = append(all, Notice{Reason: ReasonAbnormal, Note: fmt.Sprintf("%s: `holdfast volumes %s` says more", v.GetCondition(), v.GetName())})
+	}
+	return all
+}
+
+func notUpToDate(v *adminpb.Volume, r *adminpb.Replica) string {
+	good := "the other"
+	for _, o := range v.GetReplicas() {
+		if o.GetUpToDate() {
+			good = "node " + o.GetNode()
+		}
+	}
+	if r.GetConnection() == "sync_target" {
+		return fmt.Sprintf("The replica on node %s is being synchronised (%d %%): do not stop %s until it is up to date", r.GetNode(), r.GetPercent(), good)
+	}
+	return fmt.Sprintf("The replica on node %s is not up to date (%s): do not stop %s, and see `holdfast volumes replicas %s`", r.GetNode(), orUnknown(r.GetDisk()), good, v.GetName())
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
+
+// OfNode is what is told of a node.
+func OfNode(n *adminpb.Node) (all []Notice) {
+	if n.GetState() == "unreachable" {
+		all = append(all, Notice{Reason: ReasonNodeAway, Note: fmt.Sprintf(
+			"No controller has heard of this node's host for the node timeout: see its holdfast-node pod; if it is gone for good, run `holdfast nodes lost %s`", n.GetId())})
+	}
+	for _, p := range n.GetPools() {
+		switch {
+		case p.GetMeasured() && p.GetCondition() != "":
+			all = append(all, Notice{Reason: ReasonPoolFull, Note: fmt.Sprintf("Pool %s: %s; make it larger, or delete volumes or kept copies", p.GetId(), p.GetCondition())})
+		case room(p) <= admitted(p)/100*(100-fullPercent):
+			all = append(all, Notice{Reason: ReasonPoolFull, Note: fmt.Sprintf(
+				"Pool %s has %s left of %s: make it larger, or delete volumes or kept copies", p.GetId(), size(room(p)), size(admitted(p)))})
+		}
+	}
+	return all
+}
+
+// admitted is what volumes may be promised in a pool.
+func admitted(p *adminpb.Pool) int64 {
+	percent := int64(max(p.GetOvercommitPercent(), 1))
+	return p.GetCapacityBytes()/100*percent + p.GetCapacityBytes()%100*percent/100
+}
+
+func room(p *adminpb.Pool) int64 {
+	left := max(admitted(p)-p.GetReservedBytes(), 0)
+	if p.GetMeasured() {
+		left = min(left, max(p.GetFreeBytes()-p.GetMinFreeBytes(), 0))
+	}
+	return left
+}
+
+// NoCapacity is what the claim of a volume of the size, with so many replicas on different nodes, is told where no pools have room for it.
+// It looks at sizes only: that a claim waits for other reasons is said by the provisioner.
+func NoCapacity(bytes int64, replicas int, nodes []*adminpb.Node) (Notice, bool) {
+	most, withRoom := int64(0), 0
+	for _, n := range nodes {
+		best := int64(0)
+		for _, p := range n.GetPools() {
+			best = max(best, room(p))
+		}
+		if n.GetState() != "reachable" || n.GetCordoned() {
+			continue
+		}
+		most = max(most, best)
+		if best >= bytes {
+			withRoom++
+		}
+	}
+	if withRoom >= replicas {
+		return Notice{}, false
+	}
+	return Notice{Reason: ReasonNoCapacity, Note: fmt.Sprintf(
+		"%d of the %d nodes that this volume needs have a pool with %s left (the largest has %s): add a node or capacity, or delete volumes", withRoom, replicas, size(bytes), size(most))}, true
+}
+
+// NoQuorum is what is told of the controllers' pods.
+func NoQuorum(why string) Notice {
+	return Notice{Reason: ReasonNoQuorum, Note: "The controllers do not answer with a quorum, and nothing is provisioned, attached or failed over: start those that are missing: " + why}
+}
+
+func size(bytes int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	value, unit := float64(bytes), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.4g %s", value, units[unit])
+}
+
+// maxNote bounds a sentence: the API server refuses an Event's note of more than 1,024 bytes.
+const maxNote = 1000
+
+// Bounded is a notice that the API server takes.
+func (n Notice) Bounded() Notice {
+	if len(n.Note) > maxNote {
+		cut := []rune(n.Note)
+		n.Note = string(cut[:min(len(cut), maxNote/4)]) + "…"
+	}
+	return n
+}
+
+// Replicas is how many replicas a class asks for.
+func Replicas(parameters map[string]string) int {
+	if parameters["replicas"] == "2" {
+		return 2
+	}
+	return 1
+}
