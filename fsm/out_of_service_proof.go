@@ -89,7 +89,7 @@ func (s *State) neverProven(v *Volume, n *Node) string {
 	case v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A:
 		return fmt.Sprintf("with protocol A node %s may go on writing without the other replica", n.ID)
 	}
-	if r := v.Replica(n.Host); r != nil && r.ReplicaSync != nil && r.Outdated && v.RelationMember != nil && v.RelationMember.GivenUp != nil {
+	if isOutdated(v.Replica(n.Host)) && v.RelationMember != nil && v.RelationMember.GivenUp != nil {
 		return fmt.Sprintf("another site went on by force, and node %s may go on writing what was given up", n.ID) // S45
 	}
 	return ""
@@ -98,9 +98,17 @@ func (s *State) neverProven(v *Volume, n *Node) string {
 // outdatedBy is the replica that went on without the host's; nil where none did. The log outdates a replica only for one that has every
 // write and that disconnected it, or by the word of an operator that its host does not run.
 func (s *State) outdatedBy(v *Volume, host HostID) *Replica {
-	r, by := v.Replica(host), v.PeerReplica(host)
-	if r == nil || r.ReplicaSync == nil || !r.Outdated || by == nil || by.Outdated {
+	by := v.PeerReplica(host)
+	if !isOutdated(v.Replica(host)) || by == nil || by.Outdated {
 		return nil
 	}
 	return by
+}
+
+// isOutdated tells it of any replica, one that is being removed too.
+func isOutdated(r *Replica) bool {
+	if r == nil || r.ReplicaSync == nil {
+		return false
+	}
+	return r.ReplicaSync.Outdated
 }

@@ -9,9 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -27,16 +25,8 @@ type Pod struct {
 // Open forwards the pod's ports to free ones of this machine's loopback until ctx ends, and answers their addresses in the
 // order of Pod.Ports. Nobody else on this machine is kept from them: what listens there must ask for a certificate.
 func Open(ctx context.Context, config *rest.Config, pod Pod) ([]string, error) {
-	dialer, err := dialerTo(config, pod)
-	if err != nil {
-		return nil, fmt.Errorf("forward ports of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	var ports []string
-	for _, port := range pod.Ports {
-		ports = append(ports, fmt.Sprintf("0:%d", port))
-	}
-	ready, said := make(chan struct{}), &strings.Builder{}
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, ports, ctx.Done(), ready, io.Discard, said)
+	ready := make(chan struct{})
+	forwarder, err := newForwarder(config, pod, ctx.Done(), ready)
 	if err != nil {
 		return nil, fmt.Errorf("forward ports of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -58,8 +48,8 @@ func addresses(forwarder *portforward.PortForwarder) (all []string, err error) {
 	return all, err
 }
 
-// dialerTo prefers websockets, and takes SPDY of an API server or a proxy that has no more than that.
-func dialerTo(config *rest.Config, pod Pod) (httpstream.Dialer, error) {
+// newForwarder prefers websockets, and takes SPDY of an API server or a proxy that has no more than that.
+func newForwarder(config *rest.Config, pod Pod, stop <-chan struct{}, ready chan struct{}) (*portforward.PortForwarder, error) {
 	streaming := rest.CopyConfig(config)
 	streaming.Timeout = 0 // a forwarded connection lasts
 	client, err := kubernetes.NewForConfig(streaming)
@@ -76,7 +66,14 @@ func dialerTo(config *rest.Config, pod Pod) (httpstream.Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(overWebsocket, overSPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	}), nil
+	dialer := portforward.NewFallbackDialer(overWebsocket, overSPDY, func(error) bool { return true })
+	return portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, pod.pairs(), stop, ready, io.Discard, io.Discard)
+}
+
+// pairs are the ports as they are forwarded: each from a free one.
+func (p Pod) pairs() (all []string) {
+	for _, port := range p.Ports {
+		all = append(all, fmt.Sprintf("0:%d", port))
+	}
+	return all
 }
