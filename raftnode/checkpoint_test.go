@@ -116,6 +116,8 @@ func TestS23_WithoutAMajorityHashNobodyExitsAndMutationsAreRefused(t *testing.T)
 	})
 	for _, n := range c.members {
 		require.Error(t, checkExited(n))
+		require.InDelta(t, 1, n.gauge(t, "holdfast_raft_diverged"), 0)
+		require.InDelta(t, 0, n.gauge(t, "holdfast_raft_ready"), 0)
 	}
 }
 

@@ -25,7 +25,7 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
-	return &metrics{
+	x := &metrics{
 		proposals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_raft_proposals_total", Help: "Commands proposed on this member, by outcome.",
 		}, []string{"outcome"}),
@@ -45,6 +45,8 @@ func newMetrics() *metrics {
 			Name: "holdfast_raft_fsync_seconds", Help: "Time of one durable write to the log or the vote.", Buckets: buckets,
 		}),
 	}
+	x.snapshots.WithLabelValues("failed") // an increase is of a series that was there before
+	return x
 }
 
 func (x *metrics) observeSync(took time.Duration) { x.syncTime.Observe(took.Seconds()) }
@@ -105,6 +107,8 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("commit_index", "The last index known to be committed.", nil, func() float64 { return float64(m.raft.CommitIndex()) }),
 		gauge("last_contact_seconds", "Seconds since the last contact with the leader; zero on the leader.", nil, func() float64 { return lastContact(m.core) }),
 		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.proposer.proposals.inflight.Load()) }),
+		gauge("ready", "1 while this member serves: it knows a leader, has caught up and can write. /readyz says why it does not.", nil, func() float64 { return oneIf(m.Ready() == nil) }),
+		gauge("diverged", "1 while this member takes no commands because its state is not the majority's, or no majority agrees on one.", nil, func() float64 { return oneIf(errors.Is(m.Ready(), ErrDiverged)) }),
 		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.diskGuard.free.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "holdfast_raft_misdirected_connections_total", Help: "Connections refused because they were meant for another member or cluster.",
@@ -112,13 +116,17 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 	}
 	for _, role := range []string{roleLeader, roleFollower, roleCandidate, roleNonvoter} {
 		all = append(all, gauge("state", "1 for the role that this member has.", prometheus.Labels{"state": role}, func() float64 {
-			if roleOf(m.core) == role {
-				return 1
-			}
-			return 0
+			return oneIf(roleOf(m.core) == role)
 		}))
 	}
 	return all
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 func lastContact(c *core) float64 {

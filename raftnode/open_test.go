@@ -66,10 +66,26 @@ func TestMetrics(t *testing.T) {
 			require.True(t, names["holdfast_raft_"+want], want)
 		}
 	}
+	require.InDelta(t, 1, n.gauge(t, "holdfast_raft_ready"), 0)
+	require.InDelta(t, 0, n.gauge(t, "holdfast_raft_diverged"), 0)
 	require.NoError(t, n.Close())
 	families, err := n.cfg.Metrics.(*prometheus.Registry).Gather()
 	require.NoError(t, err)
 	require.Empty(t, families, "the next member in this process may register again")
+}
+
+// gauge is the value of a gauge of the member that has one series.
+func (n *testMember) gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := n.cfg.Metrics.(*prometheus.Registry).Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 func TestABatchQueueCollectsWhileBatchesAreInFlight(t *testing.T) {
