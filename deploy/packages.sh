@@ -22,6 +22,7 @@ need nft nftables
 need ip iproute2
 need insmod kmod
 need fio fio
+need promtool prometheus
 need gcc gcc
 [ -f /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 if [ "${1:-}" = kubernetes ]; then
