@@ -33,7 +33,7 @@ RACED    := raftnode executor csi admin
 CHART    := deploy/chart/rendertest
 DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
 
-.PHONY: all build deps room quick check formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
+.PHONY: all build deps room quick check alerts formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
 
 all: build
 
@@ -59,7 +59,10 @@ check: formatted ## generated code, format, vet, linters, import rules: nothing 
 	$(GO) run ./cmd/protogen -check
 	$(GO) vet $(PACKAGES)
 	$(MAKE) --no-print-directory lint
-	$(GO) test . ./cmd/lint/...
+	$(GO) test . ./cmd/lint/... ./cmd/observability
+
+alerts: deps ## the alert rules and their unit tests, and the dashboard, as Prometheus reads them
+	CI=1 $(GO) test -count=1 ./cmd/observability
 
 formatted:
 	@bad=$$(find . -name '*.go' -not -name '*.pb.go' -not -path './.cache/*' -exec gofmt -l {} +) || exit 1; \
