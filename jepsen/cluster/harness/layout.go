@@ -117,3 +117,13 @@ func (l Layout) DataDir(id string) string {
 	}
 	return ""
 }
+
+// PoolDir is the directory of a node's pool.
+func (l Layout) PoolDir(node string) string {
+	for _, n := range l.Nodes {
+		if n.ID == node {
+			return n.PoolDir
+		}
+	}
+	return ""
+}

@@ -24,11 +24,24 @@ func (c *Cluster) PutOnDisk(ctx context.Context, id string, size int64) (*Disk, 
 	if err != nil {
 		return nil, err
 	}
-	d, err := MakeDisk(ctx, filepath.Join(c.Base, id+".disk"), filepath.Join(c.Base, id+".root"), size)
+	return c.putOnDisk(ctx, id, l.DataDir(id), size)
+}
+
+// PutPoolOnDisk does the same with the pool of a node, which must have no filesystem of its own.
+func (c *Cluster) PutPoolOnDisk(ctx context.Context, node string, size int64) (*Disk, error) {
+	l, err := c.Layout()
 	if err != nil {
 		return nil, err
 	}
-	d.data = l.DataDir(id)
+	return c.putOnDisk(ctx, node+".pool", l.PoolDir(node), size)
+}
+
+func (c *Cluster) putOnDisk(ctx context.Context, name, folder string, size int64) (*Disk, error) {
+	d, err := MakeDisk(ctx, filepath.Join(c.Base, name+".disk"), filepath.Join(c.Base, name+".root"), size)
+	if err != nil {
+		return nil, err
+	}
+	d.data = folder
 	inside := filepath.Join(d.root, "data")
 	return d, d.prepare(ctx, []string{"cp", "-a", d.data, inside}, []string{"mount", "--bind", inside, d.data})
 }

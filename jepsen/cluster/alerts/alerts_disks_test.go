@@ -1,0 +1,132 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// TestAlertsOfDisksAndVolumes: a pool and a controller's disk fill, the target of the backups goes away, a volume's image too, a
+// certificate is about to expire, and a process does not stay up.
+func TestAlertsOfDisksAndVolumes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long form only")
+	}
+	requirePrometheus(t)
+	backups := filepath.Join(t.TempDir(), "backups")
+	require.NoError(t, os.Mkdir(backups, 0o700))
+	var pool, disk *harness.Disk
+	w := startCluster(t, harness.Options{Controllers: 1, Nodes: 1, Flags: []string{
+		"--node-arg=--pool-image=never", "--node-arg=--health-interval=1s", "--controller-arg=--backup-to=" + backups, "--controller-arg=--backup-interval=1s", "--controller-arg=--backup-increments=0",
+	}}, func(c *harness.Cluster) { pool, disk = moveToDisks(t, c) })
+	volume, err := w.NewCO().Create(t.Context(), harness.Spec{Name: "kept", Size: 16 * harness.Mi})
+	require.NoError(t, err)
+	w.loseAnImage(volume.ID)
+	w.fill(pool, 64*harness.Mi, "HoldfastPoolFull")
+	w.fill(disk, 400*harness.Mi, "HoldfastDiskFull")
+	w.letACertificateExpire()
+	w.quiet("HoldfastBackupFailed")
+	require.NoError(t, os.RemoveAll(backups))
+	w.fires("HoldfastBackupFailed")
+	w.restartOften("n1")
+}
+
+// moveToDisks moves the pool of the node and the data of the controller to disks of their own.
+func moveToDisks(t *testing.T, c *harness.Cluster) (pool, disk *harness.Disk) {
+	require.NoError(t, c.Stop(t.Context()))
+	t.Cleanup(func() {
+		ctx := context.Background()
+		require.NoError(t, c.Stop(ctx))
+		for _, d := range []*harness.Disk{pool, disk} {
+			if d != nil {
+				require.NoError(t, d.Remove(ctx))
+			}
+		}
+	})
+	var err error
+	pool, err = c.PutPoolOnDisk(t.Context(), "n1", 8192*harness.Mi)
+	require.NoError(t, err)
+	disk, err = c.PutOnDisk(t.Context(), "c1", 1536*harness.Mi)
+	require.NoError(t, err)
+	require.NoError(t, c.Resume(t.Context()))
+	return pool, disk
+}
+
+func (w *watched) fill(d *harness.Disk, leave int64, alert string) {
+	w.quiet(alert)
+	require.NoError(w.t, d.Fill(leave))
+	w.fires(alert)
+	require.NoError(w.t, d.Free())
+	w.ends(alert)
+}
+
+// loseAnImage takes the image of a volume away that nobody uses, and gives it back.
+func (w *watched) loseAnImage(id string) {
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	w.quiet("HoldfastReplicaLost", "HoldfastVolumeAbnormal")
+	image := filepath.Join(l.PoolDir("n1"), "volumes", id+".img")
+	away := filepath.Join(w.Base, "away.img")
+	require.NoError(w.t, move(image, away))
+	w.fires("HoldfastReplicaLost")
+	w.fires("HoldfastVolumeAbnormal")
+	require.NoError(w.t, move(away, image))
+	w.ends("HoldfastReplicaLost")
+	w.ends("HoldfastVolumeAbnormal")
+}
+
+// move moves a file to another filesystem.
+func move(from, to string) error {
+	out, err := exec.Command("mv", from, to).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("move %s to %s: %w: %s", from, to, err, out)
+	}
+	return nil
+}
+
+// letACertificateExpire puts a certificate for an hour into the place of the node's, and then renews it for the usual time.
+func (w *watched) letACertificateExpire() {
+	ca, folder, short := filepath.Join(w.Dir, "ca"), filepath.Join(w.Dir, "pki", "node-n1"), filepath.Join(w.Base, "short")
+	w.quiet("HoldfastCertExpires")
+	w.runs("ca", "issue", "--ca-dir", ca, "--role", "node", "--name", "n1", "--out", short, "--validity", "1h")
+	for _, pattern := range []string{"*.crt", "*.key"} { // the key last
+		files, err := filepath.Glob(filepath.Join(short, pattern))
+		require.NoError(w.t, err)
+		require.NotEmpty(w.t, files)
+		for _, file := range files {
+			require.NoError(w.t, move(file, filepath.Join(folder, filepath.Base(file))))
+		}
+	}
+	w.fires("HoldfastCertExpires")
+	w.runs("ca", "renew", "--ca-dir", ca, "--folder", folder, "--within", "2h", "--yes")
+	w.ends("HoldfastCertExpires")
+}
+
+// runs runs the command line, which must do what it is asked for.
+func (w *watched) runs(args ...string) {
+	w.t.Helper()
+	res := w.Run(w.t.Context(), args...)
+	require.Zero(w.t, res.Code, res.Stderr)
+}
+
+// restartOften kills a process and starts it again until that is seen to be often.
+func (w *watched) restartOften(id string) {
+	w.quiet("HoldfastRestarts")
+	for range 4 {
+		started, err := w.query(w.t.Context(), `process_start_time_seconds{job="holdfast-node"}`)
+		require.NoError(w.t, err)
+		require.Len(w.t, started, 1)
+		require.NoError(w.t, w.Kill(w.t.Context(), id))
+		require.NoError(w.t, w.StartChild(w.t.Context(), id))
+		before, _ := started[0].Value[1].(string)
+		w.await("the process that runs now is scraped", `process_start_time_seconds{job="holdfast-node"} != `+before)
+	}
+	w.fires("HoldfastRestarts")
+}

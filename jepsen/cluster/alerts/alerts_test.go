@@ -1,0 +1,125 @@
+package alerts
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// requirePrometheus skips where Prometheus is missing, but not in CI.
+func requirePrometheus(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("prometheus"); err != nil {
+		require.Empty(t, os.Getenv("CI"), errNoPrometheus.Error())
+		t.Skip("skipped: " + errors.Join(errNoPrometheus, err).Error())
+	}
+}
+
+// TestAlertsOfControllersAndHosts: members and hosts stop and come back, a pool goes away, and something lies in one that the log
+// does not know.
+func TestAlertsOfControllersAndHosts(t *testing.T) {
+	requirePrometheus(t)
+	w := startCluster(t, harness.Options{Controllers: 3, Nodes: 2}, func(*harness.Cluster) {})
+	w.requireListedMetrics()
+	w.loseAPool("n1")
+	w.findAnOrphan("n1")
+	w.quiet("HoldfastNoLeader", "HoldfastMemberDown", "HoldfastNotReady", "HoldfastHostDown", "HoldfastSessionLost",
+		"HoldfastDiskFull", "HoldfastDiverged", "HoldfastCertExpires", "HoldfastOperationFailed", "HoldfastReplicaLost", "HoldfastStuck")
+	w.stopAHost("n2")
+	w.stopMembers()
+	w.requireListedMetrics()
+}
+
+// loseAPool takes the id of a pool away and gives it back.
+func (w *watched) loseAPool(node string) {
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	id := filepath.Join(l.PoolDir(node), ".holdfast-pool")
+	w.quiet("HoldfastPoolGone")
+	require.NoError(w.t, os.Rename(id, id+".away"))
+	w.fires("HoldfastPoolGone")
+	require.NoError(w.t, os.Rename(id+".away", id))
+	w.ends("HoldfastPoolGone")
+}
+
+// findAnOrphan puts an image into a pool that the log does not know. Only an audit sees it.
+func (w *watched) findAnOrphan(node string) {
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	orphan := filepath.Join(l.PoolDir(node), "volumes", "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c10.img")
+	w.quiet("HoldfastAuditFindings")
+	require.NoError(w.t, os.WriteFile(orphan, make([]byte, harness.Mi), 0o600))
+	audit, err := w.Audit(w.t.Context())
+	require.NoError(w.t, err)
+	require.Len(w.t, audit.Orphans, 1)
+	w.fires("HoldfastAuditFindings")
+	require.NoError(w.t, os.Remove(orphan))
+	require.NoError(w.t, w.AwaitCleanAudit(w.t.Context()))
+	w.ends("HoldfastAuditFindings")
+}
+
+func (w *watched) stopAHost(node string) {
+	w.quiet("HoldfastHostDown")
+	require.NoError(w.t, w.Kill(w.t.Context(), node))
+	w.fires("HoldfastHostDown")
+	require.NoError(w.t, w.StartChild(w.t.Context(), node))
+	w.ends("HoldfastHostDown")
+}
+
+// stopMembers stops the leader, then another member, so that no majority is left; then all of them.
+func (w *watched) stopMembers() {
+	w.quiet("HoldfastMemberDown", "HoldfastNoLeader", "HoldfastNotReady", "HoldfastSessionLost")
+	leader, err := w.Leader(w.t.Context())
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.Kill(w.t.Context(), leader))
+	w.fires("HoldfastMemberDown")
+	w.await("the others to elect a leader", `sum(holdfast_raft_state{state="leader"}) == 1`)
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	killed := []string{leader}
+	for _, id := range l.ControllerIDs() {
+		if id != leader && len(killed) < 2 {
+			require.NoError(w.t, w.Kill(w.t.Context(), id))
+			killed = append(killed, id)
+		}
+	}
+	w.fires("HoldfastNoLeader")
+	w.fires("HoldfastNotReady")
+	w.fires("HoldfastSessionLost")
+	for _, id := range killed {
+		require.NoError(w.t, w.StartChild(w.t.Context(), id))
+	}
+	for _, alert := range []string{"HoldfastNoLeader", "HoldfastMemberDown", "HoldfastNotReady", "HoldfastSessionLost", "HoldfastHostDown"} {
+		w.ends(alert)
+	}
+}
+
+var listedMetric = regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)` \\| ([a-z]+) \\|")
+
+// requireListedMetrics requires that everything that was scraped is in METRICS.md, with its type.
+func (w *watched) requireListedMetrics() {
+	w.t.Helper()
+	page, err := os.ReadFile("../../../deploy/METRICS.md")
+	require.NoError(w.t, err)
+	listed := map[string]string{}
+	for _, m := range listedMetric.FindAllStringSubmatch(string(page), -1) {
+		listed[m[1]] = m[2]
+	}
+	types, err := w.types(w.t.Context())
+	require.NoError(w.t, err)
+	require.Contains(w.t, types, "holdfast_raft_state")
+	require.Contains(w.t, types, "holdfast_session_connected")
+	for name, kind := range types {
+		if strings.HasPrefix(name, "holdfast_") {
+			require.Equal(w.t, kind, listed[name], "the type of %s in METRICS.md", name)
+		}
+	}
+}
