@@ -36,7 +36,7 @@ type kubeConnection struct {
 }
 
 func (k *kubeConnection) addFlagsTo(flags *pflag.FlagSet) {
-	flags.BoolVar(&k.use, "kube", false, "ask the controllers that run in Kubernetes, through its API server; `kubectl holdfast` does")
+	flags.BoolVar(&k.use, "kube", false, "ask the controllers that run in Kubernetes, through its API server; kubectl holdfast does")
 	flags.StringVar(&k.source.Kubeconfig, "kubeconfig", "", "`file` that says which Kubernetes, as kubectl has it; with --kube")
 	flags.StringVar(&k.source.Context, "context", "", "`name` of the kubeconfig's context; with --kube")
 	flags.StringVar(&k.namespace, "holdfast-namespace", "", "`namespace` of the controllers' pods; by default they are looked for in all; with --kube")

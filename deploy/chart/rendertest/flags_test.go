@@ -2,6 +2,7 @@ package rendertest
 
 import (
 	"bufio"
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -100,6 +101,7 @@ func commandFlags(t *testing.T) map[string]map[string]bool {
 	require.NoError(t, err)
 	defer page.Close()
 	out, command := map[string]map[string]bool{}, ""
+	shared := map[string]bool{} // of the commands that ask a cluster: they are listed first
 	for scanner := bufio.NewScanner(page); scanner.Scan(); {
 		if strings.HasPrefix(scanner.Text(), "## ") {
 			command = ""
@@ -108,8 +110,14 @@ func commandFlags(t *testing.T) map[string]map[string]bool {
 			command = match[1]
 			out[command] = map[string]bool{}
 		}
-		if match := flagLine.FindStringSubmatch(scanner.Text()); match != nil && command != "" {
+		match := flagLine.FindStringSubmatch(scanner.Text())
+		switch {
+		case command != "" && strings.HasSuffix(scanner.Text(), " It asks a cluster."):
+			maps.Copy(out[command], shared)
+		case match != nil && command != "":
 			out[command][match[1]] = true
+		case match != nil:
+			shared[match[1]] = true
 		}
 	}
 	require.NotEmpty(t, out["node"])
