@@ -304,8 +304,8 @@ func TestADamagedBundleIsRefused(t *testing.T) {
 			}
 			for at := 16; at < len(whole); at += len(whole)/16 + 1 {
 				flipped := bytes.Clone(whole)
-				flipped[at] ^= 0x10
-				refused(flipped, fmt.Sprintf("a bit differs at %d", at))
+				flipped[at] ^= 0xff // a bit alone may be one that pads a block of the compression, and says nothing
+				refused(flipped, fmt.Sprintf("a byte differs at %d", at))
 			}
 			refused(append(bytes.Clone(whole), "more"...), "something is behind it")
 		})
