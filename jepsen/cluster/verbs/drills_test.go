@@ -60,6 +60,7 @@ var drills = map[string]drill{
 	"mounts grow":          {why: "it is one call of the node, whose host grows a filesystem as far as it is not grown yet"},
 	"thaw":                 {why: "the system calls it, and again until the filesystem is thawed"},
 	"end-filesystem":       {why: "the system calls it, for a filesystem that is given up"},
+	"install-handler":      {why: "it renames a copy into place once that has answered its version, and again at each start of a pod"},
 	"fence-peer":           {why: "the kernel calls it, and takes it as no when it dies"},
 	"dev":                  {why: "its process is killed by the tests of whole clusters, which start it again"},
 	"dev start":            {why: "it is one message to the process of the cluster"},
