@@ -57,9 +57,10 @@ func (w *watched) findAnOrphan(node string) {
 	orphan := filepath.Join(l.PoolDir(node), "volumes", "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c10.img")
 	w.quiet("HoldfastAuditFindings")
 	require.NoError(w.t, os.WriteFile(orphan, make([]byte, harness.Mi), 0o600))
-	audit, err := w.Audit(w.t.Context())
-	require.NoError(w.t, err)
-	require.Len(w.t, audit.Orphans, 1)
+	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, "an audit to find it", func() (bool, error) {
+		audit, err := w.Audit(w.t.Context())
+		return len(audit.Orphans) == 1, err
+	}))
 	w.fires("HoldfastAuditFindings")
 	require.NoError(w.t, os.Remove(orphan))
 	require.NoError(w.t, w.AwaitCleanAudit(w.t.Context()))

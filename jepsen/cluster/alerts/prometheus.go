@@ -22,10 +22,11 @@ var errNoPrometheus = errors.New("prometheus is missing: install the package pro
 
 // server is a running Prometheus on loopback.
 type server struct {
-	url  string
-	cmd  *exec.Cmd
-	done chan error
-	log  string // its file
+	url   string
+	cmd   *exec.Cmd
+	done  chan struct{} // closed when it has ended
+	ended error         // how; known once done is closed
+	log   string        // its file
 }
 
 // configText scrapes and evaluates every second, so that a fault is seen while it lasts.
@@ -57,22 +58,26 @@ func startPrometheus(ctx context.Context, dir string, l harness.Layout) (*server
 	if err != nil {
 		return nil, err
 	}
-	s := &server{url: "http://" + address, done: make(chan error, 1), log: filepath.Join(dir, "prometheus.log")}
+	s := &server{url: "http://" + address, done: make(chan struct{}), log: filepath.Join(dir, "prometheus.log")}
 	s.cmd = exec.Command(path, "--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	if err := s.start(); err != nil {
 		return nil, err
 	}
-	return s, harness.Poll(ctx, harness.Patience, "prometheus to be ready", func() (bool, error) {
+	err = harness.Poll(ctx, harness.Patience, "prometheus to be ready", func() (bool, error) {
 		select {
-		case err := <-s.done:
-			s.done <- err
-			return false, harness.Permanent(fmt.Errorf("prometheus ended: %w: %s", err, s.logText()))
+		case <-s.done:
+			return false, harness.Permanent(fmt.Errorf("prometheus ended: %w: %s", s.ended, s.logText()))
 		default:
 		}
 		_, err := s.get(ctx, "/-/ready", nil)
 		return err == nil, err
 	})
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *server) start() error {
@@ -86,7 +91,7 @@ func (s *server) start() error {
 	if err := s.cmd.Start(); err != nil {
 		return fmt.Errorf("start prometheus: %w", err)
 	}
-	go func() { s.done <- s.cmd.Wait() }()
+	go func() { s.ended = s.cmd.Wait(); close(s.done) }()
 	return nil
 }
 
