@@ -27,6 +27,8 @@ func TestFoldersOfHostsHaveTheirOwnPaths(t *testing.T) {
 			for _, mount := range container.VolumeMounts {
 				if folder, ok := folders[mount.Name]; ok && mount.Name == "socket" {
 					require.Equal(t, folder+"/csi.sock", values(spec.Containers[0].Args)["kubelet-csi-path"], path)
+				} else if mount.Name == "host-root" {
+					require.Equal(t, handler, container.Name, "%s: what puts the handler on the host writes no path down", path)
 				} else if ok {
 					require.Equal(t, folder, mount.MountPath, "%s: %s", path, container.Name)
 					require.Empty(t, mount.SubPath, path)
@@ -69,7 +71,7 @@ func TestReplicasNeedTheHost(t *testing.T) {
 	require.True(t, spec.HostNetwork)
 	require.Equal(t, corev1.DNSClusterFirstWithHostNet, spec.DNSPolicy)
 	require.Equal(t, "$(HOST_IP)", values(spec.Containers[0].Args)["replication-address"])
-	require.Contains(t, spec.InitContainers[0].Command[2], values(spec.Containers[0].Args)["handler"])
+	require.Equal(t, values(spec.Containers[0].Args)["handler"], values(spec.InitContainers[0].Args)["handler"])
 }
 
 // values are the arguments that have one, by flag.

@@ -30,22 +30,3 @@ func TestSetupMakesFoldersOfTheControllersOwn(t *testing.T) {
 	}
 	require.FileExists(t, filepath.Join(dir, "controller", "kept"))
 }
-
-// The handler is replaced by a rename: the kernel finds the former one until the new one is whole.
-func TestTheHandlerIsReplacedAtOnce(t *testing.T) {
-	command := podSpecs(objectsOfSet(t, "../../kubernetes/holdfast-replicated.yaml"))["holdfast-node"].InitContainers[0].Command
-	dir := t.TempDir()
-	source := filepath.Join(dir, "program")
-	script := strings.NewReplacer("/var/lib/holdfast", dir, "/usr/bin/holdfast", source).Replace(command[2])
-	for _, content := range []string{"first", "second"} {
-		require.NoError(t, os.WriteFile(source, []byte(content), 0o600))
-		out, err := exec.Command(command[0], command[1], script).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		got, err := os.ReadFile(filepath.Join(dir, "bin", "holdfast"))
-		require.NoError(t, err)
-		require.Equal(t, content, string(got))
-	}
-	left, err := os.ReadDir(filepath.Join(dir, "bin"))
-	require.NoError(t, err)
-	require.Len(t, left, 1)
-}

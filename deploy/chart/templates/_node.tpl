@@ -75,7 +75,7 @@ would propagate to the host, and one would stay behind there with every restart.
     (dict "name" "kubelet" "path" $n.kubeletDir "type" "Directory" "propagate" true)
     (dict "name" "data" "path" $n.dataDir "type" "DirectoryOrCreate" "propagate" true)
     (dict "name" "dev" "path" "/dev" "type" "Directory")
-    (dict "name" "modules" "path" "/lib/modules" "type" "Directory" "readOnly" true)
+    (dict "name" "modules" "path" "/lib/modules" "type" "DirectoryOrCreate" "readOnly" true)
     (dict "name" "udev" "path" "/run/udev" "type" "DirectoryOrCreate")
     (dict "name" "fence" "path" "/run/holdfast" "type" "DirectoryOrCreate") }}
 {{- if and $n.pools.dir (not (hasPrefix (printf "%s/" $n.dataDir) $n.pools.dir)) }}
@@ -120,6 +120,10 @@ would propagate to the host, and one would stay behind there with every restart.
 {{- define "holdfast.nodeVolumes" -}}
 - name: socket
   hostPath: {path: {{ include "holdfast.nodeSocketFolder" . }}, type: DirectoryOrCreate}
+{{- if .Values.node.replication.enabled }}
+- name: host-root
+  hostPath: {path: /, type: Directory}
+{{- end }}
 {{- range fromYamlArray (include "holdfast.nodeFolders" .) }}
 - name: {{ .name }}
   hostPath: {path: {{ .path }}, type: {{ .type }}}
