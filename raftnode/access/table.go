@@ -55,7 +55,7 @@ var Table = []Row{
 	{"/holdfast.admin.v1.Admin/UpgradeStatus", "", viewers},
 	{"/holdfast.admin.v1.Admin/Members", "", readers},
 	{"/holdfast.admin.v1.Admin/PlanMember", "", viewers},
-	{"/holdfast.admin.v1.Admin/AtRisk", "", readers},
+	{"/holdfast.admin.v1.Admin/AtRisk", "", viewers},
 	{"/holdfast.admin.v1.Admin/Tolerance", "", viewers},
 	{"/holdfast.admin.v1.Admin/RebootSafe", "", viewers},
 	{"/holdfast.admin.v1.Admin/OutOfService", "", readers},
