@@ -41,7 +41,8 @@ func orphansCommand() *cobra.Command {
 	cmd.Long = "Reads the PersistentVolumes, attachments and snapshots of a Kubernetes cluster (the one of the kubeconfig, or of this pod)\n" +
 		"and shows what only it, or only the log, has, as `volumes leaks` does. With the ids of leaks and --yes those volumes are\n" +
 		"deleted, and nothing else: one that is published, is younger than --older-than, or was made for a claim that still exists\n" +
-		"is refused. Exit code 1: something was found, or refused."
+		"is refused, and so is all of it where Kubernetes and the log have no volume in common. Exit code 1: something was found, or\n" +
+		"refused."
 	flags := cmd.Flags()
 	flags.StringVar(&o.site, "site", "", "the orchestrator's `site`, where several use the cluster")
 	flags.DurationVar(&o.olderThan, "older-than", time.Hour, "what is younger is no orphan")
@@ -89,7 +90,22 @@ func (o *orphansOptions) look(ctx context.Context, api kubernetes.Interface, cli
 	if err != nil {
 		return nil, exit.Wrap(exit.Refused, err)
 	}
-	return o.compare(ctx, client, cmd, list, taken)
+	resp, err := o.compare(ctx, client, cmd, list, taken)
+	if err == nil && o.yes && !sharesVolumes(list, resp) {
+		return nil, exit.Refusedf("nothing was changed: the log has none of the %d volumes that Kubernetes has: are both of one cluster?", len(list.Volumes))
+	}
+	return resp, err
+}
+
+// sharesVolumes tells whether Kubernetes and the log have a volume in common: those of different clusters would all be orphans.
+func sharesVolumes(list *leaks.List, resp *adminpb.LeaksResponse) bool {
+	lost := 0
+	for _, l := range resp.GetFound() {
+		if l.GetKind() == leaks.Lost {
+			lost++
+		}
+	}
+	return lost < len(list.Volumes)
 }
 
 // only leaves the findings about the ids; without ids, all.

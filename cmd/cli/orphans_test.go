@@ -159,6 +159,17 @@ func TestAVolumeWhoseClaimWaitsIsNoOrphan(t *testing.T) {
 	require.Equal(t, exit.OK, code, out)
 }
 
+func TestTheListOfAnotherClusterDeletesNothing(t *testing.T) {
+	w := newOrphanWorld()
+	w.volumes = w.volumes[1:] // the log does not have what Kubernetes has
+	for range 2 {
+		code, out := w.run(t, leakedVolume, "--yes")
+		require.Equal(t, exit.Refused, code, out)
+		require.Contains(t, out, "are both of one cluster?")
+		require.Zero(t, w.deleted)
+	}
+}
+
 func TestAYoungVolumeIsNoOrphan(t *testing.T) {
 	w := newOrphanWorld()
 	w.made = time.Now()
