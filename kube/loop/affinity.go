@@ -78,7 +78,7 @@ func (l *Loop) readVolume(ctx context.Context, name string, wanted map[string][]
 	if f.PV != nil && !isOurs(f.PV) {
 		return &plan.VolumeFacts{}, nil
 	}
-	if f.Saved, err = l.savedVolume(ctx, name); err != nil {
+	if f.Saved, f.SavedVersion, err = l.savedVolume(ctx, name); err != nil {
 		return nil, err
 	}
 	known := f.PV
@@ -147,7 +147,7 @@ func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Af
 		policy := string(f.PV.Spec.PersistentVolumeReclaimPolicy)
 		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: policy}, map[string]any{"persistentVolumeReclaimPolicy": "Retain"}, nil)
 	case plan.AffinitySave:
-		return l.saveVolume(ctx, f.PV)
+		return l.saveVolume(ctx, f.PV, f.SavedVersion)
 	case plan.AffinityDelete:
 		uid, version := f.PV.UID, f.PV.ResourceVersion
 		return l.Kube.CoreV1().PersistentVolumes().Delete(ctx, f.PV.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
@@ -160,11 +160,9 @@ func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Af
 		policy := f.PV.Annotations[plan.AnnotationReclaimPolicy]
 		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: nil}, map[string]any{"persistentVolumeReclaimPolicy": policy}, nil)
 	case plan.AffinityForget:
-		err := l.Kube.CoreV1().ConfigMaps(l.Namespace).Delete(ctx, savedName(f.PV.Name), metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return gone(l.Kube.CoreV1().ConfigMaps(l.Namespace).Delete(ctx, savedName(f.PV.Name), metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{ResourceVersion: &f.SavedVersion},
+		}))
 	case plan.AffinityWait:
 		if f.Claim != nil && f.PV != nil && f.PV.Annotations[plan.AnnotationReclaimPolicy] == "" {
 			l.Notifier.Claim(f.Claim, plan.Notice{Reason: plan.ReasonAffinity, Note: "The volume's replicas moved, and where it may be used is brought up to date once nothing uses it: " + step.Why})

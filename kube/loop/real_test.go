@@ -241,3 +241,27 @@ func TestOneLoopLeads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "b", *lease.Spec.HolderIdentity)
 }
+
+// S172: a loop that was late, after another one went on, neither overwrites nor removes what that one saved.
+func TestS172_ALateLoopLeavesWhatIsSaved(t *testing.T) {
+	e := newRealEnv(t, "")
+	l, ctx := e.loop(), t.Context()
+	pv, _ := boundVolume()
+	require.NoError(t, l.saveVolume(ctx, pv, ""))
+	_, late, err := l.savedVolume(ctx, pv.Name)
+	require.NoError(t, err)
+	pv.Labels = map[string]string{"saved": "again"}
+	require.NoError(t, l.saveVolume(ctx, pv, late))
+	for _, version := range []string{late, ""} {
+		require.Error(t, l.saveVolume(ctx, pv, version))
+	}
+	f := &plan.VolumeFacts{PV: pv, SavedVersion: late}
+	require.Error(t, l.doAffinity(ctx, f, plan.Affinity{Kind: plan.AffinityForget}))
+	saved, version, err := l.savedVolume(ctx, pv.Name)
+	require.NoError(t, err)
+	require.Equal(t, "again", saved.Labels["saved"])
+	f.SavedVersion = version
+	for range 2 {
+		require.NoError(t, l.doAffinity(ctx, f, plan.Affinity{Kind: plan.AffinityForget}))
+	}
+}

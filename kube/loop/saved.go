@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/kube/plan"
@@ -40,27 +39,30 @@ func (l *Loop) savedVolumes(ctx context.Context) (map[string]*corev1.PersistentV
 	return all, nil
 }
 
-func (l *Loop) savedVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+// savedVolume is what was saved of a persistent volume, and the version of the ConfigMap that has it; nil where nothing was.
+func (l *Loop) savedVolume(ctx context.Context, name string) (pv *corev1.PersistentVolume, version string, err error) {
 	m, err := found(l.Kube.CoreV1().ConfigMaps(l.Namespace).Get(ctx, savedName(name), metav1.GetOptions{}))
 	if m == nil || err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return plan.Decode(m.Data[savedKey])
+	pv, err = plan.Decode(m.Data[savedKey])
+	return pv, m.ResourceVersion, err
 }
 
-// saveVolume writes it, in place of what was saved of it before.
-func (l *Loop) saveVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
+// saveVolume writes it, in place of what that version has; without one, there must be none.
+func (l *Loop) saveVolume(ctx context.Context, pv *corev1.PersistentVolume, version string) error {
 	text, err := plan.Encode(pv)
 	if err != nil {
 		return err
 	}
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: savedName(pv.Name), Namespace: l.Namespace, Labels: map[string]string{plan.LabelSavedVolume: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: savedName(pv.Name), Namespace: l.Namespace, ResourceVersion: version, Labels: map[string]string{plan.LabelSavedVolume: "true"}},
 		Data:       map[string]string{savedKey: text},
 	}
-	maps := l.Kube.CoreV1().ConfigMaps(l.Namespace)
-	if _, err = maps.Create(ctx, m, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
-		_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
+	if version == "" {
+		_, err = l.Kube.CoreV1().ConfigMaps(l.Namespace).Create(ctx, m, metav1.CreateOptions{})
+	} else {
+		_, err = l.Kube.CoreV1().ConfigMaps(l.Namespace).Update(ctx, m, metav1.UpdateOptions{})
 	}
 	return err
 }

@@ -48,7 +48,10 @@ type Affinity struct {
 type VolumeFacts struct {
 	PV    *corev1.PersistentVolume // nil: there is none of the name
 	Saved *corev1.PersistentVolume // what was saved of it; nil: nothing
-	Claim *corev1.PersistentVolumeClaim
+	// SavedVersion is the resource version of the ConfigMap that has it: a loop that was late neither overwrites nor removes
+	// what another one saved since.
+	SavedVersion string
+	Claim        *corev1.PersistentVolumeClaim
 	// Want are where the log has it; nil: the log does not know now.
 	Want []corev1.NodeSelectorTerm
 	// InUse says what uses it; empty: nothing does.
