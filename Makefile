@@ -10,6 +10,8 @@ VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
 # Programs are static, as guests need them; so is all that is compiled for tests, which is then compiled once. Only the race
 # detector needs cgo.
 export CGO_ENABLED := 0
+# Without the names of folders in it, what was compiled once serves every clone and work tree.
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 LDFLAGS  := -X github.com/holdfast-storage/holdfast/cmd/daemon.version=$(VERSION)
 LAB      := HOLDFAST_REQUIRE_LAB=1 HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast
 LOGS     := .cache/test
