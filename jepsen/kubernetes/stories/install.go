@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -32,6 +29,8 @@ const values = `image: {registry: localhost, tag: %q, pullPolicy: Never}
 storageClasses:
   holdfast-restore: {enabled: true}
   holdfast-xfs: {enabled: true, parameters: {fsType: xfs}}
+# The control groups of pods are not where they are found by themselves: a machine has its own below the host's.
+node: {ioCgroup: kubepods}
 volumeAttributesClasses:
   silver: {iopsLimit: "1000"}
   gold: {iopsLimit: "5000"}
@@ -41,7 +40,7 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 	if t.Settings.OnHosts {
 		return t.Time("programs of the hosts started, to the driver on every node", func() error { return installOnHosts(ctx, t) })
 	}
-	if err := makeCA(ctx, t); err != nil {
+	if err := t.Apply(ctx, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", namespace); err != nil {
 		return err
 	}
 	return t.Time("helm install --wait", func() error { return helmInstall(ctx, t) })
@@ -78,35 +77,6 @@ func offered(ctx context.Context, t *story.Teller) error {
 		}
 		return nil
 	})
-}
-
-// makeCA makes the namespace and the Secret with the CA that signs the certificates of controllers and nodes, unless it is there.
-func makeCA(ctx context.Context, t *story.Teller) error {
-	if err := t.Apply(ctx, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", namespace); err != nil {
-		return err
-	}
-	_, err := t.Client.CoreV1().Secrets(namespace).Get(ctx, "holdfast-ca", metav1.GetOptions{})
-	if err == nil || !apierrors.IsNotFound(err) {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "holdfast-ca-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	dir = filepath.Join(dir, "ca")
-	if out, err := exec.CommandContext(ctx, t.Settings.Holdfast, "ca", "make", "--ca-dir", dir, "--cluster", "holdfast").CombinedOutput(); err != nil {
-		return fmt.Errorf("make a CA: %w: %s", err, out)
-	}
-	cert, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
-	key, failed := os.ReadFile(filepath.Join(dir, "ca.key"))
-	if err := errors.Join(err, failed); err != nil {
-		return err
-	}
-	_, err = t.Client.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "holdfast-ca"}, Data: map[string][]byte{"ca.crt": cert, "ca.key": key},
-	}, metav1.CreateOptions{})
-	return err
 }
 
 // installed says why a story of volumes cannot be told.
