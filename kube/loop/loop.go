@@ -40,6 +40,8 @@ type Loop struct {
 // seen is what was read of both sides last, for what does not decide on a change.
 type seen struct {
 	nodes map[string]*adminpb.Node
+	// unanswered: nobody answered the last time either. An election, or a start of all controllers, is no news.
+	unanswered bool
 }
 
 // New makes a loop.
@@ -79,7 +81,7 @@ func (l *Loop) Sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask the controllers for their volumes: %w", err)
 	}
-	l.seen.nodes = byID(nodes)
+	l.seen = seen{nodes: byID(nodes)}
 	cluster, err := l.readCluster(ctx)
 	if err != nil {
 		return err

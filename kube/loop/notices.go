@@ -97,10 +97,14 @@ func (l *Loop) noticePending(ctx context.Context, nodes []*adminpb.Node, c *clus
 	return nil
 }
 
-// noticeNoQuorum says to the controllers' pods that nobody answers with a quorum.
+// noticeNoQuorum says to the controllers' pods that nobody answers with a quorum, when it is called a second time in a row.
 func (l *Loop) noticeNoQuorum(ctx context.Context, why error) error {
 	if code := status.Code(why); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		return nil // they answer
+	}
+	if !l.seen.unanswered {
+		l.seen.unanswered = true
+		return nil
 	}
 	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: l.ControllerSelector})
 	if err != nil {
