@@ -48,7 +48,7 @@ var clusterRules = map[string]map[string]string{
 		"/persistentvolumes": "glcpd", "/nodes": "glp", "/pods": "gld", "/persistentvolumeclaims": "gl",
 		"storage.k8s.io/storageclasses": "gl", "storage.k8s.io/volumeattachments": "gl",
 	},
-	"holdfast-events": {"/events": "lwcup"},
+	"holdfast-events": {"/events": "lwcup", "events.k8s.io/events": "cup"},
 	"holdfast-enroll": {"authentication.k8s.io/tokenreviews": "c"},
 }
 

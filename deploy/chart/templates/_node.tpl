@@ -68,7 +68,10 @@ would propagate to the host, and one would stay behind there with every restart.
 - {name: socket, mountPath: /csi}
 {{- end }}
 
-{{- /* Folders of the host, all under their own paths: what is written into mount tables and kernels must be true on the host. */ -}}
+{{- /*
+Folders of the host, all under their own paths: what is written into mount tables and kernels must be true on the host. Of the
+control groups a container has its own only, and limits are of those of other pods.
+*/ -}}
 {{- define "holdfast.nodeFolders" -}}
 {{- $n := .Values.node }}
 {{- $folders := list
@@ -77,6 +80,7 @@ would propagate to the host, and one would stay behind there with every restart.
     (dict "name" "dev" "path" "/dev" "type" "Directory")
     (dict "name" "modules" "path" "/lib/modules" "type" "DirectoryOrCreate" "readOnly" true)
     (dict "name" "udev" "path" "/run/udev" "type" "DirectoryOrCreate")
+    (dict "name" "cgroup" "path" "/sys/fs/cgroup" "type" "Directory")
     (dict "name" "fence" "path" "/run/holdfast" "type" "DirectoryOrCreate") }}
 {{- if and $n.pools.dir (not (hasPrefix (printf "%s/" $n.dataDir) $n.pools.dir)) }}
 {{- $folders = append $folders (dict "name" "pool" "path" $n.pools.dir "type" "DirectoryOrCreate" "propagate" true) }}
