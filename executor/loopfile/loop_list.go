@@ -2,7 +2,9 @@ package loopfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -42,9 +44,42 @@ func listBound() ([]boundLoop, error) {
 	return all, nil
 }
 
-// volumeIn returns the volume whose image in the pool's directory backs the device.
-func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool) {
-	name, ok := strings.CutPrefix(strings.TrimSuffix(b.file, deletedSuffix), dir+"/"+volumesDir+"/")
-	id, isImage := strings.CutSuffix(name, ".img")
-	return fsm.VolumeID(id), ok && isImage && fsm.VolumeID(id).Valid()
+// volumeIn returns the volume whose image in the pool's directory backs the device. The kernel names a file by its path below the
+// mount through which it was opened: where that one was of a container that is gone, what is above it is missing. The file itself
+// is compared then (S174).
+func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool, error) {
+	folder, name := filepath.Split(strings.TrimSuffix(b.file, deletedSuffix))
+	text, isImage := strings.CutSuffix(name, ".img")
+	above, inVolumes := strings.CutSuffix(folder, "/"+volumesDir+"/")
+	id := fsm.VolumeID(text)
+	switch {
+	case !isImage || !inVolumes || !id.Valid() || !strings.HasSuffix(dir, above):
+		return "", false, nil
+	case above == dir:
+		return id, true, nil
+	}
+	same, err := b.isFileOf(filepath.Join(dir, volumesDir), name)
+	return id, same, err
+}
+
+// isFileOf tells whether the backing file is the one of that name in the folder. One that is deleted has none: it is when it is of
+// the folder's filesystem, for the names of volumes are unique.
+func (b boundLoop) isFileOf(folder, name string) (bool, error) {
+	now, err := loopStatus(b.number)
+	if errors.Is(err, errNotBound) {
+		return false, nil
+	}
+	deleted := strings.HasSuffix(b.file, deletedSuffix)
+	if !deleted {
+		folder = filepath.Join(folder, name)
+	}
+	info, failed := os.Lstat(folder)
+	if errors.Is(failed, os.ErrNotExist) {
+		return false, err
+	}
+	if err = errors.Join(err, failed); err != nil {
+		return false, fmt.Errorf("look whether %s is of %s: %w", devicePath(b.number), folder, err)
+	}
+	has := inodeOf(info)
+	return now.file.dev == has.dev && (deleted || now.file == has), nil
 }

@@ -85,7 +85,10 @@ func (l *loopTable) scanAll(dir string) error {
 	}
 	found := map[fsm.VolumeID][]loop{}
 	for _, b := range all {
-		id, ok := b.volumeIn(dir)
+		id, ok, err := b.volumeIn(dir)
+		if err != nil {
+			return err
+		}
 		if !ok {
 			continue
 		}
@@ -150,7 +153,11 @@ func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, erro
 		if err != nil {
 			return nil, err
 		}
-		if owner, ok := b.volumeIn(dir); ok && owner == id || file != nil && now.file == *file {
+		owner, ok, err := b.volumeIn(dir)
+		if err != nil {
+			return nil, err
+		}
+		if ok && owner == id || file != nil && now.file == *file {
 			found = append(found, now)
 		}
 	}

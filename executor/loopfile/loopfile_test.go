@@ -260,6 +260,51 @@ func TestTheLoopDeviceOfADeletedImageIsFound(t *testing.T) {
 	require.NoError(t, again.Deactivate(t.Context(), id))
 }
 
+// S174: a device whose file was opened through a mount that is gone is adopted, and no second one is set up.
+func TestS174_TheLoopDeviceOfAnEarlierContainerIsAdopted(t *testing.T) {
+	_, dir := newPool(t)
+	id, through := backendtest.NewID(), filepath.Join(t.TempDir(), filepath.Base(dir))
+	require.NoError(t, os.Mkdir(through, 0o700))
+	require.NoError(t, unix.Mount(dir, through, "", unix.MS_BIND, ""))
+	earlier, err := Open(Config{Dir: through})
+	require.NoError(t, err)
+	require.NoError(t, earlier.Create(t.Context(), id, 1<<20))
+	had, err := earlier.Activate(t.Context(), id, false)
+	require.NoError(t, err)
+	require.NoError(t, unix.Unmount(through, unix.MNT_DETACH))
+	for range 2 {
+		p, err := Open(Config{Dir: dir})
+		require.NoError(t, err)
+		d, err := p.Observe(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, had.Path, d.Path)
+		d, err = p.Activate(t.Context(), id, false)
+		require.NoError(t, err)
+		require.Equal(t, had.Path, d.Path)
+		items, err := p.Inventory(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, items, executor.InventoryItem{Kind: "loop", Volume: id, Path: had.Path})
+	}
+	requireNotOfAnotherPool(t, id)
+	require.NoError(t, os.Remove(filepath.Join(dir, image(volumesDir, id))))
+	p, err := Open(Config{Dir: dir})
+	require.NoError(t, err)
+	d, err := p.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, had.Path, d.Path, "the device of a deleted image")
+	require.NoError(t, p.Deactivate(t.Context(), id))
+}
+
+// requireNotOfAnotherPool: another pool with an image of the same name has no device.
+func requireNotOfAnotherPool(t *testing.T, id fsm.VolumeID) {
+	t.Helper()
+	other, _ := newPool(t)
+	require.NoError(t, other.Create(t.Context(), id, 1<<20))
+	d, err := other.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.False(t, d.Active())
+}
+
 func TestConcurrentAttachesGetDifferentDevices(t *testing.T) {
 	p, _ := newPool(t)
 	const n = 24

@@ -34,8 +34,11 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 		return nil, fmt.Errorf("list loop devices: %w", err)
 	}
 	for _, b := range all {
-		if strings.HasPrefix(b.file, p.dir+"/") && b.file != p.dir+"/"+FilesystemImage {
-			id, _ := b.volumeIn(p.dir)
+		id, ok, err := b.volumeIn(p.dir)
+		if err != nil {
+			return nil, err
+		}
+		if ok || strings.HasPrefix(b.file, p.dir+"/") && b.file != p.dir+"/"+FilesystemImage {
 			items = append(items, executor.InventoryItem{Kind: "loop", Volume: id, Path: devicePath(b.number)})
 		}
 	}
