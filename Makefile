@@ -35,7 +35,7 @@ RACED    := raftnode executor csi admin
 CHART    := deploy/chart/rendertest
 DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
 
-.PHONY: all build deps room quick check alerts formatted generate chart chart-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
+.PHONY: all build deps room quick check alerts formatted generate chart chart-test pages-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
 
 all: build
 
@@ -81,6 +81,9 @@ chart-test: ## the chart by Helm 3 and 4: what it renders is current, decodes st
 	cd $(CHART) && $(GO) vet . $(DECODED) && $(GO) test -vet=off . $(DECODED)
 	cd $(CHART)/decode && $(GO) test -vet=off .
 
+pages-test: ## every command and manifest of docs and of README.md, by the program that would run it: holdfast, kubectl, Helm 3 and 4, the chart
+	cd docs/pagetest && $(GO) vet . && $(GO) test -vet=off .
+
 lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint
 	$(GO) vet -vettool=$(BIN)/lint $(PACKAGES)
@@ -94,7 +97,7 @@ test: deps room build ## all tests, and what each part took; needs root for devi
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  system:race '$(SYSTEM)' drills:race '$(DRILLS)' rows:drills '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
-	  sites:race "$(THIRD)" chart:race 'nice -n 5 $(SUBMAKE) chart-test' image:chart 'nice -n 5 $(SUBMAKE) image-check' \
+	  sites:race "$(THIRD)" chart:race 'nice -n 5 $(SUBMAKE) chart-test' pages:chart 'nice -n 5 $(SUBMAKE) pages-test' image:chart 'nice -n 5 $(SUBMAKE) image-check' \
 	  backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
 
 unit: ## unit tests of every package but those that the race detector runs whole: see race

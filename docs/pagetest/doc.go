@@ -1,0 +1,6 @@
+// Package pagetest reads the commands and the manifests out of docs/*.md and README.md, and holds each against the program that would run
+// it: the commands of holdfast and kubectl, the chart as Helm 3 and 4 render it, the types of Kubernetes, the Makefile. What it cannot
+// classify fails. It is a module of its own, because it needs the product's commands and Helm and kubectl as libraries.
+//
+// Nothing is run against a Kubernetes here: jepsen/kubernetes does that.
+package pagetest
