@@ -20,7 +20,9 @@ var (
 
 // TestPagesNameWhatThereIs: the pages name no file, folder or command that is gone.
 func TestPagesNameWhatThereIs(t *testing.T) {
-	for _, name := range []string{"CONTRIBUTING.md", "README.md", "deploy/OPERATIONS.md", "deploy/DISASTER-RECOVERY.md"} {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, name := range append(pages, "CONTRIBUTING.md", "README.md", "deploy/OPERATIONS.md", "deploy/DISASTER-RECOVERY.md") {
 		page, err := os.ReadFile(name)
 		require.NoError(t, err)
 		require.Empty(t, missingNames(string(page)), name)
