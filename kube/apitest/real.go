@@ -47,7 +47,7 @@ func Start(t *testing.T) *rest.Config {
 	run(t, dir, server, "--etcd-servers", client, "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(ports[2]), "--cert-dir", filepath.Join(dir, "tls"),
 		"--service-account-issuer", "https://api.test", "--service-account-signing-key-file", key, "--service-account-key-file", key,
 		"--api-audiences", "https://api.test", "--authorization-mode", "RBAC", "--token-auth-file", users, "--service-cluster-ip-range", "10.0.0.0/24",
-		"--disable-admission-plugins", "ServiceAccount")
+		"--disable-admission-plugins", "ServiceAccount", "--allow-privileged")
 	config := &rest.Config{Host: fmt.Sprintf("https://127.0.0.1:%d", ports[2]), BearerToken: adminToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
 	awaitReady(t, config, dir)
 	return config
