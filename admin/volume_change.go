@@ -32,6 +32,7 @@ type volumeChange struct {
 	call    func(context.Context, csi.ControllerServer) error
 	request proto.Message     // that the call is of
 	context map[string]string // a publication's
+	csiCode string            // of CSI's answer to the call; empty: it was not made
 
 	byOperator bool // the caller has the role operator, and is no admin
 }
@@ -118,6 +119,7 @@ func (x *volumeChange) try() error {
 	end() // nobody waits for hosts
 	fork := &forkCluster{site: x.site, dryRun: fsm.DryRun{Fork: x.state.Fork(), Actor: "admin/plan", AttachFacts: x.server.AttachFacts}}
 	err := x.call(ended, x.server.VolumeCalls.Controller(fork))
+	x.csiCode = status.Code(err).String()
 	switch {
 	case fork.fault != nil:
 		x.server.Logger.Error("a plan met a bug; nothing was proposed", "error", fork.fault)
@@ -128,9 +130,12 @@ func (x *volumeChange) try() error {
 		x.step.state, x.step.detail = stepBlocked, fork.refused.Message
 	case status.Code(err) == codes.OK, status.Code(err) == codes.Aborted:
 		x.step.state = stepTodo
-		if x.isDone() {
+		switch {
+		case x.isDone() && x.volume == nil:
+			x.step.state, x.call = stepDone, nil // nothing is proposed about what is gone
+		case x.isDone():
 			x.step.state = stepDone
-		} else {
+		default:
 			x.context = nil // of an epoch that the log does not have
 		}
 	default: // the request itself
@@ -147,6 +152,7 @@ func (x *volumeChange) carryOut(ctx context.Context, controller csi.ControllerSe
 		defer cancel()
 	}
 	err := x.call(ctx, controller)
+	x.csiCode = status.Code(err).String()
 	switch status.Code(err) {
 	case codes.OK:
 		x.step.state = stepDone
@@ -168,7 +174,7 @@ func (x *volumeChange) responseOr(err error) (*adminpb.VolumeChangeResponse, err
 func (x *volumeChange) response() *adminpb.VolumeChangeResponse {
 	x.step.volume = x.volume
 	out := &adminpb.VolumeChangeResponse{Index: x.state.Cluster().Index, Verb: x.req.GetVerb(), Name: x.req.GetVolume(),
-		Steps: []*adminpb.PlanStep{x.step.view()}, Done: x.step.state == stepDone, PublishContext: contextPairs(x.context)}
+		Steps: []*adminpb.PlanStep{x.step.view()}, Done: x.step.state == stepDone, PublishContext: contextPairs(x.context), CsiCode: x.csiCode}
 	if v := x.volume; v != nil {
 		out.VolumeId, out.Name, out.Volume = string(v.ID), v.Name, volumeView(x.state, v)
 	}

@@ -93,6 +93,7 @@ func TestAPlanOfAVolumeChangesNothingAndTheChangeDoesIt(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, done.GetDone())
 		require.Equal(t, "admin/alice", w.log[len(w.log)-1].Command.GetActor())
+		require.Equal(t, codes.OK.String(), done.GetCsiCode())
 		contexts = append(contexts, done.GetPublishContext()[0].GetValue())
 	}
 	require.Equal(t, contexts[0], contexts[1])
@@ -100,6 +101,7 @@ func TestAPlanOfAVolumeChangesNothingAndTheChangeDoesIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stepBlocked, blocked.GetSteps()[0].GetState(), "it is published")
 	require.Contains(t, blocked.GetSteps()[0].GetDetail(), "published to node n1")
+	require.Equal(t, codes.FailedPrecondition.String(), blocked.GetCsiCode())
 }
 
 func TestAnExpansionToLessSaysWhatTheVolumeHas(t *testing.T) {
@@ -115,13 +117,14 @@ func TestWhichChangesOfVolumesAreRefused(t *testing.T) {
 		req   *adminpb.VolumeChangeRequest
 		code  codes.Code
 		state string
+		csi   string // the code of CSI's answer; empty: it was not asked
 	}{
 		"a deletion by name":               {req: &adminpb.VolumeChangeRequest{Verb: "delete", Volume: "pvc-1"}, code: codes.InvalidArgument},
 		"an unknown name":                  {req: &adminpb.VolumeChangeRequest{Verb: "publish", Volume: "nobody", Node: "n1"}, code: codes.NotFound},
 		"an unknown node":                  {req: &adminpb.VolumeChangeRequest{Verb: "publish", Volume: mine, Node: "n9"}, code: codes.NotFound},
 		"an orchestrator's":                {req: &adminpb.VolumeChangeRequest{Verb: "delete", Volume: theirs}, state: stepBlocked},
 		"a name that an orchestrator took": {req: &adminpb.VolumeChangeRequest{Verb: "create", Volume: "pvc-2", SizeBytes: 1 << 30}, state: stepBlocked},
-		"what is gone":                     {req: &adminpb.VolumeChangeRequest{Verb: "delete", Volume: strings.Replace(mine, "9000", "a000", 1)}, state: stepDone},
+		"what is gone":                     {req: &adminpb.VolumeChangeRequest{Verb: "delete", Volume: strings.Replace(mine, "9000", "a000", 1)}, state: stepDone, csi: "OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := w.index
@@ -131,6 +134,7 @@ func TestWhichChangesOfVolumesAreRefused(t *testing.T) {
 				if tc.state != "" {
 					require.Equal(t, tc.state, resp.GetSteps()[0].GetState())
 				}
+				require.Equal(t, tc.csi, resp.GetCsiCode())
 				require.Equal(t, before, w.index, "nothing was proposed")
 			}
 		})

@@ -46,7 +46,8 @@ func (x *volumeChange) prepare() error {
 	case verb == verbCreate:
 		return x.create()
 	case v == nil && verb == verbDelete && fsm.VolumeID(x.req.GetVolume()).Valid():
-		x.step.state, x.step.detail = stepDone, "there is no such volume"
+		x.site, x.step.detail = cmp.Or(x.req.GetSite(), fsm.DefaultSite), "there is no such volume"
+		x.deleteOf(fsm.VolumeID(x.req.GetVolume()))
 		return nil
 	case v == nil:
 		return fsm.Reject(fsm.NotFound, "no volume has this id or name")
@@ -67,13 +68,17 @@ func orchestrated(v *fsm.Volume) string {
 }
 
 func (x *volumeChange) delete(v *fsm.Volume) error {
-	req := &csi.DeleteVolumeRequest{VolumeId: string(v.ID)}
 	x.step.detail = fmt.Sprintf("%s, made by %s: WHAT IS IN IT IS LOST", formatSize(v.Size), cmp.Or(v.MadeBy, "an orchestrator"))
+	x.deleteOf(v.ID)
+	return nil
+}
+
+func (x *volumeChange) deleteOf(id fsm.VolumeID) {
+	req := &csi.DeleteVolumeRequest{VolumeId: string(id)}
 	x.request, x.call = req, func(ctx context.Context, c csi.ControllerServer) error {
 		_, err := c.DeleteVolume(ctx, req)
 		return err
 	}
-	return nil
 }
 
 func (x *volumeChange) publish(v *fsm.Volume) error {
