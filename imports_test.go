@@ -93,6 +93,7 @@ var mayImport = importMap{
 	"admin/listing": {},
 	"admin/bundle":  {"fsm", "fsm/fsmpb", "admin", "admin/adminpb"},
 	"admin/leaks":   {"fsm", "admin/adminpb"},
+	"admin/certify": {"fsm", "admin/adminpb", "raftnode/pki"},
 
 	"kube/client":    {},
 	"kube/kubelet":   {"csi/identity", "csi/server"},

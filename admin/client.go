@@ -36,6 +36,14 @@ func NewClient(endpoints []string, config *tls.Config) *Client {
 // Endpoints is how many addresses the client tries.
 func (c *Client) Endpoints() int { return len(c.endpoints) }
 
+// Each returns a client of each controller alone, in the order of their addresses.
+func (c *Client) Each() (all []*Client) {
+	for _, endpoint := range c.endpoints {
+		all = append(all, &Client{tls: c.tls, local: c.local, endpoints: []string{endpoint}, Timeout: c.Timeout})
+	}
+	return all
+}
+
 // TryEach calls fn with one controller after another until a call succeeds or fails with another
 // code than Unavailable or DeadlineExceeded. When all fail so, the error lists all endpoints and its
 // code is Unavailable.

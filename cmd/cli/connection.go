@@ -47,20 +47,26 @@ func (c *connection) addOutputFlag(flags *pflag.FlagSet) {
 
 // client makes a client from the flags, which is good until ctx ends. The error names the flag that is wrong.
 func (c *connection) client(ctx context.Context) (*admin.Client, error) {
+	client, _, err := c.open(ctx)
+	return client, err
+}
+
+// open is client, with the credentials that it has.
+func (c *connection) open(ctx context.Context) (*admin.Client, *pki.Credentials, error) {
 	if err := admin.CheckFormat(c.output); err != nil {
-		return nil, exit.Wrap(exit.Usage, err)
+		return nil, nil, exit.Wrap(exit.Usage, err)
 	}
 	endpoints, files, err := c.resolve(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	creds, err := pki.Load(files)
 	if err != nil {
-		return nil, exit.Usagef("load the certificate: %w", err)
+		return nil, nil, exit.Usagef("load the certificate: %w", err)
 	}
 	client := admin.NewClient(endpoints, creds.Client(pki.Controller))
 	client.Timeout = c.timeout
-	return client, nil
+	return client, creds, nil
 }
 
 func (c *connection) resolve(ctx context.Context) ([]string, pki.Files, error) {

@@ -33,6 +33,8 @@ var examples = map[string][]string{
 	"ca issue":                    {"ca issue --ca-dir ca --role admin --name alice --out certs"},
 	"ca renew":                    {"ca renew --ca-dir ca --folder certs/n1 --folder certs/n2", "ca renew --ca-dir ca --folder certs/n1 --within 1440h --yes"},
 	"ca rotate":                   {"ca rotate --ca-dir ca --folder certs/n1 --yes", "ca rotate --ca-dir ca --folder certs/n1 --switch --yes", "ca rotate --ca-dir ca --folder certs/n1 --finish --yes"},
+	"certify":                     {"certify --kube", "certify --kube --out report.json --yes"},
+	"certify verify":              {"certify verify report.json --ca ca.crt"},
 	"certs":                       {"certs", "certs --condition abnormal"},
 	"certs list":                  {"certs list --role node --sort-by not-after"},
 	"certs revoke":                {"certs revoke node n3", "certs revoke admin mallory --reason 'laptop stolen'"},

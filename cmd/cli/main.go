@@ -134,6 +134,7 @@ func Root() *cobra.Command {
 		operationsCommand(),
 		historyCommand(),
 		auditCommand(),
+		certifyCommand(),
 		adoptClusterCommand(),
 		importCommand(),
 		doctorCommand(),

@@ -26,6 +26,7 @@ const (
 	byPlans = "admin.TestS71_PlansGoOnWhereTheirCallerWasKilled"
 	// byOrphans needs an API server, and has the call end at each volume.
 	byOrphans = "cmd/cli.TestS71_OrphansGoOnWhereTheyWereInterrupted"
+	byCertify = "TestS71_CertifyRemovesWhatAKilledRunLeft"
 )
 
 // drills are the commands that change something.
@@ -33,6 +34,7 @@ var drills = map[string]drill{
 	"adopt": {by: byRestored}, "upgrade finish": {by: byRestored},
 	"backup": {by: byFiles}, "bundle": {by: byFiles}, "restore": {by: byFiles}, "recover": {by: byFiles},
 	"ca make": {by: byCA}, "ca issue": {by: byCA}, "ca renew": {by: byCA}, "ca rotate": {by: byCA},
+	"certify":      {by: byCertify},
 	"certs revoke": {by: byState}, "certs unrevoke": {by: byState},
 	"controller": {by: byEnrolment}, "node": {by: byEnrolment},
 	"import lv": {by: byPlans}, "import drbd": {by: byPlans}, "import forget": {by: byPlans},
@@ -68,7 +70,7 @@ var drills = map[string]drill{
 }
 
 // readers change nothing.
-var readers = strings.Split("audit,backup list,backup verify,ca,certs,certs list,completion,completion bash,completion fish,completion powershell,completion zsh,"+
+var readers = strings.Split("audit,backup list,backup verify,ca,certify verify,certs,certs list,completion,completion bash,completion fish,completion powershell,completion zsh,"+
 	"doctor,groups,groups list,groups replication,history,history verify,import,kube guard,log,log inspect,members,members list,mounts,mounts list,"+
 	"nodes,nodes fences,nodes list,operations,operations list,operations show,snapshots,snapshots groups,snapshots list,state,status,"+
 	"tokens,tokens list,upgrade,upgrade status,version,volumes,volumes at-risk,volumes kept,volumes kept list,volumes leaks,volumes list,volumes manifest,"+

@@ -63,6 +63,13 @@ func (g *Gate) Arm(step int, reach func() bool) {
 	g.steps, g.halt, g.reach, g.halted = 0, step, reach, false
 }
 
+// Steps is how many there were since Arm.
+func (g *Gate) Steps() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.steps
+}
+
 // Halted tells whether the step was reached since Arm.
 func (g *Gate) Halted() bool {
 	g.mu.Lock()

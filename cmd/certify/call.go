@@ -1,0 +1,116 @@
+package certify
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/certify"
+)
+
+// passing are the codes after which an orchestrator asks again.
+var passing = map[string]bool{
+	codes.Unavailable.String(): true, codes.Aborted.String(): true, codes.DeadlineExceeded.String(): true, codes.Canceled.String(): true,
+}
+
+// call makes a request once, through one controller.
+func (r *Runner) call(ctx context.Context, q certify.Request) certify.Call {
+	i := q.Through % len(r.each)
+	req := proto.CloneOf(q.VolumeChangeRequest)
+	c := certify.Call{As: q.As, Verb: req.GetVerb(), Name: req.GetVolume(), Node: req.GetNode(), Through: r.names[i], PlanOnly: q.PlanOnly}
+	if id := r.ids[req.GetVolume()]; id != "" && req.GetVerb() != "create" {
+		req.Volume = id // a name may be another volume's by then
+	}
+	err := r.each[i].TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+		ask := api.ChangeVolume
+		if q.PlanOnly {
+			ask = api.PlanVolume
+		}
+		resp, err := ask(ctx, req)
+		if err == nil {
+			fill(&c, resp)
+		}
+		return err
+	})
+	if err != nil {
+		c.Code, c.Message = status.Code(err).String(), status.Convert(err).Message()
+	}
+	return c
+}
+
+func fill(c *certify.Call, resp *adminpb.VolumeChangeResponse) {
+	c.Code, c.Index, c.Volume = resp.GetCsiCode(), resp.GetIndex(), resp.GetVolumeId()
+	c.Created, c.Size = resp.GetVolume().GetCreated(), resp.GetVolume().GetSizeBytes()
+	if c.Code != codes.OK.String() {
+		c.Message = resp.GetSteps()[0].GetDetail()
+	}
+	var pairs []string
+	for _, p := range resp.GetPublishContext() {
+		pairs = append(pairs, p.GetKey()+"="+p.GetValue())
+	}
+	c.Context = strings.Join(pairs, ",")
+}
+
+// persist makes a request as an orchestrator does: again, through the same controller, while the answer says that it may succeed
+// later.
+func (r *Runner) persist(ctx context.Context, q certify.Request) (c certify.Call) {
+	_ = await(ctx, "", func(ctx context.Context) error { // the last answer is judged
+		if c = r.call(ctx, q); passing[c.Code] {
+			return errWait
+		}
+		return nil
+	})
+	return c
+}
+
+// atOnce makes a request several times at one moment, each through the next controller.
+func (r *Runner) atOnce(ctx context.Context, q certify.Request) []certify.Call {
+	calls := make([]certify.Call, q.AtOnce)
+	var wg sync.WaitGroup
+	for i := range calls {
+		next := q
+		next.Through += i
+		wg.Go(func() { calls[i] = r.call(ctx, next) })
+	}
+	wg.Wait()
+	return calls
+}
+
+// check makes the requests of a check, and removes what they made.
+func (r *Runner) check(ctx context.Context, c *certify.Check, w certify.World) ([]certify.Row, error) {
+	var o certify.Outcome
+	for _, q := range c.Requests(w) {
+		calls := []certify.Call{}
+		if q.AtOnce > 0 {
+			calls = r.atOnce(ctx, q)
+		} else {
+			calls = append(calls, r.persist(ctx, q))
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		for _, one := range calls {
+			if one.Verb == "create" && one.Volume != "" {
+				r.ids[one.Name] = one.Volume
+			}
+		}
+		o.Calls = append(o.Calls, calls...)
+	}
+	var volumes []*adminpb.Volume
+	err := await(ctx, "list the volumes", func(ctx context.Context) (err error) { volumes, err = r.volumes(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
+	o.Listed = map[string]int{}
+	for _, v := range volumes {
+		if r.run.Owns(v.GetName()) {
+			o.Listed[v.GetName()]++
+		}
+	}
+	return certify.JudgeRows(c, &o, len(w.Hosts)), r.removeOwn(ctx)
+}

@@ -1,0 +1,143 @@
+package certify
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/certify"
+)
+
+// stays is the volume that is published throughout the handovers.
+const stays = "stays-published"
+
+// publishStaying makes it, and answers its publication's context.
+func (r *Runner) publishStaying(ctx context.Context, w certify.World) (string, error) {
+	made := r.persist(ctx, certify.Request{VolumeChangeRequest: r.creation(w, stays, 0)})
+	if made.Code != "OK" {
+		return "", fmt.Errorf("create a scratch volume: %s %s", made.Code, made.Message)
+	}
+	r.ids[made.Name] = made.Volume
+	c := r.persist(ctx, r.publication(w, 0))
+	if c.Code != "OK" || c.Context == "" {
+		return "", fmt.Errorf("publish a scratch volume: %s %s", c.Code, c.Message)
+	}
+	return c.Context, nil
+}
+
+func (r *Runner) publication(w certify.World, through int) certify.Request {
+	return certify.Request{Through: through, VolumeChangeRequest: &adminpb.VolumeChangeRequest{
+		Verb: "publish", Volume: r.run.Name(stays), Node: w.Hosts[0], Reason: r.run.Reason()}}
+}
+
+func (r *Runner) creation(w certify.World, what string, host int) *adminpb.VolumeChangeRequest {
+	return &adminpb.VolumeChangeRequest{Verb: "create", Volume: r.run.Name(what), SizeBytes: w.SizeBytes, Node: w.Hosts[host%len(w.Hosts)], Reason: r.run.Reason()}
+}
+
+// handover hands leadership to a controller while volumes are made, and looks at what came of it. The volumes stay.
+func (r *Runner) handover(ctx context.Context, w certify.World, n int, to, publishContext string, burst int) (certify.Handover, error) {
+	before, _, err := r.Client.Status(ctx)
+	h := certify.Handover{From: before.GetLeader(), To: to, TermBefore: before.GetTerm(), Begun: time.Now().UTC(), Created: make([]certify.Created, burst)}
+	if err != nil {
+		return h, err
+	}
+	var wg sync.WaitGroup
+	failed := make([]error, burst)
+	begin := func(from, to int) {
+		for i := from; i < to; i++ {
+			wg.Go(func() {
+				h.Created[i], failed[i] = r.createAnyhow(ctx, r.creation(w, fmt.Sprintf("drill-%d-%d", n, i), i), i)
+			})
+		}
+	}
+	begin(0, (burst+1)/2)
+	moved := make(chan error, 1)
+	go func() { moved <- r.transfer(ctx, to) }()
+	begin((burst+1)/2, burst)
+	wg.Wait()
+	if err := firstOf(append(failed, <-moved)...); err != nil {
+		return h, err
+	}
+	return h, r.lookAfter(ctx, w, &h, n, publishContext)
+}
+
+// createAnyhow asks one controller after another for a volume until it is acknowledged.
+func (r *Runner) createAnyhow(ctx context.Context, req *adminpb.VolumeChangeRequest, first int) (c certify.Created, err error) {
+	c.Name = req.GetVolume()
+	err = await(ctx, "create volume "+c.Name, func(ctx context.Context) error {
+		got := r.call(ctx, certify.Request{VolumeChangeRequest: req, Through: first + len(c.Through)})
+		c.Through = append(c.Through, got.Through)
+		if got.Code != "OK" {
+			return fmt.Errorf("%s answered %s: %s", got.Through, got.Code, got.Message)
+		}
+		c.ID, c.At = got.Volume, got.Created
+		return nil
+	})
+	return c, err
+}
+
+// transfer hands leadership over, and returns when the controller leads.
+func (r *Runner) transfer(ctx context.Context, to string) error {
+	return await(ctx, "hand leadership to "+to, func(ctx context.Context) error {
+		err := r.Client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+			plan, err := api.PlanMember(ctx, &adminpb.MemberPlanRequest{Verb: "transfer", Member: to})
+			if err != nil || plan.GetDone() {
+				return err
+			}
+			_, err = api.ChangeMember(ctx, &adminpb.MemberPlanRequest{Verb: "transfer", MemberId: plan.GetMemberId(), Reason: r.run.Reason()})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		now, _, err := r.Client.Status(ctx)
+		if err == nil && now.GetLeader() != to {
+			err = fmt.Errorf("%s leads", now.GetLeader())
+		}
+		return err
+	})
+}
+
+// lookAfter asks every other controller for each volume again, and for the publication, and judges.
+func (r *Runner) lookAfter(ctx context.Context, w certify.World, h *certify.Handover, n int, publishContext string) error {
+	for i := range h.Created {
+		c := &h.Created[i]
+		err := r.Client.History(ctx, &adminpb.HistoryRequest{Volume: c.ID}, func(m *adminpb.HistoryResponse) error {
+			c.Term = certify.TermOf(c.Term, c.ID, m)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the history of volume %s: %w", c.ID, err)
+		}
+		for through, name := range r.names {
+			if name != c.Through[len(c.Through)-1] {
+				c.Repeated = append(c.Repeated, r.persist(ctx, certify.Request{VolumeChangeRequest: r.creation(w, fmt.Sprintf("drill-%d-%d", n, i), i), Through: through}))
+			}
+		}
+	}
+	published := r.persist(ctx, r.publication(w, n))
+	h.Context = published.Context
+	after, _, err := r.Client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	volumes, err := r.volumes(ctx)
+	if err != nil {
+		return err
+	}
+	h.TermAfter, h.Ended = after.GetTerm(), time.Now().UTC()
+	h.Judge(r.run, volumes, publishContext)
+	return nil
+}
+
+// removeBurst removes the volumes of a handover.
+func (r *Runner) removeBurst(ctx context.Context, h *certify.Handover) error {
+	for i := range h.Created {
+		if err := r.finish(ctx, &adminpb.VolumeChangeRequest{Verb: "delete", Volume: h.Created[i].ID, Reason: r.run.Reason()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

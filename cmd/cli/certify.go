@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/admin/certify"
+	runner "github.com/holdfast-storage/holdfast/cmd/certify"
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/cmd/node"
+	"github.com/holdfast-storage/holdfast/durablefile"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// certifyOptions are the flags of `certify`.
+type certifyOptions struct {
+	connection
+
+	out   string
+	size  int64
+	burst int
+	yes   bool
+}
+
+func certifyCommand() *cobra.Command {
+	o := &certifyOptions{size: 32 << 20}
+	cmd := &cobra.Command{Use: "certify", Short: "Show on this cluster what it survives, with scratch volumes, and sign a report of it", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd) }}
+	cmd.Long = "Checks those rows of the conformance suite that need no fault, and hands leadership over in the middle of creations, twice to\n" +
+		"every controller. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
+		certify.Prefix + "RUN-..., which it removes at the end, also when it is interrupted; the next run removes what a killed one left.\n" +
+		"Without --yes it says what it would do, and does nothing. The report is signed with the key of your certificate, and lists what\n" +
+		"was not checked. Exit code 1: something did not hold, or the cluster is not well; the report says what."
+	o.addFlags(cmd, changeTimeout)
+	flags := cmd.Flags()
+	flags.StringVar(&o.out, "out", "", "`file` for the signed report, which is replaced; needed with --yes")
+	flags.Var(node.BytesFlag(&o.size), "size", "of each scratch volume, in `bytes`; KiB, MiB, GiB and TiB are understood")
+	flags.IntVar(&o.burst, "burst", 6, "`number` of volumes that are made in the middle of each handover")
+	flags.BoolVar(&o.yes, "yes", false, "carry the plan out; without it, it is only shown")
+	cmd.AddCommand(certifyVerifyCommand())
+	return cmd
+}
+
+func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
+	if o.yes && o.out == "" {
+		return exit.Usagef("name the file for the signed report with --out")
+	}
+	client, creds, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	if o.yes && creds.Identity().Role != pki.Admin {
+		return exit.Refusedf("certify the cluster: %s may not make volumes: only an admin may", creds.Identity().Actor())
+	}
+	r := &runner.Runner{Client: client, Cluster: creds.Identity().Cluster, Actor: creds.Identity().Actor(), Version: daemon.Version(),
+		Progress: func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }}
+	facts, left, others, err := r.Look(ctx)
+	if err != nil {
+		return callError("look at the cluster", err)
+	}
+	if troubles := append(others, facts.Troubles()...); len(troubles) > 0 {
+		return exit.Refusedf("nothing was done, for a cluster that is not well is not drilled: %s", strings.Join(troubles, "; "))
+	}
+	plan, err := certify.NewPlan(r.Cluster, facts, o.size, o.burst, left)
+	if err != nil {
+		return exit.Usagef("certify the cluster: %w", err)
+	}
+	if err := o.printPlan(cmd.OutOrStdout(), plan); err != nil {
+		return err
+	}
+	if !o.yes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was done: the same command with --out FILE --yes carries this out")
+		return nil
+	}
+	return o.carryOut(ctx, cmd, r, creds, facts, plan, left)
+}
+
+func (o *certifyOptions) carryOut(ctx context.Context, cmd *cobra.Command, r *runner.Runner, creds *pki.Credentials, facts *certify.Facts, plan *certify.Plan, left []*adminpb.Volume) error {
+	report, err := r.Run(ctx, facts, plan, left)
+	if err != nil {
+		return callError("certify the cluster", err)
+	}
+	sealed, err := certify.Seal(report, creds.Sign)
+	if err == nil {
+		err = durablefile.Write(o.out, sealed, 0o644)
+	}
+	if err != nil {
+		return exit.Wrap(exit.Refused, fmt.Errorf("write the report: %w", err))
+	}
+	if o.output != "json" && o.output != "yaml" {
+		fmt.Fprintf(cmd.OutOrStdout(), "%sthe signed report is in %s\n", report.Summary(), o.out)
+	}
+	return refusedUnless(report.Result == certify.Passed)
+}
+
+// printPlan shows the plan; JSON is YAML too.
+func (o *certifyOptions) printPlan(w io.Writer, p *certify.Plan) error {
+	if o.output == "json" || o.output == "yaml" {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(p)
+	}
+	_, err := fmt.Fprint(w, p.Text())
+	return err
+}
+
+func certifyVerifyCommand() *cobra.Command {
+	c := &connection{}
+	cmd := &cobra.Command{Use: "verify FILE", Short: "Check who signed a report, and that nobody altered it", Args: exactArgs("a report's file"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.verifyReport(cmd, args[0]) }}
+	cmd.Long = "Checks a report of `holdfast certify` against the cluster's CA, which --ca names, or --dir or --kube find: that an admin of the\n" +
+		"cluster signed it while the certificate was valid, and that nothing in it was altered since. The time is the signer's word, and\n" +
+		"a revocation is not known here. Then it says what the report says. Exit code 1: it is not to be believed, or it says that\n" +
+		"something did not hold."
+	c.addFlags(cmd, readTimeout)
+	return cmd
+}
+
+func (c *connection) verifyReport(cmd *cobra.Command, path string) error {
+	if err := admin.CheckFormat(c.output); err != nil {
+		return exit.Wrap(exit.Usage, err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return exit.Usagef("read the report: %w", err)
+	}
+	ca := c.files.CA
+	if ca == "" {
+		_, files, err := c.resolve(cmd.Context())
+		if err != nil {
+			return err
+		}
+		ca = files.CA
+	}
+	trust, err := pki.ReadTrust(ca)
+	if err != nil {
+		return exit.Wrap(exit.Usage, err)
+	}
+	report, by, err := certify.Open(content, trust)
+	if err != nil {
+		return exit.Refusedf("report %s is not to be believed: %w", path, err)
+	}
+	if err := c.printReport(cmd.OutOrStdout(), report, &by); err != nil {
+		return err
+	}
+	return refusedUnless(report.Result == certify.Passed)
+}
+
+func (c *connection) printReport(w io.Writer, report *certify.Report, by *pki.Certificate) error {
+	if c.output == "json" || c.output == "yaml" {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(report)
+	}
+	_, err := fmt.Fprintf(w, "%ssigned on %s by %s, certificate %s: the signature is good\n", report.Summary(), report.Ended.Format("2006-01-02T15:04:05Z07:00"), by.Actor(), by.Serial)
+	return err
+}
