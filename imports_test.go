@@ -107,6 +107,7 @@ var mayImport = importMap{
 	"kube/authority": {"durablefile", "kube/wait", "raftnode/pki"},
 	"kube/enrol":     {"raftnode/enroll"},
 	"kube/plan":      {"admin/adminpb"},
+	"kube/drain":     {"admin/adminpb", "kube/plan", "kube/why"},
 	"kube/loop":      {"admin", "admin/adminpb", "kube/plan"},
 
 	"cmd/...":         {"*", "cmd/..."},

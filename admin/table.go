@@ -48,6 +48,8 @@ func printTable(w io.Writer, answer proto.Message, view listing.View) error {
 		upgradeList.Table(out, a, view)
 	case *adminpb.MembersResponse:
 		memberList.Table(out, a, view)
+	case *adminpb.DrainPlanResponse:
+		drainList.Table(out, a, view)
 	case *adminpb.AtRiskResponse:
 		atRiskList.Table(out, a, view)
 	case *adminpb.ToleranceResponse:

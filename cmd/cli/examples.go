@@ -68,6 +68,7 @@ var examples = map[string][]string{
 	"nodes":                       {"nodes", "nodes --condition abnormal", "nodes --sort-by free -o wide"},
 	"nodes adopt":                 {"nodes adopt n1"},
 	"nodes drain":                 {"nodes drain n1"},
+	"nodes drain-plan":            {"nodes drain-plan n1", "nodes drain-plan n1 --kube --state waits,at-risk"},
 	"nodes evict":                 {"nodes evict n1"},
 	"nodes fence":                 {"nodes fence 192.0.2.7/32"},
 	"nodes fences":                {"nodes fences --condition waits --watch"},

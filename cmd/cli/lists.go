@@ -25,7 +25,7 @@ const staleHelp = "answer from the asked controller's own state: it may lag, and
 func nodesCommand() *cobra.Command {
 	cmd := nodesList("nodes")
 	cmd.AddCommand(nodesList("list"), drainCommand(), undrainCommand(), evictCommand(), loseCommand(), replaceCommand(), adoptCommand(),
-		fenceCommand(), unfenceCommand(), fencesCommand(), rebootSafeCommand(), outOfServiceCommand())
+		fenceCommand(), unfenceCommand(), fencesCommand(), rebootSafeCommand(), outOfServiceCommand(), drainPlanCommand())
 	return cmd
 }
 

@@ -72,7 +72,7 @@ var drills = map[string]drill{
 // readers change nothing.
 var readers = strings.Split("audit,backup list,backup verify,ca,certify verify,certs,certs list,completion,completion bash,completion fish,completion powershell,completion zsh,"+
 	"doctor,groups,groups list,groups replication,history,history verify,import,kube guard,log,log inspect,members,members list,mounts,mounts list,"+
-	"nodes,nodes fences,nodes list,operations,operations list,operations show,snapshots,snapshots groups,snapshots list,state,status,"+
+	"nodes,nodes drain-plan,nodes fences,nodes list,operations,operations list,operations show,snapshots,snapshots groups,snapshots list,state,status,"+
 	"tokens,tokens list,upgrade,upgrade status,version,volumes,volumes at-risk,volumes kept,volumes kept list,volumes leaks,volumes list,volumes manifest,"+
 	"volumes replicas,volumes replication,volumes tolerance,why", ",")
 
