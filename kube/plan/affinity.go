@@ -93,7 +93,7 @@ func (f VolumeFacts) change() Affinity {
 		return Affinity{Kind: AffinityPatch}
 	case f.foreignFinalizer() != "":
 		return Affinity{AffinityWait, fmt.Sprintf("it has the finalizer %s of somebody else", f.foreignFinalizer())}
-	case f.PV.Annotations[AnnotationReclaimPolicy] == "":
+	case !f.retained():
 		return Affinity{Kind: AffinityRetain}
 	case !f.saved():
 		return Affinity{Kind: AffinitySave}
@@ -106,6 +106,8 @@ func (f VolumeFacts) deleting() Affinity {
 	switch {
 	case f.Saved == nil || f.Saved.UID != f.PV.UID:
 		return Affinity{}
+	case !f.retained():
+		return Affinity{Kind: AffinityRetain}
 	case !f.saved():
 		return Affinity{Kind: AffinitySave}
 	case f.foreignFinalizer() != "":
@@ -129,6 +131,11 @@ func (f VolumeFacts) finish() Affinity {
 
 func (f VolumeFacts) began() bool {
 	return f.Saved != nil || f.PV.Annotations[AnnotationReclaimPolicy] != ""
+}
+
+// retained: its content stays without the object, and its own policy is noted. Somebody may have set a policy since that was noted.
+func (f VolumeFacts) retained() bool {
+	return f.PV.Annotations[AnnotationReclaimPolicy] != "" && f.PV.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
 // claimed: the claim that it is bound to is still there.
