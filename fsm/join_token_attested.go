@@ -60,9 +60,23 @@ func (s *State) CheckAttestedToken(now time.Time, c *fsmpb.UseAttestedToken) *Re
 	of, known := s.JoinToken(c.GetTokenId())
 	switch {
 	case !known:
-		return nil
+		return s.checkAttestedRoom(now, c.GetName())
 	case !of.Attested():
 		return Reject(Precondition, "enrol node/%s: an operator made a token with the id %s: ask again with another token", c.GetName(), of.ID)
 	}
 	return s.CheckJoinToken(now, &fsmpb.UseJoinToken{TokenId: c.GetTokenId(), SecretHash: c.GetSecretHash(), Role: "node", Name: c.GetName(), KeyHash: c.GetKeyHash()})
+}
+
+// checkAttestedRoom is nil where the node may use another token.
+func (s *State) checkAttestedRoom(now time.Time, name string) *Rejection {
+	good := 0
+	for t := range s.JoinTokens() {
+		if t.Attested() && t.Name == name && now.Before(t.Expires) {
+			good++
+		}
+	}
+	if good >= maxAttestedTokensOfNode {
+		return Reject(Busy, "enrol node/%s: it used %d tokens that are good still; ask again when some have expired", name, maxAttestedTokensOfNode)
+	}
+	return nil
 }

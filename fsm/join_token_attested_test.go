@@ -101,6 +101,25 @@ func TestS168_ARevocationCoversWhatAnAttestedTokenBroughtSinceItsPlan(t *testing
 	require.True(t, r.Covers("aa", used.UsedAt))
 }
 
+// S168: one node that enrols without end keeps no other one out.
+func TestS168_OneNodeLeavesRoomForOthers(t *testing.T) {
+	w := newWorld(t)
+	tokens := 0
+	for ; tokens <= maxAttestedTokensOfNode; tokens++ {
+		if reasonOf(w.apply(controller, attestedToken(tokens, "n9", 1))) == Busy {
+			break
+		}
+	}
+	require.Equal(t, maxAttestedTokensOfNode, tokens)
+	before := w.s.Hash()
+	require.NotNil(t, w.s.CheckAttestedToken(w.s.Cluster().Time, attestedToken(tokens, "n9", 1)), "before anything is proposed")
+	require.Equal(t, before, w.s.Hash())
+	w.twice(controller, attestedToken(tokens-1, "n9", 1))
+	w.twice(controller, attestedToken(1000, "n8", 1))
+	w.index += 3600
+	w.twice(controller, attestedToken(1001, "n9", 1))
+}
+
 // An operator's token for a node outlives that the node enrols by itself, and each kind has room of its own.
 func TestAttestedTokensAndOthersAreBoundedApart(t *testing.T) {
 	w := newWorld(t)

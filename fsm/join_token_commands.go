@@ -15,6 +15,9 @@ const (
 	maxJoinTokens = 256
 	// maxAttestedTokens bounds those of which another authority attests the holder: one for each node that enrolled lately.
 	maxAttestedTokens = 8192
+	// maxAttestedTokensOfNode bounds those of one node that are good: one whose host was broken into has tokens made without end, and
+	// each is kept, so that it is good for one key only. Others must still find room.
+	maxAttestedTokensOfNode = 64
 	// keepExpired is how long a token stays after it expired, so that who comes late is told so.
 	keepExpired = 24 * time.Hour
 	// MaxJoinTokenTTL and MinJoinTokenTTL bound how long a token is good.
