@@ -149,6 +149,9 @@ func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Af
 	case plan.AffinitySave:
 		return l.saveVolume(ctx, f.PV, f.SavedVersion)
 	case plan.AffinityDelete:
+		if err := l.checkRenewable(ctx, f); err != nil {
+			return err
+		}
 		uid, version := f.PV.UID, f.PV.ResourceVersion
 		return l.Kube.CoreV1().PersistentVolumes().Delete(ctx, f.PV.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	case plan.AffinityStrip:
@@ -170,6 +173,16 @@ func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Af
 	case plan.AffinityNone:
 	}
 	return nil
+}
+
+// checkRenewable asks, before the object is deleted, whether the API server, and who admits objects to it, would take it anew. Both
+// decide before it is seen that there is one of the name.
+func (l *Loop) checkRenewable(ctx context.Context, f *plan.VolumeFacts) error {
+	_, err := l.Kube.CoreV1().PersistentVolumes().Create(ctx, plan.Renewed(f.PV, f.Want), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return fmt.Errorf("it stays as it is, because the API server would not take it anew: %w", err)
 }
 
 // patchAffinity tries to change it in place. Without the gate MutablePVNodeAffinity the API server takes no change.

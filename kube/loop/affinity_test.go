@@ -148,6 +148,23 @@ func TestS172_WhatIsNotTouched(t *testing.T) {
 	}
 }
 
+// S172: what the API server would not take anew is not deleted.
+func TestS172_WhatCouldNotBeMadeAnewStays(t *testing.T) {
+	e := moved(t, &writes{})
+	e.noVolumes = true
+	for range 2 {
+		require.ErrorContains(t, e.loop().Sync(t.Context()), "a policy denied it")
+		require.Nil(t, e.pv().DeletionTimestamp)
+		require.Equal(t, "pv-1", string(e.pv().UID))
+	}
+	e.noVolumes = false
+	for range 3 {
+		require.NoError(t, e.loop().Sync(t.Context()))
+		e.bind()
+	}
+	require.Equal(t, terms("n2", "n3"), e.pv().Spec.NodeAffinity.Required.NodeSelectorTerms)
+}
+
 // Where the API server lets it be changed, it is changed in place; also where an earlier loop had begun otherwise.
 func TestS172_ItIsChangedInPlaceWhereThatIsPossible(t *testing.T) {
 	w := &writes{}

@@ -146,6 +146,8 @@ type env struct {
 	immutable bool
 	onWrite   func(runtime.Object)
 	onDelete  func(runtime.Object)
+	// noVolumes: somebody who admits objects takes no persistent volume.
+	noVolumes bool
 	// controllers is how many pods of controllers there are.
 	controllers int
 }
@@ -202,6 +204,9 @@ func (e *env) before(action k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolume"}, a.GetName(), nil)
 		}
 	case k8stesting.CreateAction:
+		if a.GetResource() == pvs && e.noVolumes {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, "", errors.New("a policy denied it"))
+		}
 		object := a.GetObject().(metav1.Object)
 		object.SetUID("made-" + object.GetUID() + "2")
 	case k8stesting.DeleteAction:
