@@ -80,7 +80,8 @@ func (l *Loop) readNode(ctx context.Context, name string) (*plan.NodeFacts, erro
 	if err != nil {
 		return nil, fmt.Errorf("ask the log about it: %w", err)
 	}
-	return &plan.NodeFacts{Node: n, Log: answer, Attachments: attachments}, nil
+	pods, err := l.podFacts(ctx, name)
+	return &plan.NodeFacts{Node: n, Log: answer, Attachments: attachments, Pods: pods}, err
 }
 
 func (l *Loop) attachmentsOn(ctx context.Context, node string) (on []storagev1.VolumeAttachment, err error) {

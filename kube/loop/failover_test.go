@@ -200,6 +200,80 @@ func TestS170_ARefusalIsSaid(t *testing.T) {
 	}
 }
 
+// foreignUser is a pod on n1 with a volume of a driver that attaches nothing.
+func foreignUser(change func(*corev1.Pod, *corev1.PersistentVolume)) []runtime.Object {
+	pod := userOf("shared", "n1")
+	pod.Name, pod.UID = "other", "pod-2"
+	pv, claim := boundVolume()
+	pv.Name, pv.UID, claim.Name, claim.UID, claim.Spec.VolumeName = "pvc-2", "pv-2", "shared", "claim-2", "pvc-2"
+	pv.Spec.CSI.Driver, pv.Spec.AccessModes = "nfs.csi.k8s.io", []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	change(pod, pv)
+	return []runtime.Object{pod, pv, claim}
+}
+
+// S170: the taint has every pod of the node run elsewhere too, also one whose volume has no attachment, and of which nothing is proven.
+func TestS170_APodThatMayStillWriteElsewhereIsNotRunTwice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*corev1.Pod, *corev1.PersistentVolume)
+		refused bool
+	}{
+		"another driver's volume": {func(*corev1.Pod, *corev1.PersistentVolume) {}, true},
+		"an NFS export": {func(pod *corev1.Pod, _ *corev1.PersistentVolume) {
+			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+		}, true},
+		"only read": {func(_ *corev1.Pod, pv *corev1.PersistentVolume) {
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+		}, false},
+		"of that host only": {func(_ *corev1.Pod, pv *corev1.PersistentVolume) {
+			pv.Spec.CSI, pv.Spec.Local = nil, &corev1.LocalVolumeSource{Path: "/disk"}
+		}, false},
+		"a pod that ended": {func(pod *corev1.Pod, _ *corev1.PersistentVolume) { pod.Status.Phase = corev1.PodSucceeded }, false},
+		"a pod of that node": {func(pod *corev1.Pod, _ *corev1.PersistentVolume) {
+			yes := true
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: &yes}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &writes{}
+			e := silent(t, w, foreignUser(tc.change)...)
+			sever(e)
+			for range 2 {
+				e.sync()
+			}
+			require.Equal(t, !tc.refused, e.isTainted(e.node()))
+			require.Equal(t, tc.refused, w.n == 0)
+		})
+	}
+}
+
+// A pod that is made again under its name on a node that is back, before its volume was detached, keeps it attached: the node
+// returns all the same, and the pod gets its volume.
+func TestS170_ANodeReturnsUnderAPodThatWaitsForIt(t *testing.T) {
+	for _, initialised := range []bool{false, true} {
+		e := silent(t, &writes{})
+		e.sync()
+		comeBack(e)
+		e.quietly(func() {
+			pod, err := e.kube.CoreV1().Pods("default").Get(t.Context(), "user", metav1.GetOptions{})
+			require.NoError(t, err)
+			pod.Status.Phase = corev1.PodPending
+			if initialised {
+				pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+			} else {
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+			}
+			_, err = e.kube.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		})
+		for range 2 {
+			e.sync()
+		}
+		require.Equal(t, initialised, e.log.state["n1"].GetSince() != 0, "it waits for the end of a pod that has dead mounts")
+		_, err := e.kube.CoreV1().Pods("default").Get(t.Context(), "user", metav1.GetOptions{})
+		require.Equal(t, initialised, apierrors.IsNotFound(err), "which is ended")
+	}
+}
+
 // The pods and the node are told the entry.
 func TestS170_TheEventsHaveTheEntry(t *testing.T) {
 	e := silent(t, &writes{})

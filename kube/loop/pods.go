@@ -3,6 +3,8 @@ package loop
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,51 +32,132 @@ func isRunning(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// podsUsing yields each running pod on the node that uses volumes of ours, with their handles.
-func (l *Loop) podsUsing(ctx context.Context, node string, fn func(pod *corev1.Pod, handles []string) error) error {
+// hasStarted: it may have its volumes mounted.
+func hasStarted(pod *corev1.Pod) bool {
+	started := func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
+	}
+	return pod.Status.Phase == corev1.PodRunning || slices.ContainsFunc(pod.Status.InitContainerStatuses, started) || slices.ContainsFunc(pod.Status.ContainerStatuses, started)
+}
+
+// runningPods are the pods on the node that did not end.
+func (l *Loop) runningPods(ctx context.Context, node string) (running []corev1.Pod, err error) {
 	pods, err := l.Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
-		return fmt.Errorf("list its pods: %w", err)
+		return nil, fmt.Errorf("list its pods: %w", err)
 	}
 	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Spec.NodeName != node || !isRunning(pod) {
-			continue
+		if pods.Items[i].Spec.NodeName == node && isRunning(&pods.Items[i]) {
+			running = append(running, pods.Items[i])
 		}
-		handles, err := l.handlesOf(ctx, pod)
+	}
+	return running, nil
+}
+
+// podsUsing yields each running pod on the node that uses volumes of ours, with their handles.
+func (l *Loop) podsUsing(ctx context.Context, node string, fn func(pod *corev1.Pod, handles []string) error) error {
+	pods, err := l.runningPods(ctx, node)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		var handles []string
+		volumes, err := l.volumesOf(ctx, &pods[i])
 		if err != nil {
 			return err
+		}
+		for _, pv := range volumes {
+			if isOurs(pv) {
+				handles = append(handles, pv.Spec.CSI.VolumeHandle)
+			}
 		}
 		if len(handles) == 0 {
 			continue
 		}
-		if err := fn(pod, handles); err != nil {
+		if err := fn(&pods[i], handles); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// handlesOf are the volumes of ours that a pod uses.
-func (l *Loop) handlesOf(ctx context.Context, pod *corev1.Pod) (handles []string, err error) {
+// volumesOf are the persistent volumes that a pod uses.
+func (l *Loop) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []*corev1.PersistentVolume, err error) {
 	for _, name := range claimsOf(pod) {
-		claim, err := l.Kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
+		claim, err := found(l.Kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}))
 		if err != nil {
 			return nil, fmt.Errorf("read claim %s/%s: %w", pod.Namespace, name, err)
 		}
-		pv, err := l.Kube.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-		switch {
-		case claim.Spec.VolumeName == "" || apierrors.IsNotFound(err):
-		case err != nil:
+		if claim == nil || claim.Spec.VolumeName == "" {
+			continue
+		}
+		pv, err := found(l.Kube.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{}))
+		if err != nil {
 			return nil, fmt.Errorf("read persistent volume %s: %w", claim.Spec.VolumeName, err)
-		case isOurs(pv):
-			handles = append(handles, pv.Spec.CSI.VolumeHandle)
+		}
+		if pv != nil {
+			volumes = append(volumes, pv)
 		}
 	}
-	return handles, nil
+	return volumes, nil
+}
+
+// podFacts are what the pods on a node use.
+func (l *Loop) podFacts(ctx context.Context, node string) (x plan.PodFacts, err error) {
+	pods, err := l.runningPods(ctx, node)
+	if err != nil {
+		return x, err
+	}
+	waiting, used := map[string]bool{}, map[string]bool{}
+	for i := range pods {
+		volumes, err := l.volumesOf(ctx, &pods[i])
+		if err != nil {
+			return x, err
+		}
+		if why := foreignOf(&pods[i], volumes); why != "" && x.Foreign == "" {
+			x.Foreign = why
+		}
+		for _, pv := range volumes {
+			waiting[pv.Name] = true
+			used[pv.Name] = used[pv.Name] || hasStarted(&pods[i])
+		}
+	}
+	maps.DeleteFunc(waiting, func(name string, _ bool) bool { return used[name] })
+	x.Waiting = waiting
+	return x, nil
+}
+
+// foreignOf says what beside our volumes a pod that may run elsewhere writes to from several hosts; empty: nothing.
+func foreignOf(pod *corev1.Pod, volumes []*corev1.PersistentVolume) string {
+	if staysOnNode(pod) {
+		return ""
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.NFS != nil && !v.NFS.ReadOnly {
+			return fmt.Sprintf("NFS (pod %s/%s)", pod.Namespace, pod.Name)
+		}
+	}
+	for _, pv := range volumes {
+		readOnly := !slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
+		ofHost := pv.Spec.Local != nil || pv.Spec.HostPath != nil
+		if !isOurs(pv) && !ofHost && (!readOnly || len(pv.Spec.AccessModes) == 0) {
+			return fmt.Sprintf("%s (persistent volume %s, pod %s/%s)", driverOf(pv), pv.Name, pod.Namespace, pod.Name)
+		}
+	}
+	return ""
+}
+
+func driverOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.CSI != nil {
+		return pv.Spec.CSI.Driver
+	}
+	return "another driver"
+}
+
+// staysOnNode: the pod is made for this node, and no other one runs it.
+func staysOnNode(pod *corev1.Pod) bool {
+	of := metav1.GetControllerOf(pod)
+	return of != nil && (of.Kind == "DaemonSet" || of.Kind == "Node")
 }
 
 // noticePods tells the pods on a node that was tainted by which entry their volumes go on elsewhere.
@@ -94,7 +177,7 @@ func (l *Loop) noticePods(ctx context.Context, f *plan.NodeFacts) error {
 // grace, and at the version that was looked at.
 func (l *Loop) endPods(ctx context.Context, f *plan.NodeFacts) error {
 	return l.podsUsing(ctx, f.Node.Name, func(pod *corev1.Pod, handles []string) error {
-		if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		if pod.DeletionTimestamp != nil || !hasStarted(pod) {
 			return nil // it goes, or waits for the node
 		}
 		l.Notifier.Pod(pod, plan.Notice{Reason: plan.ReasonOutOfService, Note: fmt.Sprintf(

@@ -51,6 +51,16 @@ type NodeFacts struct {
 	Log *adminpb.OutOfServiceResponse
 	// Attachments are all that name the node.
 	Attachments []storagev1.VolumeAttachment
+	// Pods is what the pods there use.
+	Pods PodFacts
+}
+
+// PodFacts are what is known of the pods on a node.
+type PodFacts struct {
+	// Foreign says which of them may write to a volume of another driver that knows no attachments; empty: none does.
+	Foreign string
+	// Waiting are the names of persistent volumes that only pods use which did not start yet.
+	Waiting map[string]bool
 }
 
 // NextFailover decides it (S170). The taint is set only while the node is out of service in the log, its kubelet is not heard of, every
@@ -126,14 +136,26 @@ func (f NodeFacts) annotated(key string, since uint64) bool {
 	return f.Node.Annotations[key] == strconv.FormatUint(since, 10)
 }
 
-// mayReturn: its host ended what it held, and Kubernetes detached all of it.
-func (f NodeFacts) mayReturn() bool { return f.Log.GetReturnWaits() == "" && len(f.own()) == 0 }
+// mayReturn: its host ended what it held, and Kubernetes detached all of it, but for what pods wait for that were made since: nothing
+// detaches that while they are there, and the attacher publishes it again once the node serves. Which pods started is known while the
+// kubelet is heard of.
+func (f NodeFacts) mayReturn() bool { return f.Log.GetReturnWaits() == "" && f.held() == 0 }
+
+func (f NodeFacts) held() (n int) {
+	for _, a := range f.own() {
+		name := a.Spec.Source.PersistentVolumeName
+		if f.silent() || a.DeletionTimestamp != nil || name == nil || !f.Pods.Waiting[*name] {
+			n++
+		}
+	}
+	return n
+}
 
 func (f NodeFacts) returnWaits() string {
 	if why := f.Log.GetReturnWaits(); why != "" {
 		return why
 	}
-	return fmt.Sprintf("%d volumes are still attached there: delete the pods that use them", len(f.own()))
+	return fmt.Sprintf("%d volumes are still attached there: delete the pods that use them", f.held())
 }
 
 // own are the attachments of this driver that are made, or being ended. One that is only asked for waits until the node is in service.
@@ -146,8 +168,8 @@ func (f NodeFacts) own() (own []storagev1.VolumeAttachment) {
 	return own
 }
 
-// foreign says which other driver's volume is attached there, by its attachments or by what the node's status says; empty: none is. The
-// taint detaches all volumes by force, and the log proves nothing of theirs.
+// foreign says which other driver's volume is used there, by its attachments, by what the node's status says or by its pods; empty: none is. The
+// taint detaches all volumes by force and has all pods run elsewhere, and the log proves nothing of theirs.
 func (f NodeFacts) foreign() string {
 	for _, a := range f.Attachments {
 		if a.Spec.Attacher != Driver {
@@ -159,11 +181,14 @@ func (f NodeFacts) foreign() string {
 			return foreignWhy(name)
 		}
 	}
+	if f.Pods.Foreign != "" {
+		return foreignWhy(f.Pods.Foreign)
+	}
 	return ""
 }
 
 func foreignWhy(what string) string {
-	return fmt.Sprintf("volumes of %s are attached there too, of which the log knows nothing: make sure that the node is off, then taint it: kubectl taint nodes NODE %s=%s:NoExecute", what, TaintOutOfService, TaintValue)
+	return fmt.Sprintf("volumes of %s are used there too, of which the log knows nothing: make sure that the node is off, then taint it: kubectl taint nodes NODE %s=%s:NoExecute", what, TaintOutOfService, TaintValue)
 }
 
 // sentence is the first of several reasons.

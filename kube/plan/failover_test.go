@@ -12,7 +12,8 @@ import (
 )
 
 func attached(driver string) storagev1.VolumeAttachment {
-	return storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "n1"}, Status: storagev1.VolumeAttachmentStatus{Attached: true}}
+	name := "pvc-1"
+	return storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}, Status: storagev1.VolumeAttachmentStatus{Attached: true}}
 }
 
 func node(ready corev1.ConditionStatus, annotations map[string]string, taints ...corev1.Taint) *corev1.Node {
@@ -46,6 +47,7 @@ func TestS170_TheNextStepOfAFailover(t *testing.T) {
 	silent, ready := corev1.ConditionUnknown, corev1.ConditionTrue
 	attachments := func(all ...storagev1.VolumeAttachment) []storagev1.VolumeAttachment { return all }
 	returned := &adminpb.OutOfServiceResponse{Since: 80, Proven: true, State: "reachable"}
+	waiting := PodFacts{Waiting: map[string]bool{"pvc-1": true}}
 	inTree := node(silent, nil)
 	inTree.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/" + Driver + "^v1"}, {Name: "kubernetes.io/gce-pd/x"}}
 	for name, tc := range map[string]struct {
@@ -53,34 +55,40 @@ func TestS170_TheNextStepOfAFailover(t *testing.T) {
 		want  FailoverKind
 		why   string
 	}{
-		"a node that the log does not know":        {NodeFacts{node(silent, nil), nil, attachments(ours)}, FailoverNone, ""},
-		"a node that is there":                     {NodeFacts{node(ready, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours)}, FailoverNone, ""},
-		"a kubelet that says it is not ready":      {NodeFacts{node(corev1.ConditionFalse, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours)}, FailoverNone, ""},
-		"a host that a controller hears of":        {NodeFacts{node(silent, nil), &adminpb.OutOfServiceResponse{State: "reachable", Refused: []string{"it is there"}}, attachments(ours)}, FailoverNone, ""},
-		"nothing of ours is attached":              {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), nil}, FailoverNone, ""},
-		"only asked for":                           {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(asked)}, FailoverNone, ""},
-		"it is gone":                               {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours)}, FailoverTakeOut, ""},
-		"somebody tainted it":                      {NodeFacts{node(silent, nil, ownTaint), away(&adminpb.OutOfServiceResponse{}), attachments(ours)}, FailoverNone, ""},
-		"the log refuses":                          {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{Refused: []string{"its only copy"}}), attachments(ours)}, FailoverRefuse, "its only copy"},
-		"another driver's volume is there":         {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours, other)}, FailoverRefuse, "ebs.csi.aws.com"},
-		"a volume without attachment":              {NodeFacts{inTree, away(&adminpb.OutOfServiceResponse{}), attachments(ours)}, FailoverRefuse, "gce-pd"},
-		"taken out and not proven":                 {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{Since: 80, Waits: []string{"n2 has not"}}), attachments(ours)}, FailoverWait, "n2 has not"},
-		"taken out, and another driver came":       {NodeFacts{node(silent, nil), proven(), attachments(ours, other)}, FailoverRefuse, "ebs"},
-		"proven":                                   {NodeFacts{node(silent, nil), proven(), attachments(ours)}, FailoverTaint, ""},
-		"proven, and the kubelet is back":          {NodeFacts{node(ready, nil), proven(), attachments(ours)}, FailoverEndPods, ""},
-		"proven, and an admin tainted it":          {NodeFacts{node(silent, nil, ownTaint), proven(), attachments(ours)}, FailoverWait, "cannot be reached"},
-		"tainted, and away":                        {NodeFacts{node(silent, out, ownTaint), proven(), nil}, FailoverWait, "cannot be reached"},
-		"tainted, and back with a volume":          {NodeFacts{node(ready, out, ownTaint), returned, attachments(ours)}, FailoverWait, "1 volumes"},
-		"tainted, and detaching":                   {NodeFacts{node(ready, out, ownTaint), returned, attachments(ending)}, FailoverWait, "1 volumes"},
-		"tainted, and back":                        {NodeFacts{node(ready, out, ownTaint), returned, attachments(asked)}, FailoverUntaint, ""},
-		"tainted, back, and the kubelet is silent": {NodeFacts{node(silent, out, ownTaint), returned, nil}, FailoverUntaint, ""},
-		"somebody took our taint off":              {NodeFacts{node(ready, out), returned, nil}, FailoverUntaint, ""},
-		"back before it was tainted":               {NodeFacts{node(ready, nil), returned, nil}, FailoverMarkReturned, ""},
-		"back, under an admin's taint":             {NodeFacts{node(ready, nil, ownTaint), returned, nil}, FailoverMarkReturned, ""},
-		"marked":                                   {NodeFacts{node(ready, back), returned, nil}, FailoverReturn, ""},
-		"marked for an earlier time":               {NodeFacts{node(silent, map[string]string{AnnotationReturned: "70"}), proven(), attachments(ours)}, FailoverTaint, ""},
-		"our taint of an earlier time":             {NodeFacts{node(silent, map[string]string{AnnotationOutOfService: "70"}, ownTaint), proven(), attachments(ours)}, FailoverUntaint, "earlier"},
-		"our taint without the log":                {NodeFacts{node(silent, out, ownTaint), away(&adminpb.OutOfServiceResponse{}), attachments(ours)}, FailoverUntaint, "does not say"},
+		"a node that the log does not know":        {NodeFacts{node(silent, nil), nil, attachments(ours), PodFacts{}}, FailoverNone, ""},
+		"a node that is there":                     {NodeFacts{node(ready, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{}}, FailoverNone, ""},
+		"a kubelet that says it is not ready":      {NodeFacts{node(corev1.ConditionFalse, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{}}, FailoverNone, ""},
+		"a host that a controller hears of":        {NodeFacts{node(silent, nil), &adminpb.OutOfServiceResponse{State: "reachable", Refused: []string{"it is there"}}, attachments(ours), PodFacts{}}, FailoverNone, ""},
+		"nothing of ours is attached":              {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), nil, PodFacts{}}, FailoverNone, ""},
+		"only asked for":                           {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(asked), PodFacts{}}, FailoverNone, ""},
+		"it is gone":                               {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{}}, FailoverTakeOut, ""},
+		"somebody tainted it":                      {NodeFacts{node(silent, nil, ownTaint), away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{}}, FailoverNone, ""},
+		"the log refuses":                          {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{Refused: []string{"its only copy"}}), attachments(ours), PodFacts{}}, FailoverRefuse, "its only copy"},
+		"another driver's volume is there":         {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours, other), PodFacts{}}, FailoverRefuse, "ebs.csi.aws.com"},
+		"a volume without attachment":              {NodeFacts{inTree, away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{}}, FailoverRefuse, "gce-pd"},
+		"a pod there writes to another volume":     {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{Foreign: "nfs.csi.k8s.io"}}, FailoverRefuse, "nfs.csi.k8s.io"},
+		"taken out, and a pod there writes":        {NodeFacts{node(silent, nil), proven(), attachments(ours), PodFacts{Foreign: "nfs.csi.k8s.io"}}, FailoverRefuse, "nfs.csi.k8s.io"},
+		"back, and a new pod waits for its volume": {NodeFacts{node(ready, nil), returned, attachments(ours), waiting}, FailoverMarkReturned, ""},
+		"back, and one is detached that pods want": {NodeFacts{node(ready, nil), returned, attachments(ending), waiting}, FailoverEndPods, "1 volumes"},
+		"back, and its kubelet is silent":          {NodeFacts{node(silent, nil), &adminpb.OutOfServiceResponse{Since: 80, State: "reachable", Waits: []string{"n2 has not"}}, attachments(ours), waiting}, FailoverWait, "n2 has not"},
+		"back, and a pod uses another volume":      {NodeFacts{node(ready, nil), returned, attachments(ours), PodFacts{Waiting: map[string]bool{"pvc-2": true}}}, FailoverEndPods, "1 volumes"},
+		"taken out and not proven":                 {NodeFacts{node(silent, nil), away(&adminpb.OutOfServiceResponse{Since: 80, Waits: []string{"n2 has not"}}), attachments(ours), PodFacts{}}, FailoverWait, "n2 has not"},
+		"taken out, and another driver came":       {NodeFacts{node(silent, nil), proven(), attachments(ours, other), PodFacts{}}, FailoverRefuse, "ebs"},
+		"proven":                                   {NodeFacts{node(silent, nil), proven(), attachments(ours), PodFacts{}}, FailoverTaint, ""},
+		"proven, and the kubelet is back":          {NodeFacts{node(ready, nil), proven(), attachments(ours), PodFacts{}}, FailoverEndPods, ""},
+		"proven, and an admin tainted it":          {NodeFacts{node(silent, nil, ownTaint), proven(), attachments(ours), PodFacts{}}, FailoverWait, "cannot be reached"},
+		"tainted, and away":                        {NodeFacts{node(silent, out, ownTaint), proven(), nil, PodFacts{}}, FailoverWait, "cannot be reached"},
+		"tainted, and back with a volume":          {NodeFacts{node(ready, out, ownTaint), returned, attachments(ours), PodFacts{}}, FailoverWait, "1 volumes"},
+		"tainted, and detaching":                   {NodeFacts{node(ready, out, ownTaint), returned, attachments(ending), PodFacts{}}, FailoverWait, "1 volumes"},
+		"tainted, and back":                        {NodeFacts{node(ready, out, ownTaint), returned, attachments(asked), PodFacts{}}, FailoverUntaint, ""},
+		"tainted, back, and the kubelet is silent": {NodeFacts{node(silent, out, ownTaint), returned, nil, PodFacts{}}, FailoverUntaint, ""},
+		"somebody took our taint off":              {NodeFacts{node(ready, out), returned, nil, PodFacts{}}, FailoverUntaint, ""},
+		"back before it was tainted":               {NodeFacts{node(ready, nil), returned, nil, PodFacts{}}, FailoverMarkReturned, ""},
+		"back, under an admin's taint":             {NodeFacts{node(ready, nil, ownTaint), returned, nil, PodFacts{}}, FailoverMarkReturned, ""},
+		"marked":                                   {NodeFacts{node(ready, back), returned, nil, PodFacts{}}, FailoverReturn, ""},
+		"marked for an earlier time":               {NodeFacts{node(silent, map[string]string{AnnotationReturned: "70"}), proven(), attachments(ours), PodFacts{}}, FailoverTaint, ""},
+		"our taint of an earlier time":             {NodeFacts{node(silent, map[string]string{AnnotationOutOfService: "70"}, ownTaint), proven(), attachments(ours), PodFacts{}}, FailoverUntaint, "earlier"},
+		"our taint without the log":                {NodeFacts{node(silent, out, ownTaint), away(&adminpb.OutOfServiceResponse{}), attachments(ours), PodFacts{}}, FailoverUntaint, "does not say"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
