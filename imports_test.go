@@ -98,7 +98,7 @@ var mayImport = importMap{
 	"kube/client":    {},
 	"kube/kubelet":   {"csi/identity", "csi/server"},
 	"kube/forward":   {},
-	"kube/orphans":   {},
+	"kube/orphans":   {"kube/plan"},
 	"kube/signin":    {"durablefile", "raftnode/pki"},
 	"kube/why":       {"admin/adminpb", "csi/identity", "fsm"},
 	"kube/wait":      {},

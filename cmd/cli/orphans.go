@@ -55,11 +55,11 @@ func (o *orphansOptions) run(ctx context.Context, c *connection, client *admin.C
 	if err := o.check(f.watch, ids); err != nil {
 		return nil, err
 	}
-	api, _, err := c.kube.source.Connect()
+	api, namespace, err := c.kube.source.Connect()
 	if err != nil {
 		return nil, exit.Wrap(exit.Usage, err)
 	}
-	resp, err := o.look(ctx, api, client, cmd)
+	resp, err := o.look(ctx, api, namespace, client, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +80,9 @@ func (o *orphansOptions) check(watched bool, ids []string) error {
 }
 
 // look compares the lists as they are now.
-func (o *orphansOptions) look(ctx context.Context, api kubernetes.Interface, client *admin.Client, cmd *cobra.Command) (*adminpb.LeaksResponse, error) {
+func (o *orphansOptions) look(ctx context.Context, api kubernetes.Interface, namespace string, client *admin.Client, cmd *cobra.Command) (*adminpb.LeaksResponse, error) {
 	taken := time.Now()
-	text, err := orphans.Lists(ctx, api)
+	text, err := orphans.Lists(ctx, api, namespace)
 	if err != nil {
 		return nil, exit.Wrap(exit.Unavailable, err)
 	}

@@ -31,6 +31,8 @@ type orphanWorld struct {
 	breakAt  int // the deletion after which the call is cut off; 0: none
 	deleted  int
 	claimUID string // of the claim shop/data; empty: there is none
+	renewing string // the volume whose PersistentVolume is being made anew, and is not there; empty: none
+	ownOnly  bool   // ConfigMaps may be read in the own namespace only
 }
 
 func newOrphanWorld() *orphanWorld {
@@ -94,6 +96,8 @@ func (w *orphanWorld) kubeconfig(t *testing.T) string {
 		switch req.URL.Path {
 		case "/api/v1/persistentvolumes":
 			fmt.Fprintf(out, `{"kind":"PersistentVolumeList","apiVersion":"v1","items":[{"kind":"PersistentVolume","metadata":{"name":"pvc-a"},"spec":{"csi":{"driver":%q,"volumeHandle":%q}}}]}`, identity.Name, listedVolume)
+		case "/api/v1/configmaps", "/api/v1/namespaces/default/configmaps":
+			w.serveSaved(out, req)
 		case "/apis/storage.k8s.io/v1/volumeattachments":
 			fmt.Fprint(out, `{"kind":"VolumeAttachmentList","apiVersion":"storage.k8s.io/v1","items":[]}`)
 		case "/api/v1/namespaces/shop/persistentvolumeclaims/data":
@@ -112,6 +116,20 @@ func (w *orphanWorld) kubeconfig(t *testing.T) string {
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q}}]\nusers: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", server.URL)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
+}
+
+// serveSaved serves the ConfigMaps with PersistentVolumes that are being made anew.
+func (w *orphanWorld) serveSaved(out http.ResponseWriter, req *http.Request) {
+	switch {
+	case w.ownOnly && req.URL.Path == "/api/v1/configmaps":
+		out.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(out, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	case w.renewing == "" || req.URL.Query().Get("labelSelector") != "holdfast.storage/saved-volume":
+		fmt.Fprint(out, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`)
+	default:
+		pv := fmt.Sprintf(`{"metadata":{"name":"static","uid":"u"},"spec":{"csi":{"driver":%q,"volumeHandle":%q}}}`, identity.Name, w.renewing)
+		fmt.Fprintf(out, `{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"name":"m","namespace":"default"},"data":{"persistent-volume.json":%q}}]}`, pv)
+	}
 }
 
 // run calls the command.
@@ -157,6 +175,22 @@ func TestAVolumeWhoseClaimWaitsIsNoOrphan(t *testing.T) {
 	w.claimUID = "another" // a claim of the same name that was made since
 	code, out = w.run(t, leakedVolume, "--yes")
 	require.Equal(t, exit.OK, code, out)
+}
+
+// S172: a volume whose PersistentVolume is being made anew is no orphan, whatever its claim is called.
+func TestS172_AVolumeThatIsMadeAnewIsNoOrphan(t *testing.T) {
+	for _, ownOnly := range []bool{false, true} {
+		w := newOrphanWorld()
+		w.renewing, w.ownOnly = leakedVolume, ownOnly
+		for range 2 {
+			code, out := w.run(t, leakedVolume, "--yes")
+			require.Equal(t, exit.Refused, code, out)
+			require.True(t, w.has(leakedVolume))
+		}
+		code, out := w.run(t)
+		require.Equal(t, exit.Refused, code, out)
+		require.Contains(t, out, "1 found")
+	}
 }
 
 func TestTheListOfAnotherClusterDeletesNothing(t *testing.T) {

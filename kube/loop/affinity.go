@@ -18,9 +18,6 @@ import (
 // maxAffinitySteps bounds what is done of one volume before the others are looked at: it is more than making one anew takes.
 const maxAffinitySteps = 12
 
-// savedKey is where a ConfigMap has the saved object.
-const savedKey = "persistent-volume.json"
-
 // syncAffinity brings the node affinity of persistent volumes to where the log has their replicas, what was begun first.
 func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *cluster) error {
 	wanted := map[string][]corev1.NodeSelectorTerm{}

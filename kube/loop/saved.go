@@ -30,7 +30,7 @@ func (l *Loop) savedVolumes(ctx context.Context) (map[string]*corev1.PersistentV
 	}
 	all := map[string]*corev1.PersistentVolume{}
 	for i := range maps.Items {
-		pv, err := plan.Decode(maps.Items[i].Data[savedKey])
+		pv, err := plan.Decode(maps.Items[i].Data[plan.SavedKey])
 		if err != nil {
 			return nil, fmt.Errorf("ConfigMap %s: %w", maps.Items[i].Name, err)
 		}
@@ -45,7 +45,7 @@ func (l *Loop) savedVolume(ctx context.Context, name string) (pv *corev1.Persist
 	if m == nil || err != nil {
 		return nil, "", err
 	}
-	pv, err = plan.Decode(m.Data[savedKey])
+	pv, err = plan.Decode(m.Data[plan.SavedKey])
 	return pv, m.ResourceVersion, err
 }
 
@@ -57,7 +57,7 @@ func (l *Loop) saveVolume(ctx context.Context, pv *corev1.PersistentVolume, vers
 	}
 	m := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: savedName(pv.Name), Namespace: l.Namespace, ResourceVersion: version, Labels: map[string]string{plan.LabelSavedVolume: "true"}},
-		Data:       map[string]string{savedKey: text},
+		Data:       map[string]string{plan.SavedKey: text},
 	}
 	if version == "" {
 		_, err = l.Kube.CoreV1().ConfigMaps(l.Namespace).Create(ctx, m, metav1.CreateOptions{})

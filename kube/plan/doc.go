@@ -21,6 +21,8 @@ const (
 
 	// LabelSavedVolume is on a ConfigMap with a persistent volume that is made anew.
 	LabelSavedVolume = "holdfast.storage/saved-volume"
+	// SavedKey is where that ConfigMap has it.
+	SavedKey = "persistent-volume.json"
 	// LabelDrainGuard is on a pod, and on its PodDisruptionBudget, that keep a node from being drained: the node's uid.
 	LabelDrainGuard = "holdfast.storage/drain-guard"
 )
