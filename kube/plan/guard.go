@@ -19,7 +19,8 @@ type GuardKind uint8
 
 const (
 	GuardNone GuardKind = iota
-	// GuardBudget makes the budget: before the pod, so that there is no time in which the pod can be evicted.
+	// GuardBudget makes the budget: before the pod, so that the pod cannot be evicted from when it runs. Of one that does not run yet
+	// the API server asks no budget.
 	GuardBudget
 	// GuardPod makes the pod, which belongs to the budget.
 	GuardPod
