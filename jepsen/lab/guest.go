@@ -115,6 +115,7 @@ func (g *Guest) launch() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	lowered := lowerAs(cmd.Process.Pid)
 	run := &guestRun{kernel: cmd.Process, ended: make(chan struct{}), conns: newAgentConns()}
 	g.mu.Lock()
 	g.run = run
@@ -125,7 +126,7 @@ func (g *Guest) launch() error {
 		close(run.ended)
 		run.conns.closeAll()
 	}()
-	return nil
+	return lowered
 }
 
 // commandLine is the kernel's.
