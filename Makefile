@@ -81,8 +81,8 @@ chart-test: ## the chart by Helm 3 and 4: what it renders is current, decodes st
 	cd $(CHART) && $(GO) vet . $(DECODED) && $(GO) test -vet=off . $(DECODED)
 	cd $(CHART)/decode && $(GO) test -vet=off .
 
-pages-test: ## every command and manifest of docs and of README.md, by the program that would run it: holdfast, kubectl, Helm 3 and 4, the chart
-	cd docs/pagetest && $(GO) vet . && $(GO) test -vet=off .
+pages-test: build ## every command and manifest of docs and of README.md, by the program that would run it: holdfast, kubectl, Helm 3 and 4, the chart
+	cd docs/pagetest && $(GO) vet . && HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -vet=off .
 
 lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint
