@@ -5,8 +5,20 @@ import (
 	"strings"
 )
 
-// Busybox is what the programs of stories and of Kubernetes' own tests run in.
-const Busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+// Busybox is what the programs of stories run in; Kubernetes' own tests ask for it by its newer name too.
+const (
+	Busybox      = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+	newerBusybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
+)
+
+// Agnhosts are the names under which the suites of the two newest versions of Kubernetes ask for their test program.
+var Agnhosts = []string{"registry.k8s.io/e2e-test-images/agnhost:2.66.1", "registry.k8s.io/e2e-test-images/agnhost:2.63.0"}
+
+// Agnhost makes the image of Kubernetes' test program, which has a shell and nsenter beside it.
+func Agnhost(program string, busybox Image) Image {
+	files := append([]File{{At: "/agnhost", From: program}}, busybox.Files...)
+	return Image{Names: Agnhosts, Files: files, Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}}
+}
 
 // Pause makes the image that holds a pod's namespaces from a static program.
 func Pause(name, program string) Image {
@@ -19,7 +31,7 @@ func BusyboxOf(program string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	img := Image{Names: []string{Busybox}, Files: []File{{At: "/bin/busybox", From: program}}, Cmd: []string{"sh"}}
+	img := Image{Names: []string{Busybox, newerBusybox}, Files: []File{{At: "/bin/busybox", From: program}}, Cmd: []string{"sh"}}
 	for _, name := range strings.Fields(string(listed)) {
 		if name != "busybox" {
 			img.Files = append(img.Files, File{At: "/bin/" + name, Link: "busybox"})

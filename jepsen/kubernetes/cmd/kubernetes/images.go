@@ -10,6 +10,14 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/image"
 )
 
+// agnhostFrom is the version of Kubernetes from whose module agnhost is built.
+const agnhostFrom = "v1.37.2"
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // makeImages writes the archives of the images whose programs are there, and returns them with Holdfast's.
 func (o options) makeImages() ([]string, error) {
 	busybox, err := exec.LookPath("busybox")
@@ -23,9 +31,12 @@ func (o options) makeImages() ([]string, error) {
 	images := map[string]image.Image{
 		"busybox": small, "pause": image.Pause(cluster.PauseImage, filepath.Join(o.programs, "pause")),
 	}
+	if program := filepath.Join(o.programs, "agnhost-"+agnhostFrom); isThere(program) {
+		images["agnhost"] = image.Agnhost(program, small)
+	}
 	for name, version := range cluster.Sidecars {
 		program := filepath.Join(o.programs, name+"-"+version)
-		if _, err := os.Stat(program); err == nil {
+		if isThere(program) {
 			images[name] = image.Program("registry.k8s.io/sig-storage/"+name+":"+version, program, "/"+name)
 		}
 	}
@@ -41,7 +52,7 @@ func (o options) writeImages(images map[string]image.Image) ([]string, error) {
 		failed = errors.Join(failed, image.Write(path, img))
 		archives = append(archives, path)
 	}
-	if _, err := os.Stat(o.image); err == nil {
+	if isThere(o.image) {
 		archives = append(archives, o.image)
 	}
 	return archives, failed
