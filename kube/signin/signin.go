@@ -44,28 +44,32 @@ type Request struct {
 	Cache     string   // a folder, 0700, of this cluster and role; its certificate is used while it is good
 }
 
-// Certificate answers the files of one that is good for some minutes at least.
+// Certificate answers the files of one that is good for some minutes at least, by the CA that signs now, and with the CAs that are
+// trusted now: the CA may have been replaced since the last command, and the cluster too. Where the Secret cannot be read, one that is
+// good yet is used.
 func Certificate(ctx context.Context, api kubernetes.Interface, r Request, now time.Time) (pki.Files, error) {
 	name, err := personName(ctx, api)
 	if err != nil {
 		return pki.Files{}, err
 	}
 	files := pki.FilesIn(r.Cache, r.Role, name)
-	if have, ok, err := pki.Installed(files.Cert); err == nil && ok && now.Add(margin).Before(have.NotAfter) {
-		return files, nil
-	}
+	have, ok, err := pki.Installed(files.Cert)
+	good := err == nil && ok && now.Add(margin).Before(have.NotAfter)
 	secret, err := api.CoreV1().Secrets(r.Namespace).Get(ctx, Secret, metav1.GetOptions{})
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+	switch {
+	case err != nil && good:
+		return files, nil
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 		return pki.Files{}, fmt.Errorf("%w: read Secret %s/%s with its CA: %w; give a certificate of your own with --cert, --key and --ca, which `holdfast ca issue` makes", ErrNotAllowed, r.Namespace, Secret, err)
-	}
-	if err != nil {
+	case err != nil:
 		return pki.Files{}, fmt.Errorf("read Secret %s/%s with the CA: %w", r.Namespace, Secret, err)
 	}
-	return issue(secret.Data, r, name)
+	return issue(secret.Data, r, name, good)
 }
 
-// issue signs with the CA, whose key is on no disk where the machine has a folder in memory, and nowhere afterwards.
-func issue(ca map[string][]byte, r Request, name string) (files pki.Files, err error) {
+// issue signs with the CA, whose key is on no disk where the machine has a folder in memory, and nowhere afterwards. A good certificate
+// that this CA signed stays.
+func issue(ca map[string][]byte, r Request, name string, good bool) (files pki.Files, err error) {
 	dir, err := os.MkdirTemp(memory(r.Cache), ".holdfast-ca-")
 	if err != nil {
 		return files, fmt.Errorf("issue a certificate: %w", err)
@@ -79,7 +83,17 @@ func issue(ca map[string][]byte, r Request, name string) (files pki.Files, err e
 			return files, fmt.Errorf("issue a certificate: %w", err)
 		}
 	}
-	return pki.Issue(dir, r.Cache, pki.Identity{Role: r.Role, Name: name}, validity)
+	trust, err := pki.TrustOf(dir)
+	if err != nil {
+		return files, err
+	}
+	files = pki.FilesIn(r.Cache, r.Role, name)
+	if !good || !trust.SignsFirst(files.Cert) {
+		if files, err = pki.Issue(dir, r.Cache, pki.Identity{Role: r.Role, Name: name}, validity); err != nil {
+			return files, err
+		}
+	}
+	return files, trust.WriteTo(files.CA)
 }
 
 // memory is a folder in memory, or the other one.

@@ -69,6 +69,46 @@ func TestACertificateIsUsedWhileItIsGood(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotAllowed)
 }
 
+func TestACertificateIsUsedOnceMoreWhileItsCASigns(t *testing.T) {
+	r, now, api := request(t), time.Now(), server(t, "alice", nil)
+	first, err := Certificate(t.Context(), api, r, now)
+	require.NoError(t, err)
+	serial := serialOf(t, first)
+	again, err := Certificate(t.Context(), api, r, now)
+	require.NoError(t, err)
+	require.Equal(t, serial, serialOf(t, again))
+}
+
+// TestTheCAWasReplacedSince: by a rotation, or with the cluster. Controllers refuse the old certificate, and the old bundle refuses them.
+func TestTheCAWasReplacedSince(t *testing.T) {
+	r, now := request(t), time.Now()
+	first, err := Certificate(t.Context(), server(t, "alice", nil), r, now)
+	require.NoError(t, err)
+	serial := serialOf(t, first)
+	for range 2 { // and once more
+		other := server(t, "alice", nil)
+		files, err := Certificate(t.Context(), other, r, now)
+		require.NoError(t, err)
+		require.NotEqual(t, serial, serialOf(t, files))
+		serial = serialOf(t, files)
+		_, err = pki.Load(files)
+		require.NoError(t, err)
+		secret, err := other.CoreV1().Secrets("holdfast").Get(t.Context(), Secret, metav1.GetOptions{})
+		require.NoError(t, err)
+		trusted, err := os.ReadFile(files.CA)
+		require.NoError(t, err)
+		require.Equal(t, string(secret.Data["ca.crt"]), string(trusted), "the old CA is not trusted any more")
+	}
+}
+
+func serialOf(t *testing.T, files pki.Files) string {
+	t.Helper()
+	have, ok, err := pki.Installed(files.Cert)
+	require.NoError(t, err)
+	require.True(t, ok)
+	return have.Serial
+}
+
 func TestTheKeyOfTheCAStaysNowhere(t *testing.T) {
 	r := request(t)
 	_, err := Certificate(t.Context(), server(t, "alice", nil), r, time.Now())
@@ -92,6 +132,6 @@ func TestAPersonWhoMayNotReadTheSecret(t *testing.T) {
 }
 
 func TestASecretThatWouldWriteElsewhere(t *testing.T) {
-	_, err := issue(map[string][]byte{"../ca.crt": nil}, request(t), "alice")
+	_, err := issue(map[string][]byte{"../ca.crt": nil}, request(t), "alice", false)
 	require.ErrorContains(t, err, "no name of a file")
 }
