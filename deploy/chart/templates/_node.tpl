@@ -138,7 +138,7 @@ control groups a container has its own only, and limits are of those of other po
   projected:
     defaultMode: 0400
     sources:
-      - serviceAccountToken: {path: token, audience: holdfast-enroll, expirationSeconds: 3600}
+      - serviceAccountToken: {path: token, audience: holdfast-enroll, expirationSeconds: 600}
 - name: enroll-ca
   configMap:
     # Made by the first controller; until then the pod waits.
