@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -19,8 +22,8 @@ func (c Config) Enter() error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv(inside) == strconv.Itoa(pid) {
-		return nil
+	if err := c.checkVersion(); err != nil || os.Getenv(inside) == strconv.Itoa(pid) {
+		return err
 	}
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
@@ -33,3 +36,17 @@ func (c Config) Enter() error {
 	args := append([]string{nsenter, "-t", strconv.Itoa(pid), "-n", "--", self}, os.Args[1:]...)
 	return fmt.Errorf("enter the cluster's network: %w", unix.Exec(nsenter, args, append(os.Environ(), inside+"="+strconv.Itoa(pid))))
 }
+
+// checkVersion refuses a cluster that was made of another version of Kubernetes.
+func (c Config) checkVersion() error {
+	version, err := os.ReadFile(c.versionFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && string(version) != c.Version {
+		err = fmt.Errorf("the cluster in %s is of Kubernetes %s, not %s: remove it with the verb down, or give -version %[2]s", c.Dir, version, c.Version)
+	}
+	return err
+}
+
+func (c Config) versionFile() string { return filepath.Join(c.Dir, "version") }

@@ -24,7 +24,10 @@ func (c Config) StartControlPlane(ctx context.Context) error {
 	if missing := c.Missing(); len(missing) > 0 {
 		return fmt.Errorf("programs are missing in %s: %s; jepsen/kubernetes/binaries.sh builds them", c.Programs, strings.Join(missing, ", "))
 	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := c.checkVersion(); err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(c.Dir, 0o755), os.WriteFile(c.versionFile(), []byte(c.Version), 0o644)); err != nil {
 		return err
 	}
 	if err := c.makeSecrets(); err != nil {
