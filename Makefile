@@ -225,12 +225,12 @@ KUBERNETES_CACHE ?= $(CURDIR)/.cache/kubernetes
 SNAPSHOTS         = $$(cd jepsen/kubernetes && $(GO) mod download -json github.com/kubernetes-csi/external-snapshotter/client/v8 | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/config/crd
 PROOF             = $(BIN)/kubernetes all -programs $(KUBERNETES_CACHE)/bin -image $(CURDIR)/.cache/image/holdfast.tar -crds "$(SNAPSHOTS)"
 
-kubernetes: deps build image ## the chart on a real Kubernetes, by stories with their times; builds Kubernetes first, once (KUBERNETES=v1.36.3: one version, STORIES=regexp: some stories, MINUTES=: of random kills)
+kubernetes: deps build image ## the chart on a real Kubernetes, by stories with their times; builds Kubernetes first, once (KUBERNETES=v1.36.3: one version, STORIES=regexp: some stories, MINUTES=: of random kills, SUITE=regexp: some of Kubernetes' own tests)
 	@sh deploy/packages.sh kubernetes
 	GO='$(GO)' sh jepsen/kubernetes/binaries.sh $(KUBERNETES_CACHE)
 	cd jepsen/kubernetes && $(GO) build -ldflags '-s -w' -o $(KUBERNETES_CACHE)/bin/pause ./pause && $(GO) build -o $(CURDIR)/$(BIN)/kubernetes ./cmd/kubernetes
 	failed=; for version in $(KUBERNETES); do \
-	  $(PROOF) -version $$version $(if $(STORIES),-only '$(STORIES)') $(if $(MINUTES),-minutes $(MINUTES)) || failed=1; done; test -z "$$failed"
+	  $(PROOF) -version $$version $(if $(STORIES),-only '$(STORIES)') $(if $(MINUTES),-minutes $(MINUTES)) $(if $(SUITE),-suite-focus '$(SUITE)') || failed=1; done; test -z "$$failed"
 
 clean: ## remove what was built, and the cluster of make dev
 	test ! -x $(BIN)/kubernetes || $(BIN)/kubernetes down

@@ -2,11 +2,13 @@ package stories
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
@@ -64,41 +66,75 @@ var suiteClasses = map[string]string{
 	"groupclass.yaml":      class("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshotClass", "driver: "+driver+"\ndeletionPolicy: Delete"),
 }
 
-var suiteEnd = regexp.MustCompile(`Ran (\d+) of \d+ Specs.*|\d+ Passed.*`)
-
 func tellSuite(ctx context.Context, t *story.Teller) error {
-	dir := filepath.Join(t.Cluster.Dir, "suite")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	description, err := describeDriver(t)
+	if err != nil {
 		return err
 	}
+	reports := filepath.Join(t.Settings.Reports, "upstream-suite-"+t.Cluster.Version)
+	junit := filepath.Join(reports, "junit_01.xml")
+	if err := errors.Join(os.MkdirAll(reports, 0o755), removeFile(junit)); err != nil {
+		return err
+	}
+	failed := runSuite(ctx, t, description, reports)
+	tests, err := readSuite(junit)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	results, err := writeSuite(reports+".md", "Kubernetes' own storage tests, "+t.Cluster.Version, tests)
+	t.Note("%s; which tests, and why others did not run: %s", counts(results), filepath.Base(reports)+".md")
+	if ran := len(tests) - results["skipped"]; ran == 0 && failed == nil {
+		err = errors.Join(err, errors.New("no test ran"))
+	}
+	return errors.Join(failed, err)
+}
+
+// describeDriver writes what the suite is to know of the driver, and returns the file.
+func describeDriver(t *story.Teller) (string, error) {
+	dir := filepath.Join(t.Cluster.Dir, "suite")
+	err := os.MkdirAll(dir, 0o755)
 	for name, content := range suiteClasses {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return err
-		}
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
 	description := filepath.Join(dir, "driver.yaml")
-	if err := os.WriteFile(description, fmt.Appendf(nil, testDriver, dir), 0o644); err != nil {
-		return err
-	}
-	log, err := os.Create(filepath.Join(t.Settings.Reports, "upstream-suite-"+t.Cluster.Version+".log"))
+	return description, errors.Join(err, os.WriteFile(description, fmt.Appendf(nil, testDriver, dir), 0o644))
+}
+
+func runSuite(ctx context.Context, t *story.Teller, description, reports string) error {
+	log, err := os.Create(reports + ".log")
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+	var skip []string
+	for _, l := range leftOut {
+		skip = append(skip, l.Word)
+	}
 	cmd := exec.CommandContext(ctx, suiteProgram(t), "--kubeconfig="+t.Cluster.Kubeconfig("admin"), "--provider=local",
-		"--storage.testdriver="+description, "--ginkgo.focus=External.Storage", "--ginkgo.skip=Disruptive|SELinux|SnapshotMetadata", "--ginkgo.no-color",
-		"--report-dir="+t.Settings.Reports, "--kubectl-path="+t.Cluster.Program("kubectl", t.Cluster.Version))
+		"--storage.testdriver="+description, "--ginkgo.focus="+suiteFocus(t), "--ginkgo.skip="+strings.Join(skip, "|"), "--ginkgo.no-color",
+		"--ginkgo.timeout=6h", "--report-dir="+reports, "--kubectl-path="+t.Cluster.Program("kubectl", t.Cluster.Version))
 	cmd.Stdout, cmd.Stderr = log, log
-	failed := cmd.Run()
-	said, err := os.ReadFile(log.Name())
-	if err != nil {
+	// Interrupted, it still writes its report.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * time.Minute
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the suite failed, see %s: %w", log.Name(), err)
+	}
+	return nil
+}
+
+// suiteFocus selects tests of the driver only, and of these what the flag says.
+func suiteFocus(t *story.Teller) string {
+	if t.Settings.SuiteFocus == "" {
+		return "External.Storage"
+	}
+	return "External.Storage.*(" + t.Settings.SuiteFocus + ")"
+}
+
+// removeFile removes a file that may be there from a run before.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	}
-	for _, line := range suiteEnd.FindAll(said, -1) {
-		t.Note("%s", line)
-	}
-	if failed != nil {
-		return fmt.Errorf("the suite failed, see %s: %w", log.Name(), failed)
 	}
 	return nil
 }

@@ -39,7 +39,9 @@ type Settings struct {
 	Reports  string // folder
 	OnHosts  bool   // the driver is installed without the chart, by programs on the hosts
 	Minutes  int    // how long stories of random faults go on
-	Say      func(format string, args ...any)
+	// SuiteFocus is a regular expression of the tests of Kubernetes' own suite that are run; empty: all of the driver.
+	SuiteFocus string
+	Say        func(format string, args ...any)
 }
 
 // Time is how long one part of a story took.

@@ -73,6 +73,7 @@ func run(ctx context.Context, args []string) error {
 type options struct {
 	dir, programs, version, image     string
 	only, chart, crds, helm, holdfast string
+	suiteFocus                        string
 	nodes, minutes                    int
 	pool                              int64
 	onHosts                           bool
@@ -82,7 +83,7 @@ func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("kubernetes", flag.ContinueOnError)
 	f.StringVar(&o.dir, "dir", ".cache/kubernetes", "folder of the cluster and of the reports")
 	f.StringVar(&o.programs, "programs", ".cache/kubernetes/bin", "folder of the programs that binaries.sh built, and of pause")
-	f.StringVar(&o.version, "version", "v1.37.2", "version of Kubernetes")
+	f.StringVar(&o.version, "version", "v1.37.2", "version of Kubernetes, of which -programs has the programs")
 	f.StringVar(&o.image, "image", ".cache/image/holdfast.tar", "archive with Holdfast's image")
 	f.StringVar(&o.only, "only", ".", "regular expression of the stories that are told")
 	f.StringVar(&o.chart, "chart", "deploy/chart", "folder of the chart")
@@ -90,6 +91,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.helm, "helm", "v3.22.0", "version of the helm that installs the chart")
 	f.StringVar(&o.holdfast, "holdfast", "bin/holdfast", "the program, for what is done outside of the cluster")
 	f.BoolVar(&o.onHosts, "on-hosts", false, "install the driver without the chart, by programs on the hosts")
+	f.StringVar(&o.suiteFocus, "suite-focus", "", "regular expression of the tests of Kubernetes' own storage suite that are run; empty: all of the driver")
 	f.IntVar(&o.minutes, "minutes", 10, "how long the stories of random faults go on")
 	f.IntVar(&o.nodes, "nodes", 3, "how many nodes the cluster has")
 	f.Int64Var(&o.pool, "pool", 20<<30, "bytes of each node's disk for volumes")

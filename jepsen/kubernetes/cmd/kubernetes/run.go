@@ -70,7 +70,8 @@ func (o options) settings() (story.Settings, error) {
 		return story.Settings{}, err
 	}
 	return story.Settings{
-		Chart: o.chart, Helm: o.helm, Tag: o.tag(), Holdfast: o.holdfast, Minutes: o.minutes, OnHosts: o.onHosts, Reports: reports, Say: say,
+		Chart: o.chart, Helm: o.helm, Tag: o.tag(), Holdfast: o.holdfast, Minutes: o.minutes, OnHosts: o.onHosts, Reports: reports,
+		SuiteFocus: o.suiteFocus, Say: say,
 	}, nil
 }
 
