@@ -101,6 +101,8 @@ imageGCHighThresholdPercent: 100
 imageMaximumGCAge: 0s
 registryPullQPS: 0
 eventRecordQPS: 0
+# The first pause of a container that ends is the usual one; the longer ones would be most of what is seen of programs that are killed.
+crashLoopBackOff: {maxContainerRestartPeriod: 20s}
 shutdownGracePeriod: 0s
 `, address(number), c.pki("ca.crt"), c.pki(name+".crt"), c.pki(name+".key"), Control, clusterDomain, containerd)
 }

@@ -24,12 +24,19 @@ func (k *Kit) Helm(ctx context.Context, version string, args ...string) (string,
 }
 
 func (k *Kit) run(ctx context.Context, program string, args ...string) (string, error) {
+	return k.Run(ctx, nil, program, args...)
+}
+
+// Run runs a program of this host that may reach the cluster, with more of its environment, as NAME=VALUE, and returns its output, also
+// beside an error; what it says beside that is part of the error.
+func (k *Kit) Run(ctx context.Context, env []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.Cluster.Kubeconfig("admin"))
+	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+k.Cluster.Kubeconfig("admin")), env...)
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args[1:], " "), err, strings.TrimSpace(said.String()))
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args[1:], " "), err, strings.TrimSpace(said.String()))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.TrimSpace(out.String()), err
 }

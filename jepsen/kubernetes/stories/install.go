@@ -48,7 +48,7 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 
 // helmInstall installs the chart, or upgrades it with more arguments, and waits until each node offers the driver.
 func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
-	file := filepath.Join(t.Cluster.Dir, "values.yaml")
+	file := valuesFile(t)
 	if err := os.WriteFile(file, fmt.Appendf(nil, values, t.Settings.Tag), 0o644); err != nil {
 		return err
 	}
@@ -58,6 +58,8 @@ func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
 	}
 	return offered(ctx, t)
 }
+
+func valuesFile(t *story.Teller) string { return filepath.Join(t.Cluster.Dir, "values.yaml") }
 
 // offered waits until kubelet has the driver on every node.
 func offered(ctx context.Context, t *story.Teller) error {

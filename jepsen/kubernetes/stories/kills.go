@@ -9,13 +9,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
 )
 
 var kills = story.Story{
-	Name: "kills", Tells: "200 claims come and go while sidecars, controllers, node plugins and kubelets are killed at random: each claim has one volume, and the hosts have no more than those",
+	Name: "kills", Tells: "of 200 claims that are Bound the oldest goes and another one comes, some used by pods, while sidecars, controllers, node plugins and kubelets are killed at random: each claim has one volume, and the hosts have no more than those",
 	Limit: 3 * time.Hour, Tell: tellKills,
 }
 
@@ -24,30 +23,65 @@ var victims = []string{"csi-provisioner", "csi-attacher", "csi-resizer", "csi-sn
 
 const kept = 200
 
+// podEvery is after how many rounds another pod uses a claim, podLasts for how many.
+const podEvery, podLasts = 8, 40
+
 func tellKills(ctx context.Context, t *story.Teller) error {
 	before, err := backing(ctx, t)
 	if err != nil {
 		return err
 	}
+	if err := t.Time(fmt.Sprintf("%d claims at once to all Bound, before the first kill", kept), func() error {
+		return claims(ctx, t, kept, func(name string) string { return claim{name: name, class: immediate, size: "100Mi"}.manifest() })
+	}); err != nil {
+		return err
+	}
 	rounds, killed := 0, map[string]int{}
 	for end := time.Now().Add(time.Duration(t.Settings.Minutes) * time.Minute); time.Now().Before(end); rounds++ {
-		if err := churn(ctx, t, rounds); err != nil {
+		if err := errors.Join(churn(ctx, t, rounds), churnPods(ctx, t, rounds)); err != nil {
 			return err
 		}
 		if err := killOne(ctx, t, killed); err != nil {
 			return err
 		}
 	}
-	t.Note("%d rounds, kills %v", rounds, killed)
-	return errors.Join(settled(ctx, t, rounds), removed(ctx, t, before))
+	t.Note("%d claims made and as many deleted in %d min, kills %v", rounds, t.Settings.Minutes, killed)
+	if missed := missing(killed); len(missed) > 0 && t.Settings.Minutes >= 5 {
+		return fmt.Errorf("no process of %s was found on any node in %d rounds: nothing is shown of them", strings.Join(missed, ", "), rounds)
+	}
+	return all(
+		func() error { return settled(ctx, t, before) },
+		func() error { return removed(ctx, t, before) },
+	)
 }
 
-// churn makes a claim, and deletes the one that was made 200 rounds before.
+// missing are the programs of which none was killed.
+func missing(killed map[string]int) (names []string) {
+	for _, name := range victims {
+		if killed[name] == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func churned(number int) string { return fmt.Sprintf("c%03d", number) }
+
+// churn makes a claim and deletes the oldest one, so that there are as many as before.
 func churn(ctx context.Context, t *story.Teller, round int) error {
-	if err := t.Apply(ctx, claim{name: fmt.Sprintf("c%d", round), class: immediate, size: "100Mi"}.manifest()); err != nil {
+	if err := t.Apply(ctx, claim{name: churned(kept + round), class: immediate, size: "100Mi"}.manifest()); err != nil {
 		return err
 	}
-	return t.Delete(ctx, "persistentvolumeclaims", fmt.Sprintf("c%d", round-kept), false)
+	return t.Delete(ctx, "persistentvolumeclaims", churned(round), false)
+}
+
+// churnPods now and then has a pod use the newest claim, and deletes the one of some rounds before.
+func churnPods(ctx context.Context, t *story.Teller, round int) error {
+	if round%podEvery != 0 {
+		return nil
+	}
+	p := pod{name: fmt.Sprintf("p%d", round), claim: churned(kept + round)}
+	return errors.Join(t.Apply(ctx, p.manifest()), t.Delete(ctx, "pods", fmt.Sprintf("p%d", round-podLasts), false))
 }
 
 // killOne kills one process at random, and then waits a moment: shorter than anything takes to come back.
@@ -64,11 +98,22 @@ func killOne(ctx context.Context, t *story.Teller, killed map[string]int) error 
 	return kit.Sleep(ctx, time.Duration(200+rand.IntN(1000))*time.Millisecond)
 }
 
-// settled wants every claim that is left to have a volume of its own.
-func settled(ctx context.Context, t *story.Teller, rounds int) error {
-	want := min(rounds, kept)
-	return t.Time(fmt.Sprintf("last kill to %d claims Bound and no other volume", want), func() error {
-		return kit.Until(ctx, 5*patience, func() error { return oneVolumeEach(ctx, t, want) })
+// settled deletes the pods, and wants every claim that is left to have a volume of its own: in Kubernetes, in the log and on the hosts.
+func settled(ctx context.Context, t *story.Teller, before int) error {
+	if _, err := t.Kubectl(ctx, "delete", "pods", "--all", "--wait=false"); err != nil {
+		return err
+	}
+	return t.Time(fmt.Sprintf("last kill to %d claims Bound, each with one volume", kept), func() error {
+		return kit.Until(ctx, 5*patience, func() error {
+			return all(
+				func() error { return noneLeft(ctx, t, "pods") },
+				func() error { return noneEnding(ctx, t) },
+				func() error { return oneVolumeEach(ctx, t, kept) },
+				func() error { return noAttachments(ctx, t) },
+				func() error { return sameInLog(ctx, t) },
+				func() error { return filesAre(ctx, t, before+kept) },
+			)
+		})
 	})
 }
 
@@ -104,27 +149,12 @@ func removed(ctx context.Context, t *story.Teller, before int) error {
 			return err
 		}
 		return kit.Until(ctx, 5*patience, func() error {
-			left, err := backing(ctx, t)
-			if err != nil {
-				return err
-			}
-			if left != before {
-				return fmt.Errorf("the hosts have %d files of volumes, not %d as before", left, before)
-			}
-			return noVolumes(ctx, t)
+			return all(
+				func() error { return noneLeft(ctx, t, "persistentvolumeclaims") },
+				func() error { return noVolumes(ctx, t) },
+				func() error { return sameInLog(ctx, t) },
+				func() error { return filesAre(ctx, t, before) },
+			)
 		})
 	})
-}
-
-// backing is how many files of volumes the pools of all hosts have.
-func backing(ctx context.Context, t *story.Teller) (int, error) {
-	count := 0
-	for n := 1; n <= t.Cluster.Nodes; n++ {
-		out, err := t.Cluster.Node(n).Exec(ctx, "find", cluster.PoolAt, "-type", "f", "-size", "+1M")
-		if err != nil {
-			return 0, err
-		}
-		count += len(strings.Fields(out))
-	}
-	return count, nil
 }

@@ -37,6 +37,7 @@ func TestManifestsHaveOnlyKnownFields(t *testing.T) {
 		"snapshot class":       suiteClasses["snapshotclass.yaml"],
 		"group class":          suiteClasses["groupclass.yaml"],
 		"attributes class":     suiteClasses["attributesclass.yaml"],
+		"pod of a recovery":    fmt.Sprintf(recoverPod, "tag"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
