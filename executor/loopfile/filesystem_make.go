@@ -63,7 +63,7 @@ func (f *Filesystem) plannedSize() (int64, error) {
 	if mounted, err := mountinfo.Mounted(f.dir); err != nil || mounted || checkEmpty(root) != nil {
 		return 0, err
 	}
-	if shares, err := testReflink(root, ".holdfast-try"); err != nil || shares {
+	if shares, err := testReflink(root, tryName); err != nil || shares {
 		return 0, err
 	}
 	var st unix.Statfs_t

@@ -109,6 +109,23 @@ func TestS12_AFolderBecomesAPoolOnlyWhenItIsNewAndEmpty(t *testing.T) {
 	require.ErrorContains(t, err, "has no id")
 }
 
+func TestS12_AFolderBecomesAPoolWhereverThatWasKilled(t *testing.T) {
+	for _, left := range []string{".holdfast-pool.new", ".holdfast-try.from", ".holdfast-try.to"} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, left), []byte("hp-"), 0o600))
+		id, err := Init(dir)
+		require.NoError(t, err, left)
+		again, err := Init(dir)
+		require.NoError(t, err)
+		require.Equal(t, id, again)
+
+		folder := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(folder, left), 0o700))
+		_, err = Init(folder)
+		require.ErrorContains(t, err, "it holds "+left)
+	}
+}
+
 func TestS12_AnotherPoolAtThePathIsAbsent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	id, err := Init(dir)

@@ -16,6 +16,7 @@ import (
 
 const (
 	idFile       = ".holdfast-pool"
+	newIDFile    = idFile + ".new" // its content is not known to be whole
 	volumesDir   = "volumes"
 	snapshotsDir = "snapshots"
 	tmpDir       = "tmp"
@@ -47,8 +48,8 @@ func Init(dir string) (fsm.PoolID, error) {
 	return newID(root)
 }
 
-// checkEmpty refuses a directory with any content but what a new filesystem or an interrupted Init
-// left.
+// checkEmpty refuses a directory with any content but what a new filesystem or an Init left that was
+// killed anywhere.
 func checkEmpty(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -56,7 +57,11 @@ func checkEmpty(root *os.Root) error {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case "lost+found", volumesDir, snapshotsDir, tmpDir: // the last three: an interrupted Init
+		case newIDFile, tryName + fromSuffix, tryName + toSuffix:
+			if e.Type().IsRegular() {
+				continue
+			}
+		case "lost+found", volumesDir, snapshotsDir, tmpDir:
 			if inside, err := fs.ReadDir(root.FS(), e.Name()); err != nil || len(inside) == 0 {
 				continue
 			}
@@ -72,7 +77,7 @@ func newID(root *os.Root) (fsm.PoolID, error) {
 		return "", err
 	}
 	id := fsm.PoolID("hp-" + uuid.NewString())
-	f, err := root.OpenFile(idFile+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := root.OpenFile(newIDFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("write the pool's id: %w", err)
 	}
@@ -80,7 +85,7 @@ func newID(root *os.Root) (fsm.PoolID, error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return "", fmt.Errorf("write the pool's id: %w", err)
 	}
-	if err := root.Rename(idFile+".new", idFile); err != nil {
+	if err := root.Rename(newIDFile, idFile); err != nil {
 		return "", fmt.Errorf("write the pool's id: %w", err)
 	}
 	return id, syncDir(root, ".")

@@ -22,15 +22,22 @@ func testReflink(root *os.Root, name string) (bool, error) {
 	return cloned == nil, err
 }
 
+// The suffixes of the names that two temporary files have for an instant; tryName is theirs in a folder that is no pool yet.
+const (
+	fromSuffix = ".from"
+	toSuffix   = ".to"
+	tryName    = ".holdfast-try"
+)
+
 // withUnnamedFiles calls do with two temporary files without a name, the first of them filled and
 // synced. Each has the name for an instant, with a suffix.
 func withUnnamedFiles(root *os.Root, name string, content []byte, do func(from, to *os.File) error) error {
-	from, err := openUnnamed(root, name+".from")
+	from, err := openUnnamed(root, name+fromSuffix)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := openUnnamed(root, name+".to")
+	to, err := openUnnamed(root, name+toSuffix)
 	if err != nil {
 		return err
 	}
