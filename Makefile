@@ -1,5 +1,6 @@
 # Two commands do it all on a fresh Debian machine with Go: `make demo` and `make test`.
 GO       ?= go
+comma    := ,
 # By another name: a recipe that names $(MAKE) itself runs even under make -n.
 SUBMAKE  := $(MAKE)
 # What the tests need, in GiB: build caches, disks of clusters and of guests.
@@ -20,6 +21,13 @@ TOGETHER := deploy/side-by-side.sh $(LOGS)
 # What runs in a lab of its own beside the others; and one half of the scenarios: what is not named is the other half.
 SANITY   := ^TestCSISanityFromAGuest$$
 HALF     := ^(TestRandomFaults|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
+# Of the tests of clusters and of guests, the short form leaves these to the long one; of the other half of the scenarios it has
+# OTHER.
+LONG_CLUSTERS   := ^(TestACommandThatFaultsEveryControllerIsSkipped|TestContentSurvivesKilledNodesAndLeaders|TestCSISanityOfV1_13|TestTwoBuildsHoldOneState|TestS29_S33_TwoOrchestratorsUseTheSameNames|TestADeadControllerIsReplacedUnderLoad|TestStageAndPublishTenTimesOver|TestS72_TwoBuildsRollOverBadLinks)$$
+LONG_BACKENDS   := ^(TestCluster|TestClusterOnAThinPool)$$
+LONG_DRBD   := ^(TestDRBDSites|TestDRBDsFailedDisks)$$
+LONG_SCENARIOS   := ^(TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother)$$
+OTHER    := ^(TestALostPeerFreezesIOWithoutAQuorum|TestAnOutdatedPeerIsNeverPromoted|TestS5_AStaleSecondaryIsNotPromoted|TestS67_AFailedDiskIsCopiedWholly|TestS1_AReplicatedVolumeInUseOutlivesTheLog)$$
 # Replication between sites, in a lab of its own; the short form has the loss of a site and a forced promotion.
 SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate
 SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce)$$
@@ -27,8 +35,13 @@ SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleS
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
-# What has goroutines: its tests run under the race detector.
+# What has goroutines: its tests run under the race detector, but for those that mostly wait for devices, in the short form.
 RACED    := raftnode executor csi admin
+DEVICES  := ^TestSnapshots(ByCopying|BySharing|WithoutDirectIO)$$
+
+# Tests have a short form, which make test runs, and a long one: LONG=1.
+SHORTLY  := $(if $(LONG),,-short)
+SEEDS    := 250
 
 # The chart's tests are modules of their own: Helm as a library is not the product's. What is rendered is decoded into the
 # types of two versions of Kubernetes, those of either module.
@@ -90,31 +103,33 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-# Everything is compiled once before the parts begin. Those that compute come first; then clusters and guests, which mostly
-# wait, beside each other: what is named after another part is short, and takes its place when that has ended. Guests without
-# a cluster hold no elections that others could starve, nor starve those of others: they take from the beginning what is left.
-test: deps room build ## all tests, and what each part took; needs root for devices, mounts and guests
+# Everything is compiled once before the parts begin. Those that compute come first; then clusters in one row and guests in
+# another, so that no election is starved by more than one neighbour: what is named after another part begins when that has ended.
+test: deps room build ## all tests in their short form, and what each part took; needs root for devices, mounts and guests (LONG=1: the long form, for hours)
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
-	  system:race '$(SYSTEM)' drills:race '$(DRILLS)' rows:drills '$(ROWS)' scenarios-1:race "$(FIRST)" scenarios-2:race "$(SECOND)" \
-	  sites:race "$(THIRD)" chart:race 'nice -n 5 $(SUBMAKE) chart-test' pages:chart 'nice -n 5 $(SUBMAKE) pages-test' image:chart 'nice -n 5 $(SUBMAKE) image-check' \
-	  backends:check 'nice -n 5 env $(BACKENDS)' drbd:backends 'nice -n 5 env $(DRBD)'
+	  chart:sims '$(SUBMAKE) chart-test' pages:chart '$(SUBMAKE) pages-test' image:pages '$(SUBMAKE) image-check' \
+	  system:race "$(SYSTEM)" drills:system '$(DRILLS)' rows:drills '$(ROWS)' \
+	  scenarios-1:race "$(FIRST)" scenarios-2:scenarios-1 "$(SECOND)" sites:scenarios-2 "$(THIRD)" drbd:sites "$(DRBD)" backends:drbd "$(BACKENDS)"
+	@$(if $(LONG),,echo 'left to make test LONG=1, beside longer runs and more scenarios:' && echo '$(LONG_CLUSTERS)|$(LONG_BACKENDS)|$(LONG_DRBD)|$(LONG_SCENARIOS)' | tr -d '^()$$' | tr '|' '\n')
 
-unit: ## unit tests of every package but those that the race detector runs whole: see race
-	list=$$(GO='$(GO)' sh deploy/unit-packages.sh '$(RACED)' $(SYSTEMS)) && $(GO) test -vet=off -timeout 30m $$list
+unit: ## unit tests of the packages that race does not run (LONG=1: their long form, and of those that race runs in the short form)
+	list=$$(GO='$(GO)' sh deploy/unit-packages.sh $(SHORTLY) '$(RACED)' $(SYSTEMS)) && $(GO) test -vet=off $(SHORTLY) -timeout 30m $$list
+	$(if $(LONG),,$(GO) test -vet=off -short -run '$(DEVICES)' ./executor/loopfile)
 
 # The state machine starts no goroutine: its tests that do say so by their names, which one of its tests checks.
 race: ## the packages with goroutines, under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -run 'WhileApplyGoesOn$$' ./fsm
-	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 30m $(RACED:%=./%/...) ./jepsen/raftsim
+	CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 30m $(if $(LONG),,-skip '$(DEVICES)') $(RACED:%=./%/...) ./jepsen/raftsim
 
-sims: ## simulations: thousands of seeds of faults over the executors and over Raft members, on virtual time; needs no root
-	$(GO) test -vet=off -count=1 -p 1 -timeout 30m ./jepsen/sim/... ./jepsen/raftsim/...
+sims: ## simulations: seeds of faults over the executors and over Raft members, on virtual time; needs no root (LONG=1: a thousand)
+	$(GO) test -vet=off -count=1 -timeout 30m ./jepsen/sim $(if $(LONG),,-args -sim.seeds=$(SEEDS))
+	$(GO) test -vet=off -count=1 -timeout 30m ./jepsen/raftsim
 
 CLUSTERS  = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -timeout 60m -p 1 -v
 DRILLED   = ./jepsen/cluster/verbs/... ./jepsen/cluster/runbooks/...
 # Named outright: an empty list would be the tests of the module's root, which pass.
-SYSTEM    = $(CLUSTERS) ./jepsen/cluster $$($(GO) list ./jepsen/cluster/... | grep -v -e /verbs -e /runbooks -e 'cluster$$')
+SYSTEM    = $(CLUSTERS) $(if $(LONG),,-skip '$(LONG_CLUSTERS)') ./jepsen/cluster $$($(GO) list ./jepsen/cluster/... | grep -v -e /verbs -e /runbooks -e 'cluster$$')
 DRILLS    = $(CLUSTERS) $(DRILLED)
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
@@ -131,12 +146,12 @@ conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md $(ROWS)
 
 KERNELS   = $(LAB) $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -p 1 -timeout 60m -v
-BACKENDS  = $(KERNELS) -skip ^TestDRBD ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
-DRBD      = $(KERNELS) -run ^TestDRBD ./jepsen/lab
+BACKENDS  = $(KERNELS) -skip '^TestDRBD$(if $(LONG),,|$(LONG_BACKENDS))' ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
+DRBD      = $(KERNELS) -run ^TestDRBD $(if $(LONG),,-skip '$(LONG_DRBD)') ./jepsen/lab
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
-FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
-SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SANITY)|$(SITES)' $(LONGER)
+FIRST     = $(SCENARIOS) -run '$(HALF)' $(if $(LONG),,-skip '$(LONG_SCENARIOS)') $(LONGER)
+SECOND    = $(SCENARIOS) $(if $(LONG),-skip '$(HALF)|$(SANITY)|$(SITES)',-run '$(OTHER)') $(LONGER)
 FROMAGUEST = $(SCENARIOS) -run '$(SANITY)' $(LONGER)
 THIRD     = $(SCENARIOS) -run '$(if $(LONG),$(SITES),$(SHORT))' $(LONGER)
 
@@ -149,7 +164,6 @@ lab-bench: deps build ## the table of figures of replicated volumes, measured in
 # Each run takes seeds that none before had, and leaves its page in .cache/jepsen/reports.
 CAMPAIGN  = $(GO) build -o $(BIN)/campaign ./jepsen/campaign && HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(BIN)/campaign
 LAYERS    = sim,raftsim,cluster$(if $(LAB_TOO),$(comma)lab)
-comma    := ,
 
 jepsen: deps build ## ten minutes of faults over simulations and real clusters, with a page for each run (LAB_TOO=1: and over guests; MINUTES=: other than ten)
 	$(CAMPAIGN) -for $(or $(MINUTES),10)m -layers $(LAYERS)

@@ -10,15 +10,17 @@ import (
 )
 
 // longSuite are the tests of the suite that the short form leaves to the long one, each half a minute of a guest or more. That a
-// call which is cancelled before it begins and one of what is missing change nothing is decided before the first command that changes
+// call which is cancelled before it begins and one of what is missing change nothing, and what is asked twice, is decided before the first command that changes
 // any, and is tested with files and in memory; reverting again and again, and using what was reverted, is what the test of reverts
 // that die does; TestACopyReadsZeroBehindTheSourcesContent has what is behind a source's content.
 const longSuite = "a_cancelled_revert|nothing_is_reverted_to_a_missing|to_any_of_its_snapshots|a_reverted_image_is_activated|" +
-	"what_is_behind_a_source"
+	"what_is_behind_a_source|a_revert_leaves_other|what_an_interrupted_revert_left|a_clone_has_the_bytes|the_map_names_all|a_delta_is_resumed|" +
+	"a_snapshot_outlives|taking_a_snapshot_twice|removing_a_snapshot_twice|there_is_no_snapshot|an_active_image_is_neither"
 
-// longTest is LVM's own test that the short form leaves to the long one: a revert by a process that dies at each of its commands.
-// The suite has an interrupted revert, and a shrink goes through most of the same commands.
-const longTest = "TestARevertThatDiesAtAnyCommandIsCompleted"
+// longTests are LVM's own tests that the short form leaves to the long one: processes that die at each of their commands, of which
+// the suite has one that is interrupted once, and pools that are full of metadata or below a filesystem.
+const longTests = "TestARevertThatDiesAtAnyCommandIsCompleted|TestAShrinkThatDiesAtAnyCommandIsCompleted|TestAProcessKilledAtAnyMomentLeavesNothingHalfDone|" +
+	"TestPoolPassesTheSuite|TestAPoolThatRunsFullOfMetadata|TestAFilesystemOnAFullPoolGetsErrors"
 
 // TestLVM runs the LVM backend's own tests, which need thin pools, in two guests; the long form has a crash at each command
 // of what has many, and the rest of the suite. It is not parallel to other tests: its guests alone keep two processors busy for minutes. The
@@ -29,7 +31,7 @@ func TestLVM(t *testing.T) {
 	l.MustBoot(t)
 	left, ownLeft := "shr[iu]nk", "TestSnapshots|TestDeltaMissesNoChangedBlock"
 	if !longForm {
-		left, ownLeft = left+"|"+longSuite, ownLeft+"|"+longTest
+		left, ownLeft = left+"|"+longSuite, ownLeft+"|"+longTests
 	}
 	var group errgroup.Group
 	for i, tests := range [][]string{
