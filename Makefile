@@ -72,7 +72,6 @@ quick: formatted ## while you work: generated code, format, vet, and short unit 
 
 check: formatted ## generated code, format, vet, linters, import rules: nothing may differ; needs no root, installs nothing
 	$(GO) run ./cmd/protogen -check
-	$(GO) vet $(PACKAGES)
 	$(MAKE) --no-print-directory lint
 	$(GO) test . ./cmd/lint/... ./cmd/observability
 
@@ -97,7 +96,7 @@ chart-test: ## the chart by Helm 3 and 4: what it renders is current, decodes st
 pages-test: build ## every command and manifest of docs and of README.md, by the program that would run it: holdfast, kubectl, Helm 3 and 4, the chart
 	cd docs/pagetest && $(GO) vet . && HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -vet=off .
 
-lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
+lint: ## go vet, staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint
 	$(GO) vet -vettool=$(BIN)/lint $(PACKAGES)
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...

@@ -1,6 +1,6 @@
 // Command lint is the project's set of linters as one `go vet -vettool`, so that
-// results are cached by package and versions are pinned in go.mod:
-// staticcheck's correctness checks, errcheck, errorlint, the determinism of fsm, and what may be read of a
+// results are cached by package and versions are pinned in go.mod, and dependencies are read once:
+// those of go vet, staticcheck's correctness checks, errcheck, errorlint, the determinism of fsm, and what may be read of a
 // replica. Sealed choices are checked by go-check-sumtype beside it.
 package main
 
@@ -10,6 +10,7 @@ import (
 	"github.com/kisielk/errcheck/errcheck"
 	"github.com/polyfloyd/go-errorlint/errorlint"
 	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/suite/vet"
 	"golang.org/x/tools/go/analysis/unitchecker"
 	"honnef.co/go/tools/simple"
 	"honnef.co/go/tools/staticcheck"
@@ -21,7 +22,7 @@ import (
 func main() {
 	unitchecker.Main(slices.Concat(
 		[]*analysis.Analyzer{determinism.Analyzer, replicasync.Analyzer, errorlint.NewAnalyzer(), uncheckedErrors()},
-		staticcheckAnalyzers(),
+		vet.Suite, staticcheckAnalyzers(),
 	)...)
 }
 
