@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,13 +107,9 @@ func runSuite(ctx context.Context, t *story.Teller, description, reports string)
 		return err
 	}
 	defer log.Close()
-	var skip []string
-	for _, l := range leftOut {
-		skip = append(skip, l.Word)
-	}
-	cmd := exec.CommandContext(ctx, suiteProgram(t), "--kubeconfig="+t.Cluster.Kubeconfig("admin"), "--provider=local",
-		"--storage.testdriver="+description, "--ginkgo.focus="+suiteFocus(t), "--ginkgo.skip="+strings.Join(skip, "|"), "--ginkgo.no-color",
-		"--ginkgo.timeout=6h", "--report-dir="+reports, "--kubectl-path="+t.Cluster.Program("kubectl", t.Cluster.Version))
+	args := append(suiteRunner(t), "--kubeconfig="+t.Cluster.Kubeconfig("admin"), "--provider=local", "--storage.testdriver="+description,
+		"--report-dir="+reports, "--kubectl-path="+t.Cluster.Program("kubectl", t.Cluster.Version))
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// Interrupted, it still writes its report.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -121,6 +118,34 @@ func runSuite(ctx context.Context, t *story.Teller, description, reports string)
 		return fmt.Errorf("the suite failed, see %s: %w", log.Name(), err)
 	}
 	return nil
+}
+
+// suiteProcesses is how many tests of the suite run at once; they mostly wait. One that must be alone is, after the others.
+const suiteProcesses = "6"
+
+// ginkgos are the versions of the runner, by those of Kubernetes, whose suite was written for them.
+var ginkgos = map[string]string{"v1.37.2": "v2.32.0", "v1.36.3": "v2.28.1"}
+
+// suiteRunner is the command before the suite's own flags: by the runner several tests at once, or the suite itself one after the other.
+func suiteRunner(t *story.Teller) []string {
+	var skip []string
+	for _, l := range leftOut {
+		skip = append(skip, l.Word)
+	}
+	chosen := []string{"focus=" + suiteFocus(t), "skip=" + strings.Join(skip, "|"), "no-color", "timeout=6h"}
+	runner := t.Cluster.Program("ginkgo", ginkgos[t.Cluster.Version])
+	if _, err := os.Stat(runner); err != nil {
+		return append([]string{suiteProgram(t)}, prefixed("--ginkgo.", chosen)...)
+	}
+	return slices.Concat([]string{runner, "run", "--procs=" + suiteProcesses}, prefixed("--", chosen), []string{suiteProgram(t), "--"})
+}
+
+func prefixed(prefix string, flags []string) []string {
+	all := make([]string, len(flags))
+	for i, f := range flags {
+		all[i] = prefix + f
+	}
+	return all
 }
 
 // suiteFocus selects tests of the driver only, and of these what the flag says.
