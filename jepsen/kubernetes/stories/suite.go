@@ -90,10 +90,11 @@ func tellSuite(ctx context.Context, t *story.Teller) error {
 	return errors.Join(failed, err)
 }
 
-// describeDriver writes what the suite is to know of the driver, and returns the file.
+// describeDriver writes what the suite is to know of the driver, beside a link to the suite, and returns the file.
 func describeDriver(t *story.Teller) (string, error) {
-	dir := filepath.Join(t.Cluster.Dir, "suite")
-	err := os.MkdirAll(dir, 0o755)
+	dir := suiteDir(t)
+	program, err := filepath.Abs(suiteProgram(t))
+	err = errors.Join(err, os.MkdirAll(dir, 0o755), removeFile(suiteLink(t)), os.Symlink(program, suiteLink(t)))
 	for name, content := range suiteClasses {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
@@ -137,8 +138,13 @@ func suiteRunner(t *story.Teller) []string {
 	if _, err := os.Stat(runner); err != nil {
 		return append([]string{suiteProgram(t)}, prefixed("--ginkgo.", chosen)...)
 	}
-	return slices.Concat([]string{runner, "run", "--procs=" + suiteProcesses}, prefixed("--", chosen), []string{suiteProgram(t), "--"})
+	return slices.Concat([]string{runner, "run", "--procs=" + suiteProcesses}, prefixed("--", chosen), []string{suiteLink(t), "--"})
 }
+
+// suiteLink leads to the suite, by a name that the runner takes for one.
+func suiteLink(t *story.Teller) string { return filepath.Join(suiteDir(t), "e2e.test") }
+
+func suiteDir(t *story.Teller) string { return filepath.Join(t.Cluster.Dir, "suite") }
 
 func prefixed(prefix string, flags []string) []string {
 	all := make([]string, len(flags))
