@@ -5,11 +5,14 @@ import (
 	"strings"
 )
 
-// Busybox is what the programs of stories run in; Kubernetes' own tests ask for it by its newer name too.
-const (
-	Busybox      = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
-	newerBusybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-2"
-)
+// Busybox is what the programs of stories run in.
+const Busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
+
+// shells are other images of which Kubernetes' own tests of storage, in its two newest versions, want a shell and its programs only.
+var shells = []string{
+	"registry.k8s.io/e2e-test-images/busybox:1.37.0-2", "registry.k8s.io/e2e-test-images/nginx:1.27.0-2", "registry.k8s.io/e2e-test-images/nginx:1.15-4",
+	"registry.k8s.io/e2e-test-images/glibc-dns-testing:2.1.1", "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0",
+}
 
 // Agnhosts are the names under which the suites of the two newest versions of Kubernetes ask for their test program.
 var Agnhosts = []string{"registry.k8s.io/e2e-test-images/agnhost:2.66.1", "registry.k8s.io/e2e-test-images/agnhost:2.63.0"}
@@ -31,7 +34,7 @@ func BusyboxOf(program string) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	img := Image{Names: []string{Busybox, newerBusybox}, Files: []File{{At: "/bin/busybox", From: program}}, Cmd: []string{"sh"}}
+	img := Image{Names: append([]string{Busybox}, shells...), Files: []File{{At: "/bin/busybox", From: program}}, Cmd: []string{"sh"}}
 	for _, name := range strings.Fields(string(listed)) {
 		if name != "busybox" {
 			img.Files = append(img.Files, File{At: "/bin/" + name, Link: "busybox"})
