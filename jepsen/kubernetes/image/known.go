@@ -1,7 +1,9 @@
 package image
 
 import (
+	"fmt"
 	"os/exec"
+	"regexp"
 	"strings"
 )
 
@@ -11,7 +13,31 @@ const Busybox = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 // shells are other images of which Kubernetes' own tests of storage, in its two newest versions, want a shell and its programs only.
 var shells = []string{
 	"registry.k8s.io/e2e-test-images/busybox:1.37.0-2", "registry.k8s.io/e2e-test-images/nginx:1.27.0-2", "registry.k8s.io/e2e-test-images/nginx:1.15-4",
-	"registry.k8s.io/e2e-test-images/glibc-dns-testing:2.1.1", "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0",
+}
+
+// debians are those of which they want GNU's dd beside a shell.
+var debians = []string{"registry.k8s.io/e2e-test-images/glibc-dns-testing:2.1.1", "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0"}
+
+// Debian makes an image from busybox, and dd of the host with the libraries that it loads.
+func Debian(busybox Image) (Image, error) {
+	dd, err := exec.LookPath("dd")
+	if err != nil {
+		return Image{}, err
+	}
+	listed, err := exec.Command("ldd", dd).Output()
+	if err != nil {
+		return Image{}, fmt.Errorf("list the libraries of %s: %w", dd, err)
+	}
+	img := Image{Names: debians, Cmd: busybox.Cmd, Files: []File{{At: "/bin/dd", From: dd}}}
+	for _, path := range regexp.MustCompile(`/\S+`).FindAllString(string(listed), -1) {
+		img.Files = append(img.Files, File{At: path, From: path})
+	}
+	for _, f := range busybox.Files {
+		if f.At != "/bin/dd" {
+			img.Files = append(img.Files, f)
+		}
+	}
+	return img, nil
 }
 
 // Agnhosts are the names under which the suites of the two newest versions of Kubernetes ask for their test program.

@@ -28,8 +28,12 @@ func (o options) makeImages() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	debian, err := image.Debian(small)
+	if err != nil {
+		return nil, err
+	}
 	images := map[string]image.Image{
-		"busybox": small, "pause": image.Pause(cluster.PauseImage, filepath.Join(o.programs, "pause")),
+		"busybox": small, "debian": debian, "pause": image.Pause(cluster.PauseImage, filepath.Join(o.programs, "pause")),
 	}
 	if program := filepath.Join(o.programs, "agnhost-"+agnhostFrom); isThere(program) {
 		images["agnhost"] = image.Agnhost(program, small)
