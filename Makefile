@@ -98,8 +98,7 @@ pages-test: build ## every command and manifest of docs and of README.md, by the
 
 lint: ## go vet, staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint
-	$(GO) vet -vettool=$(BIN)/lint $(PACKAGES)
-	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
+	$(GO) vet -vettool=$(BIN)/lint -tags bench $(PACKAGES)
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
 # Everything is compiled once before the parts begin. Those that compute come first; then clusters in one row and guests in

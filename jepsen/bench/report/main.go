@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -60,8 +61,8 @@ func (s suite) run(results samples, raw bool) error {
 		return err
 	}
 	var log strings.Builder
-	results.parse(io.TeeReader(out, &log))
-	err = cmd.Wait()
+	err = results.parse(io.TeeReader(out, &log))
+	err = errors.Join(err, cmd.Wait())
 	if raw || err != nil {
 		fmt.Fprint(os.Stderr, log.String())
 	}
@@ -72,7 +73,7 @@ func (s suite) run(results samples, raw bool) error {
 type samples map[string][]float64
 
 // parse adds the metrics of lines of the form `BenchmarkName-2  N  value unit  value unit`.
-func (s samples) parse(r io.Reader) {
+func (s samples) parse(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -89,6 +90,7 @@ func (s samples) parse(r io.Reader) {
 			}
 		}
 	}
+	return lines.Err()
 }
 
 var cpuSuffix = regexp.MustCompile(`-\d+$`)
