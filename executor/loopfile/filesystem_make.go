@@ -26,6 +26,9 @@ const (
 	groupSize = 2 << 30
 
 	mkfsTimeout = 5 * time.Minute
+
+	// unfinishedImage is the image until it is complete.
+	unfinishedImage = FilesystemImage + ".new"
 )
 
 // make creates the image, if the directory may have one. It gets its name when it is complete.
@@ -34,7 +37,7 @@ func (f *Filesystem) make(ctx context.Context, path string, runner Runner) (bool
 	if err != nil || size == 0 {
 		return false, err
 	}
-	unfinished := path + ".new"
+	unfinished := filepath.Join(f.dir, unfinishedImage)
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, err
 	}
@@ -57,7 +60,7 @@ func (f *Filesystem) plannedSize() (int64, error) {
 		return 0, err
 	}
 	defer closeRoot(root)
-	if err := root.Remove(FilesystemImage + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := root.Remove(unfinishedImage); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
 	if mounted, err := mountinfo.Mounted(f.dir); err != nil || mounted || checkEmpty(root) != nil {

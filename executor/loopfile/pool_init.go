@@ -45,6 +45,9 @@ func Init(dir string) (fsm.PoolID, error) {
 	if err := checkEmpty(root); err != nil {
 		return "", fmt.Errorf("make %s a pool: %w", dir, err)
 	}
+	if err := root.Remove(unfinishedImage); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("make %s a pool: %w", dir, err)
+	}
 	return newID(root)
 }
 
@@ -56,19 +59,33 @@ func checkEmpty(root *os.Root) error {
 		return err
 	}
 	for _, e := range entries {
-		switch e.Name() {
-		case newIDFile, tryName + fromSuffix, tryName + toSuffix:
-			if e.Type().IsRegular() {
-				continue
-			}
-		case "lost+found", volumesDir, snapshotsDir, tmpDir:
-			if inside, err := fs.ReadDir(root.FS(), e.Name()); err != nil || len(inside) == 0 {
-				continue
-			}
+		empty, err := isLeftover(root, e)
+		if err != nil {
+			return fmt.Errorf("look whether it is empty: %w", err)
 		}
-		return fmt.Errorf("it is not empty: it holds %s", e.Name())
+		if !empty {
+			return fmt.Errorf("it is not empty: it holds %s", e.Name())
+		}
 	}
 	return nil
+}
+
+// isLeftover tells whether nothing is lost with an entry. A folder that cannot be read may hold all volumes of a pool.
+func isLeftover(root *os.Root, e fs.DirEntry) (bool, error) {
+	switch e.Name() {
+	case newIDFile, unfinishedImage, tryName + fromSuffix, tryName + toSuffix:
+		return e.Type().IsRegular(), nil
+	case "lost+found", volumesDir, snapshotsDir, tmpDir:
+		if !e.IsDir() {
+			return false, nil
+		}
+		inside, err := fs.ReadDir(root.FS(), e.Name())
+		if e.Name() == "lost+found" && errors.Is(err, fs.ErrPermission) {
+			return true, nil // a new filesystem's is root's
+		}
+		return len(inside) == 0, err
+	}
+	return false, nil
 }
 
 // newID writes the id last: a pool with an id is complete.
