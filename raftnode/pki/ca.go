@@ -96,13 +96,18 @@ func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, er
 	if err != nil {
 		return Files{}, err
 	}
+	return ca.issue("the CA in "+caDir, outDir, id, validity)
+}
+
+// issue makes the files of Issue; named is the CA in errors.
+func (i *issuer) issue(named, outDir string, id Identity, validity time.Duration) (Files, error) {
 	if id.Cluster == "" {
-		id.Cluster = ca.cluster
+		id.Cluster = i.cluster
 	}
-	if err := checkIssue(id, ca.cluster, validity); err != nil {
-		return Files{}, fmt.Errorf("issue a certificate with the CA in %s: %w", caDir, err)
+	if err := checkIssue(id, i.cluster, validity); err != nil {
+		return Files{}, fmt.Errorf("issue a certificate with %s: %w", named, err)
 	}
-	cert, key, err := signCertificate(leafTemplate(id, validity, ca.Leaf), &ca.Certificate)
+	cert, key, err := signCertificate(leafTemplate(id, validity, i.Leaf), &i.Certificate)
 	if err != nil {
 		return Files{}, fmt.Errorf("issue a certificate for %s: %w", id, err)
 	}
@@ -110,7 +115,7 @@ func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, er
 		return Files{}, err
 	}
 	files := FilesIn(outDir, id.Role, id.Name)
-	if err := addToBundle(files.CA, ca.all...); err != nil {
+	if err := addToBundle(files.CA, i.all...); err != nil {
 		return Files{}, err
 	}
 	return files, replacePair(files, cert, key)

@@ -94,9 +94,15 @@ func loadCA(dir string) (*issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the CA in %s: %w", dir, err)
 	}
+	return parseCA(dir, content)
+}
+
+// parseCA reads the content of a CA's two files, which are in a folder or have their names elsewhere.
+func parseCA(where string, content [][]byte) (*issuer, error) {
+	certFile, keyFile := filepath.Join(where, caCert), filepath.Join(where, caKey)
 	pair, err := parsePair(certFile, keyFile, content)
 	if err != nil {
-		return nil, fmt.Errorf("read the CA in %s: %w", dir, err)
+		return nil, fmt.Errorf("read the CA in %s: %w", where, err)
 	}
 	if len(pair.Leaf.URIs) != 1 || !pair.Leaf.IsCA {
 		return nil, fmt.Errorf("%s is not the certificate of a holdfast CA", certFile)

@@ -137,5 +137,7 @@ func TrustOf(caDir string) (*Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Trust{Cluster: ca.cluster, cas: ca.all}, nil
+	return ca.trust(), nil
 }
+
+func (i *issuer) trust() *Trust { return &Trust{Cluster: i.cluster, cas: i.all} }
