@@ -99,7 +99,7 @@ var mayImport = importMap{
 	"kube/kubelet":   {"csi/identity", "csi/server"},
 	"kube/forward":   {},
 	"kube/orphans":   {"kube/plan"},
-	"kube/signin":    {"durablefile", "raftnode/pki"},
+	"kube/signin":    {"raftnode/pki"},
 	"kube/why":       {"admin/adminpb", "csi/identity", "fsm"},
 	"kube/wait":      {},
 	"kube/apitest":   {}, // of tests

@@ -11,16 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -53,8 +52,7 @@ func Certificate(ctx context.Context, api kubernetes.Interface, r Request, now t
 		return pki.Files{}, err
 	}
 	files := pki.FilesIn(r.Cache, r.Role, name)
-	have, ok, err := pki.Installed(files.Cert)
-	good := err == nil && ok && now.Add(margin).Before(have.NotAfter)
+	good := isGood(files, now)
 	secret, err := api.CoreV1().Secrets(r.Namespace).Get(ctx, Secret, metav1.GetOptions{})
 	switch {
 	case err != nil && good:
@@ -64,44 +62,62 @@ func Certificate(ctx context.Context, api kubernetes.Interface, r Request, now t
 	case err != nil:
 		return pki.Files{}, fmt.Errorf("read Secret %s/%s with the CA: %w", r.Namespace, Secret, err)
 	}
-	return issue(secret.Data, r, name, good)
+	return issue(secret.Data, r, "Secret "+r.Namespace+"/"+Secret, name, now)
 }
 
-// issue signs with the CA, whose key is on no disk where the machine has a folder in memory, and nowhere afterwards. A good certificate
-// that this CA signed stays.
-func issue(ca map[string][]byte, r Request, name string, good bool) (files pki.Files, err error) {
-	dir, err := os.MkdirTemp(memory(r.Cache), ".holdfast-ca-")
-	if err != nil {
-		return files, fmt.Errorf("issue a certificate: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	for file, content := range ca {
-		if filepath.Base(file) != file {
-			return files, fmt.Errorf("read the CA: %q is no name of a file", file)
-		}
-		if err := durablefile.Write(filepath.Join(dir, file), content, 0o600); err != nil {
-			return files, fmt.Errorf("issue a certificate: %w", err)
-		}
-	}
-	trust, err := pki.TrustOf(dir)
+// issue signs with the CA, whose key is in memory alone: wherever this is killed, it is in no file. A good certificate that this CA
+// signed stays. Commands that ask at the same moment wait for each other: a key of one and a certificate of the other are no pair.
+func issue(ca map[string][]byte, r Request, where, name string, now time.Time) (files pki.Files, err error) {
+	unlock, err := lockCache(r.Cache)
 	if err != nil {
 		return files, err
 	}
+	defer unlock()
+	authority, err := pki.ParseAuthority(where, ca["ca.crt"], ca["ca.key"])
+	if err != nil {
+		return files, err
+	}
+	trust := authority.Trust()
 	files = pki.FilesIn(r.Cache, r.Role, name)
-	if !good || !trust.SignsFirst(files.Cert) {
-		if files, err = pki.Issue(dir, r.Cache, pki.Identity{Role: r.Role, Name: name}, validity); err != nil {
+	if isGood(files, now) && trust.SignsFirst(files.Cert) {
+		if err := trust.WriteTo(files.CA); err != nil {
 			return files, err
 		}
+		if _, err := pki.Load(files); err == nil {
+			return files, nil
+		} // the key is another's, or gone
+	}
+	if files, err = authority.Issue(r.Cache, pki.Identity{Role: r.Role, Name: name}, validity); err != nil {
+		return files, err
 	}
 	return files, trust.WriteTo(files.CA)
 }
 
-// memory is a folder in memory, or the other one.
-func memory(other string) string {
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		return "/dev/shm"
+// isGood tells whether a certificate will be good for some minutes.
+func isGood(files pki.Files, now time.Time) bool {
+	have, ok, err := pki.Installed(files.Cert)
+	return err == nil && ok && now.Add(margin).Before(have.NotAfter)
+}
+
+// lockCache keeps others out of the folder, which has to be this user's own: whoever else can write there chooses as whom is asked.
+func lockCache(dir string) (unlock func(), err error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder %s for the certificate: %w", dir, err)
 	}
-	return other
+	unlock = func() { _ = unix.Close(fd) }
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && int(st.Uid) != os.Geteuid() {
+		err = fmt.Errorf("it is user %d's: name one of your own with XDG_CACHE_HOME", st.Uid)
+	}
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX) // for as long as another command writes three files
+	}
+	if err != nil {
+		unlock()
+		return nil, fmt.Errorf("use the folder %s for the certificate: %w", dir, err)
+	}
+	return unlock, nil
 }
 
 // personName is who Kubernetes says is asking, as a name in certificates can be.
