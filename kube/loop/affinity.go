@@ -26,7 +26,7 @@ func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *c
 			wanted[v.GetId()] = terms
 		}
 	}
-	saved, err := l.savedVolumes(ctx)
+	saved, unreadable, err := l.savedVolumes(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,8 +40,11 @@ func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *c
 			names[c.pvs[i].Name] = true
 		}
 	}
-	var failed []error
+	failed := []error{l.noticeUnreadable(unreadable, c)}
 	for name := range names {
+		if unreadable[name] != nil {
+			continue
+		}
 		if err := l.affinity(ctx, name, wanted); err != nil {
 			failed = append(failed, fmt.Errorf("persistent volume %s: %w", name, err))
 		}
@@ -160,7 +163,7 @@ func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Af
 		policy := f.PV.Annotations[plan.AnnotationReclaimPolicy]
 		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: nil}, map[string]any{"persistentVolumeReclaimPolicy": policy}, nil)
 	case plan.AffinityForget:
-		return gone(l.Kube.CoreV1().ConfigMaps(l.Namespace).Delete(ctx, savedName(f.PV.Name), metav1.DeleteOptions{
+		return gone(l.Kube.CoreV1().ConfigMaps(l.Namespace).Delete(ctx, plan.SavedName(f.PV.Name), metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{ResourceVersion: &f.SavedVersion},
 		}))
 	case plan.AffinityWait:

@@ -177,3 +177,45 @@ func TestS172_ItIsChangedInPlaceWhereThatIsPossible(t *testing.T) {
 	require.Equal(t, "pv-1", string(e.pv().UID))
 	require.Equal(t, terms("n2", "n3"), e.pv().Spec.NodeAffinity.Required.NodeSelectorTerms)
 }
+
+// S172: a saved volume that cannot be read keeps no other volume from its place; it stays, and its claim is told.
+func TestS172_ASavedVolumeThatCannotBeReadConcernsNoOther(t *testing.T) {
+	pv, claim := boundVolume()
+	another, err := plan.Encode(pv)
+	require.NoError(t, err)
+	pv.Name, pv.Spec.CSI.Driver = "pvc-9", "csi.example.com"
+	foreign, err := plan.Encode(pv)
+	require.NoError(t, err)
+	claim.Name, claim.UID, claim.Spec.VolumeName = "lost", "claim-9", "pvc-9"
+	for name, text := range map[string]string{"cut short": another[:len(another)/2], "nothing": "", "another volume": another, "another driver's": foreign} {
+		t.Run(name, func(t *testing.T) {
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "holdfast-saved-pvc-9", Labels: map[string]string{plan.LabelSavedVolume: "true"}},
+				Data: map[string]string{plan.SavedKey: text}}
+			e := moved(t, &writes{}, m, claim.DeepCopy())
+			for range 4 {
+				require.ErrorContains(t, e.loop().Sync(t.Context()), "holdfast-saved-pvc-9")
+				e.bind()
+			}
+			require.Equal(t, terms("n2", "n3"), e.pv().Spec.NodeAffinity.Required.NodeSelectorTerms)
+			require.Equal(t, corev1.PersistentVolumeReclaimDelete, e.pv().Spec.PersistentVolumeReclaimPolicy)
+			require.Equal(t, 1, e.saved(), "it stays")
+			require.Contains(t, <-e.said.Events, "holdfast-saved-pvc-9")
+			all, err := e.kube.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, all.Items, 1, "nothing is made of it")
+		})
+	}
+}
+
+// S172: a volume of which something was saved that cannot be read is not deleted, nor is what was saved written over.
+func TestS172_AVolumeWhoseSavedCopyCannotBeReadStays(t *testing.T) {
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "holdfast-saved-pvc-1", Labels: map[string]string{plan.LabelSavedVolume: "true"}},
+		Data: map[string]string{plan.SavedKey: "{"}}
+	w := &writes{}
+	e := moved(t, w, m)
+	for range 3 {
+		require.ErrorContains(t, e.loop().Sync(t.Context()), "holdfast-saved-pvc-1")
+		require.Nil(t, e.pv().DeletionTimestamp)
+	}
+	require.Zero(t, w.n)
+}

@@ -2,8 +2,7 @@ package loop
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,40 +11,45 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/plan"
 )
 
-// savedName is the ConfigMap of a persistent volume that is made anew. A long name is shortened by its hash.
-func savedName(pv string) string {
-	const most = 200
-	if len(pv) > most {
-		sum := sha256.Sum256([]byte(pv))
-		pv = hex.EncodeToString(sum[:])
-	}
-	return "holdfast-saved-" + pv
-}
-
-// savedVolumes are those that are being made anew, by name.
-func (l *Loop) savedVolumes(ctx context.Context) (map[string]*corev1.PersistentVolume, error) {
+// savedVolumes are those that are being made anew, by name. Of those that cannot be read it is said why, by name too.
+func (l *Loop) savedVolumes(ctx context.Context) (saved map[string]*corev1.PersistentVolume, unreadable map[string]error, err error) {
 	maps, err := l.Kube.CoreV1().ConfigMaps(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: plan.LabelSavedVolume})
 	if err != nil {
-		return nil, fmt.Errorf("list saved persistent volumes: %w", err)
+		return nil, nil, fmt.Errorf("list saved persistent volumes: %w", err)
 	}
-	all := map[string]*corev1.PersistentVolume{}
+	saved, unreadable = map[string]*corev1.PersistentVolume{}, map[string]error{}
 	for i := range maps.Items {
-		pv, err := plan.Decode(maps.Items[i].Data[plan.SavedKey])
-		if err != nil {
-			return nil, fmt.Errorf("ConfigMap %s: %w", maps.Items[i].Name, err)
+		if pv, err := plan.ReadSaved(&maps.Items[i]); err != nil {
+			unreadable[plan.NameOfSaved(maps.Items[i].Name)] = err
+		} else {
+			saved[pv.Name] = pv
 		}
-		all[pv.Name] = pv
 	}
-	return all, nil
+	return saved, unreadable, nil
+}
+
+// noticeUnreadable says to their claims which volumes stay as they are, because what was saved of them cannot be read.
+func (l *Loop) noticeUnreadable(unreadable map[string]error, c *cluster) error {
+	var failed []error
+	for name, why := range unreadable {
+		failed = append(failed, fmt.Errorf("persistent volume %s stays as it is, for what was saved of it cannot be read: %w", name, why))
+		for _, claim := range c.claims {
+			if claim.Spec.VolumeName == name {
+				l.Notifier.Claim(claim, plan.Notice{Reason: plan.ReasonAffinity, Note: fmt.Sprintf("What was saved of persistent volume %s cannot be read, and "+
+					"nothing is done with it: %v; give the volume its persistent volume by hand, and delete the ConfigMap", name, why)})
+			}
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // savedVolume is what was saved of a persistent volume, and the version of the ConfigMap that has it; nil where nothing was.
 func (l *Loop) savedVolume(ctx context.Context, name string) (pv *corev1.PersistentVolume, version string, err error) {
-	m, err := found(l.Kube.CoreV1().ConfigMaps(l.Namespace).Get(ctx, savedName(name), metav1.GetOptions{}))
+	m, err := found(l.Kube.CoreV1().ConfigMaps(l.Namespace).Get(ctx, plan.SavedName(name), metav1.GetOptions{}))
 	if m == nil || err != nil {
 		return nil, "", err
 	}
-	pv, err = plan.Decode(m.Data[plan.SavedKey])
+	pv, err = plan.ReadSaved(m)
 	return pv, m.ResourceVersion, err
 }
 
@@ -56,7 +60,7 @@ func (l *Loop) saveVolume(ctx context.Context, pv *corev1.PersistentVolume, vers
 		return err
 	}
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: savedName(pv.Name), Namespace: l.Namespace, ResourceVersion: version, Labels: map[string]string{plan.LabelSavedVolume: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: plan.SavedName(pv.Name), Namespace: l.Namespace, ResourceVersion: version, Labels: map[string]string{plan.LabelSavedVolume: "true"}},
 		Data:       map[string]string{plan.SavedKey: text},
 	}
 	if version == "" {

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -246,24 +245,4 @@ func Stripped(finalizers []string) (left []string) {
 		}
 	}
 	return left
-}
-
-// Encode is a persistent volume as it is saved, and Decode reads it.
-func Encode(pv *corev1.PersistentVolume) (string, error) {
-	kept := pv.DeepCopy()
-	kept.ManagedFields = nil
-	text, err := json.Marshal(kept)
-	return string(text), err
-}
-
-// Decode reads what Encode wrote.
-func Decode(text string) (*corev1.PersistentVolume, error) {
-	pv := &corev1.PersistentVolume{}
-	if err := json.Unmarshal([]byte(text), pv); err != nil {
-		return nil, fmt.Errorf("read a saved persistent volume: %w", err)
-	}
-	if pv.Name == "" || pv.UID == "" || pv.Spec.CSI == nil {
-		return nil, fmt.Errorf("read a saved persistent volume: it has no name, no uid or no CSI volume")
-	}
-	return pv, nil
 }
