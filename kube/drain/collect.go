@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +14,8 @@ import (
 )
 
 // Collect reads what Kubernetes says of a node: its pods, the controllers' pods, which controllers selects in a namespace (empty: in
-// all), and the node's guard. A node that Kubernetes does not have is an error.
+// all), the node's guard, and which nodes take no pods. A node that Kubernetes does not have is an error, and so are the controllers of
+// two clusters, whose pods have the same names.
 func Collect(ctx context.Context, api kubernetes.Interface, node, namespace, controllers string) (*Kube, error) {
 	object, err := api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
@@ -32,11 +34,39 @@ func Collect(ctx context.Context, api kubernetes.Interface, node, namespace, con
 		return nil, fmt.Errorf("read the guard of node %s: %w", node, err)
 	}
 	k := &Kube{Pods: pods.Items, Controllers: map[string]*corev1.Pod{}}
+	if k.Closed, err = closedNodes(ctx, api); err != nil {
+		return nil, err
+	}
 	for i := range own.Items {
+		if first := own.Items[0].Namespace; own.Items[i].Namespace != first {
+			return nil, fmt.Errorf("find the controllers' pods: they run in the namespaces %s and %s: choose one with --holdfast-namespace", first, own.Items[i].Namespace)
+		}
 		k.Controllers[own.Items[i].Name] = &own.Items[i]
 	}
 	if len(guards.Items) > 0 {
 		k.Budget = &guards.Items[0]
 	}
 	return k, nil
+}
+
+// closedNodes are the nodes on which no pod begins, with why.
+func closedNodes(ctx context.Context, api kubernetes.Interface) (map[string]string, error) {
+	all, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	closed := map[string]string{}
+	for i := range all.Items {
+		n := &all.Items[i]
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		switch {
+		case n.Spec.Unschedulable:
+			closed[n.Name] = "cordoned"
+		case !ready:
+			closed[n.Name] = "its kubelet is not ready"
+		}
+	}
+	return closed, nil
 }

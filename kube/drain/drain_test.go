@@ -46,24 +46,50 @@ func at(f *Facts, volume, impact string) *Facts {
 	return f
 }
 
+// replicated is a volume of which the log has what the copies have.
+func replicated(v *adminpb.Volume, upToDate ...bool) *adminpb.Volume {
+	v.Replication, v.Abnormal, v.Condition = &adminpb.Replication{}, true, "why"
+	for i, whole := range upToDate {
+		v.Replicas[i].UpToDate = whole
+	}
+	return v
+}
+
+func clone(f *Facts) *Facts { c := *f; return &c }
+
+func but(f *Facts, change func(*Facts)) *Facts {
+	change(f)
+	return f
+}
+
 func TestWhatADrainDoesToAVolume(t *testing.T) {
 	for name, tc := range map[string]struct {
 		facts *Facts
 		state string // empty: nothing is said of it
 		says  string
 	}{
-		"the only copy, in use":               {at(facts(volume("v", "n1", "n1")), "v", "unavailable").inKube("v"), Waits, "kubectl uncordon n1"},
-		"the only copy, without Kubernetes":   {at(facts(volume("v", "n1", "n1")), "v", "unavailable"), Waits, "cannot use it on another host"},
-		"the only copy, unused":               {at(facts(volume("v", "", "n1")), "v", "unavailable"), OK, "nothing uses it on this node"},
-		"two copies, in use":                  {facts(volume("v", "n1", "n1", "n2")), OK, "go on on n2"},
-		"two copies, the other host is away":  {facts(volume("v", "n1", "n1", "n3")), Waits, "its only copy is here"},
-		"two copies, the last good one":       {at(facts(volume("v", "n1", "n1", "n2")), "v", "lost"), AtRisk, "it would be lost"},
-		"two copies, unused, the last good":   {at(facts(volume("v", "", "n1", "n2")), "v", "lost"), AtRisk, "it would be lost"},
-		"used elsewhere, and it would freeze": {at(facts(volume("v", "n2", "n1", "n2")), "v", "frozen"), AtRisk, "it would be frozen"},
-		"used elsewhere, degraded":            {at(facts(volume("v", "n2", "n1", "n2")), "v", "degraded"), OK, "goes on with the copy on n2"},
-		"the other cannot take over":          {at(facts(volume("v", "n1", "n1", "n2")), "v", "unavailable"), Waits, "nobody can use it meanwhile: why"},
-		"another host's":                      {facts(volume("v", "n2", "n2")), "", ""},
-		"one that is being made":              {facts(&adminpb.Volume{Id: "v", Phase: "creating", Replicas: []*adminpb.Replica{{Node: "n1"}}}), "", ""},
+		"the only copy, in use":                         {at(facts(volume("v", "n1", "n1")), "v", "unavailable").inKube("v"), Waits, "kubectl uncordon n1"},
+		"the only copy, without Kubernetes":             {at(facts(volume("v", "n1", "n1")), "v", "unavailable"), Waits, "cannot use it on another host"},
+		"the only copy, unused":                         {at(facts(volume("v", "", "n1")), "v", "unavailable"), OK, "nothing uses it on this node"},
+		"two copies, in use":                            {facts(volume("v", "n1", "n1", "n2")), OK, "go on on n2"},
+		"two copies, the other host is away":            {facts(volume("v", "n1", "n1", "n3")), Waits, "its only copy is here"},
+		"two copies, the last good one":                 {at(facts(volume("v", "n1", "n1", "n2")), "v", "lost"), AtRisk, "it would be lost"},
+		"two copies, unused, the last good":             {at(facts(volume("v", "", "n1", "n2")), "v", "lost"), AtRisk, "it would be lost"},
+		"used elsewhere, and it would freeze":           {at(facts(volume("v", "n2", "n1", "n2")), "v", "frozen"), AtRisk, "it would be frozen"},
+		"used elsewhere, degraded":                      {at(facts(volume("v", "n2", "n1", "n2")), "v", "degraded"), OK, "goes on with the copy on n2"},
+		"the other cannot take over":                    {at(facts(volume("v", "n1", "n1", "n2")), "v", "unavailable"), Waits, "nobody can use it meanwhile: why"},
+		"two copies, the other host is out of service":  {but(facts(volume("v", "n1", "n1", "n2")), func(f *Facts) { f.Nodes[1].OutOfService = 7 }), Waits, "n2 (out of service)"},
+		"two copies, the other host is in maintenance":  {but(facts(volume("v", "n1", "n1", "n2")), func(f *Facts) { f.Nodes[1].Maintenance = 7 }), Waits, "n2 (in maintenance)"},
+		"two copies, the other host is cordoned":        {but(facts(volume("v", "n1", "n1", "n2")).inKube("v"), func(f *Facts) { f.Kube.Closed = map[string]string{"n2": "cordoned"} }), Waits, "n2 (cordoned)"},
+		"two copies, one of nobody knows what":          {facts(replicated(volume("v", "n1", "n1", "n2"), false, false)), AtRisk, "no copy elsewhere is known to have every write: why"},
+		"two copies, whole":                             {facts(replicated(volume("v", "n1", "n1", "n2"), true, true)), OK, "go on on n2"},
+		"two copies, unused, the one here is the whole": {facts(replicated(volume("v", "", "n1", "n2"), true, false)), AtRisk, "no copy elsewhere"},
+		"two copies, the one here is outdated":          {facts(replicated(volume("v", "n2", "n1", "n2"), false, false)), OK, "goes on with the copy on n2"},
+		"a pod that begins, and the only copy":          {facts(volume("v", "", "n1")).inKube("v"), Waits, "kubectl uncordon n1"},
+		"a list of risks that was cut short":            {but(at(facts(volume("v", "n1", "n1", "n2")), "w", "degraded"), func(f *Facts) { f.Risk.More = 1 }), AtRisk, "not known"},
+		"a list of snapshots that was":                  {but(at(facts(volume("v", "n1", "n1", "n2")), "w", "degraded"), func(f *Facts) { f.Risk.More, f.Risk.Snapshots = 1, make([]*adminpb.SnapshotRisk, 2) }), OK, "go on on n2"},
+		"another host's":                                {facts(volume("v", "n2", "n2")), "", ""},
+		"one that is being made":                        {facts(&adminpb.Volume{Id: "v", Phase: "creating", Replicas: []*adminpb.Replica{{Node: "n1"}}}), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.Members = nil
@@ -137,16 +163,56 @@ func TestWhatADrainMeetsBesideVolumes(t *testing.T) {
 func TestAControllerOfAnotherHostIsNotMeant(t *testing.T) {
 	f := facts()
 	f.Members = f.Members[1:]
-	f.Members = append(f.Members, &adminpb.Member{Id: "c3", Address: "127.0.0.1:9800"}, &adminpb.Member{Id: "c4", Address: "c4.example:9800"})
+	f.Members = append(f.Members, &adminpb.Member{Id: "c3", Address: "127.0.0.1:9800"}, &adminpb.Member{Id: "c4", Address: "c4.example:9800", Stoppable: true})
 	f.Nodes[0].Addresses = append(f.Nodes[0].Addresses, "127.0.0.1")
 	require.Empty(t, Plan(f).GetFindings())
 	require.True(t, Plan(f).GetHarmless())
+}
+
+// TestAControllerThatMayBeThere: the addresses of pods are names, which say nothing of the host without Kubernetes.
+func TestAControllerThatMayBeThere(t *testing.T) {
+	f := facts()
+	f.Members = []*adminpb.Member{{Id: "holdfast-controller-0", Address: "holdfast-controller-0.holdfast-controller.holdfast.svc:9800", Reachable: true, StopReason: "no quorum"}}
+	for _, f := range []*Facts{f, but(clone(f), func(f *Facts) { f.inKube("") })} {
+		one := Plan(f).GetFindings()[0]
+		require.False(t, Plan(f).GetHarmless())
+		require.Equal(t, "controller", one.GetKind())
+		require.Contains(t, one.GetText(), "whether the controller runs here is not known")
+	}
+	f.inKube("").Kube.Controllers["holdfast-controller-0"] = &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n2"}}
+	require.True(t, Plan(f).GetHarmless(), "it runs elsewhere")
+}
+
+// TestControllersThatStopTogether: each of them alone may.
+func TestControllersThatStopTogether(t *testing.T) {
+	of := func(nodes ...string) *Facts {
+		f := facts().inKube("")
+		f.Members = nil
+		for i, node := range nodes {
+			id := string(rune('a' + i))
+			f.Members = append(f.Members, &adminpb.Member{Id: id, Reachable: true, Stoppable: true, Voter: true})
+			f.Kube.Controllers[id] = &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
+		}
+		return f
+	}
+	for range 2 {
+		require.True(t, Plan(of("n1", "n2", "n3")).GetHarmless())
+		require.True(t, Plan(of("n1", "n1", "n2", "n3", "n4")).GetHarmless(), "three of five are left")
+		resp := Plan(of("n1", "n1", "n2"))
+		require.False(t, resp.GetHarmless())
+		require.Contains(t, resp.GetFindings()[0].GetText(), "the controllers a and b run here, and without all of them 1 of 3 are left")
+		f := of("n1", "n1", "n2", "n3", "n4")
+		f.Members[4].Trouble = "its disk is full"
+		require.False(t, Plan(f).GetHarmless())
+	}
 }
 
 func TestCollectReadsTheNodesPodsAndItsGuard(t *testing.T) {
 	label := func(uid string) map[string]string { return map[string]string{plan.LabelDrainGuard: uid} }
 	api := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Spec: corev1.NodeSpec{Unschedulable: true}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "c1", Labels: map[string]string{"part": "controller"}}, Spec: corev1.PodSpec{NodeName: "n1"}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "a", Labels: label("u1")}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "b", Labels: label("u2")}},
@@ -156,7 +222,23 @@ func TestCollectReadsTheNodesPodsAndItsGuard(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a", k.Budget.Name)
 		require.Contains(t, k.Controllers, "c1")
+		require.Equal(t, map[string]string{"n1": "its kubelet is not ready", "n2": "cordoned"}, k.Closed)
 		_, err = Collect(t.Context(), api, "n9", "", "part=controller")
 		require.ErrorContains(t, err, "read node n9")
+	}
+}
+
+// TestCollectDoesNotMixClusters: the pods of two have the same names.
+func TestCollectDoesNotMixClusters(t *testing.T) {
+	api := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	for _, namespace := range []string{"a", "b"} {
+		_, err := api.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{"part": "controller"}}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for range 2 {
+		_, err := Collect(t.Context(), api, "n1", "", "part=controller")
+		require.ErrorContains(t, err, "--holdfast-namespace")
+		_, err = Collect(t.Context(), api, "n1", "b", "part=controller")
+		require.NoError(t, err)
 	}
 }
