@@ -157,18 +157,22 @@ func TestWhichReportsAreNotBelieved(t *testing.T) {
 		trust *pki.Trust
 		says  string
 	}{
-		"altered":             {bytes.Replace(good, []byte(`"cluster_id": ""`), []byte(`"cluster_id": "x"`), 1), trust, "altered"},
-		"a result altered":    {bytes.Replace(good, []byte(Passed), []byte("Passed"), 1), trust, "altered"},
-		"another CA":          {good, otherTrust, "not of a CA"},
-		"a viewer's":          {seal(viewer, same), trustsViewer, "only an admin"},
-		"after it expired":    {seal(creds, func(r *Report) { r.Ended = r.Ended.Add(2 * time.Hour) }), trust, "was not valid on"},
-		"in another's name":   {seal(creds, func(r *Report) { r.By = "admin/bob" }), trust, "admin/bob"},
-		"of another cluster":  {seal(creds, func(r *Report) { r.Cluster = "two" }), trust, "in cluster two"},
-		"another format":      {seal(creds, func(r *Report) { r.Format = 2 }), trust, "format 2"},
-		"without a signature": {bytes.Replace(good, []byte("BEGIN CERTIFICATE"), []byte("BEGIN X"), 1), trust, "no certificate"},
-		"nothing":             {nil, trust, "no report"},
-		"another document":    {[]byte(`{"kind":"Pod"}`), trust, "no report"},
-		"half a file":         {good[:len(good)/2], trust, "no report"},
+		"altered":              {bytes.Replace(good, []byte(`"cluster_id": ""`), []byte(`"cluster_id": "x"`), 1), trust, "altered"},
+		"a result altered":     {bytes.Replace(good, []byte(Passed), []byte("Passed"), 1), trust, "altered"},
+		"another CA":           {good, otherTrust, "not of a CA"},
+		"a viewer's":           {seal(viewer, same), trustsViewer, "only an admin"},
+		"after it expired":     {seal(creds, func(r *Report) { r.Ended = r.Ended.Add(2 * time.Hour) }), trust, "was not valid on"},
+		"in another's name":    {seal(creds, func(r *Report) { r.By = "admin/bob" }), trust, "admin/bob"},
+		"of another cluster":   {seal(creds, func(r *Report) { r.Cluster = "two" }), trust, "in cluster two"},
+		"another format":       {seal(creds, func(r *Report) { r.Format = 2 }), trust, "format 2"},
+		"without a signature":  {bytes.Replace(good, []byte("BEGIN CERTIFICATE"), []byte("BEGIN X"), 1), trust, "no certificate"},
+		"nothing":              {nil, trust, "no report"},
+		"another document":     {[]byte(`{"kind":"Pod"}`), trust, "no report"},
+		"two reports":          {bytes.Replace(good, []byte(`"report":`), []byte(`"report": {"result": "passed"}, "report":`), 1), trust, "altered"},
+		"a second in capitals": {bytes.Replace(good, []byte(`"signature":`), []byte(`"REPORT": {"result": "passed"}, "signature":`), 1), trust, "altered"},
+		"one in front":         {bytes.Replace(bytes.Replace(good, []byte(`"report":`), []byte(`"Report":`), 1), []byte("{"), []byte(`{"report": {"result": "passed"}, `), 1), trust, "altered"},
+		"a note beside it":     {bytes.Replace(good, []byte(`"report":`), []byte(`"note": "valid until 2099", "report":`), 1), trust, "altered"},
+		"half a file":          {good[:len(good)/2], trust, "no report"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {

@@ -53,6 +53,9 @@ func Open(file []byte, trust *pki.Trust) (*Report, pki.Certificate, error) {
 	if err := errors.Join(json.Compact(&text, s.Report), json.Unmarshal(s.Report, &r)); err != nil {
 		return nil, pki.Certificate{}, fmt.Errorf("it is no report of holdfast certify: %w", err)
 	}
+	if !s.isWhole(file) {
+		return nil, pki.Certificate{}, errors.New("it has more than one report with its certificate and its signature: it was altered")
+	}
 	if r.Format != Format {
 		return nil, pki.Certificate{}, fmt.Errorf("the report has format %d, and this build reads %d", r.Format, Format)
 	}
@@ -66,6 +69,13 @@ func Open(file []byte, trust *pki.Trust) (*Report, pki.Certificate, error) {
 		return nil, by, fmt.Errorf("%s signed what says that it is of %s in cluster %s", by.Identity, r.By, r.Cluster)
 	}
 	return &r, by, nil
+}
+
+// isWhole tells whether the file has nothing else: of two members of one name, also in other letters, other readers take the other one.
+func (s *Sealed) isWhole(file []byte) bool {
+	var have bytes.Buffer
+	again, err := json.Marshal(s)
+	return errors.Join(err, json.Compact(&have, file)) == nil && bytes.Equal(again, have.Bytes())
 }
 
 func (s *Sealed) chain() (der [][]byte) {
