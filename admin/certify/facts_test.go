@@ -1,7 +1,9 @@
 package certify
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,10 +102,17 @@ func TestAPlanNamesHostsWithRoomOnly(t *testing.T) {
 	}
 	_, err = NewPlan("one", healthy(), MinSize-1, 4, nil)
 	require.ErrorContains(t, err, "too small")
+	for _, size := range []int64{MaxSize + 1, 1 << 60, math.MaxInt64} { // so many of them are below zero
+		_, err = NewPlan("one", healthy(), size, 4, nil)
+		require.ErrorContains(t, err, "too large")
+	}
 }
 
 func TestOnlyWhatARunMadeIsALeftover(t *testing.T) {
-	mine := Origin{Known: true, Actor: "admin/ann", Reason: testRun.Reason()}
+	now := time.Unix(1000, 0)
+	mine := Origin{Known: true, Actor: "admin/ann", Reason: testRun.Reason(), At: now.Add(-time.Minute)}
+	used, young := mine, mine
+	used.Used, young.At = "controller/c1", now.Add(time.Second)
 	for name, tc := range map[string]struct {
 		volume *adminpb.Volume
 		origin Origin
@@ -115,11 +124,13 @@ func TestOnlyWhatARunMadeIsALeftover(t *testing.T) {
 		"a long run":           {&adminpb.Volume{Id: "hf-1", Name: Prefix + "0" + string(testRun) + "-x", MadeBy: "admin/ann"}, mine, "no scratch volume's"},
 		"an unknown origin":    {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}, Origin{}, "does not say any more"},
 		"another reason":       {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}, Origin{Known: true, Actor: "admin/ann"}, "for another reason"},
-		"another run's reason": {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}, Origin{true, "admin/ann", Run("fedcba9876543210").Reason()}, "for another reason"},
+		"another run's reason": {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}, Origin{Known: true, Actor: "admin/ann", Reason: Run("fedcba9876543210").Reason()}, "for another reason"},
+		"one that was used":    {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}, used, "controller/c1 used it since"},
+		"one of a run now":     {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}, young, "may be under way"},
 		"another operator's":   {&adminpb.Volume{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/bob"}, mine, "for another reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			left, others := Leftovers([]*adminpb.Volume{tc.volume}, map[string]Origin{"hf-1": tc.origin})
+			left, others := Leftovers([]*adminpb.Volume{tc.volume}, map[string]Origin{"hf-1": tc.origin}, now)
 			require.Equal(t, tc.says == "", len(left) == 1)
 			require.Equal(t, tc.says != "", len(others) == 1)
 			if tc.says != "" {
@@ -129,21 +140,23 @@ func TestOnlyWhatARunMadeIsALeftover(t *testing.T) {
 	}
 }
 
+// entry is one of a volume's history.
+func entry(actor, reason, kind string, out *fsmpb.Outcome) *adminpb.HistoryResponse {
+	return &adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: &adminpb.HistoryEntry{Kind: kind, Actor: actor, Outcome: out, At: "2026-01-02T03:04:05Z",
+		Command: &fsmpb.Command{Call: &fsmpb.OperatorCall{Reason: reason}}}}}
+}
+
 func TestTheOriginIsTheFirstCreationThatWasAccepted(t *testing.T) {
-	entry := func(actor, kind string, out *fsmpb.Outcome) *adminpb.HistoryResponse {
-		return &adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: &adminpb.HistoryEntry{Kind: kind, Actor: actor, Outcome: out,
-			Command: &fsmpb.Command{Call: &fsmpb.OperatorCall{Reason: "of " + actor}}}}}
-	}
 	accepted := &fsmpb.Outcome{VolumeId: "hf-1"}
 	var o Origin
 	var term uint64
 	for i, m := range []*adminpb.HistoryResponse{
 		{Body: &adminpb.HistoryResponse_Header{}},
-		entry("admin/a", "create_volume", &fsmpb.Outcome{VolumeId: "hf-1", Rejection: &fsmpb.Rejection{}}),
-		entry("admin/b", "create_volume", &fsmpb.Outcome{VolumeId: "hf-2"}),
-		entry("admin/c", "publish_volume", accepted),
-		entry("admin/d", "create_volume", accepted),
-		entry("admin/e", "create_volume", accepted),
+		entry("admin/a", "a", "create_volume", &fsmpb.Outcome{VolumeId: "hf-1", Rejection: &fsmpb.Rejection{}}),
+		entry("admin/b", "b", "create_volume", &fsmpb.Outcome{VolumeId: "hf-2"}),
+		entry("admin/c", "c", "publish_volume", accepted),
+		entry("admin/d", "of admin/d", "create_volume", accepted),
+		entry("admin/e", "e", "create_volume", accepted),
 	} {
 		if e := m.GetEntry(); e != nil {
 			e.Term = uint64(i)
@@ -151,5 +164,35 @@ func TestTheOriginIsTheFirstCreationThatWasAccepted(t *testing.T) {
 		o, term = OriginOf(o, "hf-1", m), TermOf(term, "hf-1", m)
 	}
 	require.EqualValues(t, 4, term)
-	require.Equal(t, Origin{true, "admin/d", "of admin/d"}, o)
+	require.Equal(t, Origin{Known: true, Actor: "admin/d", Reason: "of admin/d", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}, o)
+}
+
+// TestWhatSomebodyUsedIsNoScratchVolumeAnyMore: it has content, or something was made of it; or nobody can tell.
+func TestWhatSomebodyUsedIsNoScratchVolumeAnyMore(t *testing.T) {
+	reason, accepted := testRun.Reason(), &fsmpb.Outcome{}
+	for name, tc := range map[string]struct {
+		then *adminpb.HistoryResponse
+		ours bool
+	}{
+		"the run published it":              {entry("admin/ann", reason, "publish_volume", accepted), true},
+		"its host reports":                  {entry("node/n1", "", "report", accepted), true},
+		"it was asked for again":            {entry("admin/ann", reason, "create_volume", &fsmpb.Outcome{VolumeId: "hf-1"}), true},
+		"a refusal":                         {entry("controller/c1", "", "publish_volume", &fsmpb.Outcome{Rejection: &fsmpb.Rejection{}}), true},
+		"an orchestrator published it":      {entry("controller/c1", "", "publish_volume", accepted), false},
+		"its operator, for himself":         {entry("admin/ann", "mine", "publish_volume", accepted), false},
+		"it was mounted":                    {entry("node/n1", "", "stage_volume", accepted), false},
+		"a snapshot":                        {entry("controller/c1", "", "create_snapshot", accepted), false},
+		"a clone":                           {entry("controller/c1", "", "create_volume", &fsmpb.Outcome{VolumeId: "hf-2"}), false},
+		"the log does not say what follows": {&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: &adminpb.HistoryEntry{Gap: true}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := OriginOf(Origin{}, "hf-1", entry("admin/ann", reason, "create_volume", &fsmpb.Outcome{VolumeId: "hf-1"}))
+			for range 2 {
+				o = OriginOf(o, "hf-1", tc.then)
+			}
+			left, others := Leftovers([]*adminpb.Volume{{Id: "hf-1", Name: testRun.Name("x"), MadeBy: "admin/ann"}}, map[string]Origin{"hf-1": o}, time.Now())
+			require.Equal(t, tc.ours, len(left) == 1, others)
+			require.Equal(t, !tc.ours, len(others) == 1)
+		})
+	}
 }

@@ -3,6 +3,7 @@ package certify
 import (
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
@@ -36,20 +37,41 @@ func runOf(name string) Run {
 	return ""
 }
 
-// Origin is what the log has of how a volume was made.
+// Origin is what the log has of how a volume was made, and of what became of it.
 type Origin struct {
-	Known  bool   // the controller that was asked has the entry
-	Actor  string // who asked
-	Reason string // why
+	Known  bool      // the controller that was asked has the entry, and all that followed
+	Actor  string    // who asked
+	Reason string    // why
+	At     time.Time // when
+	Used   string    // who used it, or made something of it, for another reason; empty: nobody
 }
 
 // OriginOf takes in one message of a volume's history. The first creation that was accepted is the origin; later ones joined it.
 func OriginOf(before Origin, id string, m *adminpb.HistoryResponse) Origin {
 	e := m.GetEntry()
-	if before.Known || e.GetKind() != "create_volume" || e.GetOutcome().GetRejection() != nil || e.GetOutcome().GetVolumeId() != id {
-		return before
+	made := e.GetKind() == "create_volume" && e.GetOutcome().GetVolumeId() == id
+	switch {
+	case e == nil || e.GetOutcome().GetRejection() != nil:
+	case e.GetGap():
+		before.Known = false // what is said no more may be that it was used
+	case made && before.At.IsZero():
+		at, err := time.Parse(time.RFC3339, e.GetAt())
+		return Origin{Known: err == nil, Actor: e.GetActor(), Reason: e.GetCommand().GetCall().GetReason(), At: at}
+	case !before.At.IsZero() && before.Used == "" && uses(e, id) && (e.GetActor() != before.Actor || e.GetCommand().GetCall().GetReason() != before.Reason):
+		before.Used = e.GetActor()
 	}
-	return Origin{Known: true, Actor: e.GetActor(), Reason: e.GetCommand().GetCall().GetReason()}
+	return before
+}
+
+// uses tells whether by an entry a volume may have content, or may be the source of one, that somebody needs. No run mounts anything.
+func uses(e *adminpb.HistoryEntry, id string) bool {
+	switch e.GetKind() {
+	case "publish_volume", "stage_volume", "publish_target", "create_snapshot", "create_group_snapshot", "expand_volume":
+		return true
+	case "create_volume":
+		return e.GetOutcome().GetVolumeId() != id // from it
+	}
+	return false
 }
 
 // Named are the volumes whose names begin with Prefix.
@@ -63,10 +85,11 @@ func Named(volumes []*adminpb.Volume) (found []*adminpb.Volume) {
 }
 
 // Leftovers parts the volumes that have a scratch volume's name into those that an interrupted run made, by their names and by what
-// the log has of their origin, and those of others, each with the reason why it is not touched.
-func Leftovers(named []*adminpb.Volume, origins map[string]Origin) (left []*adminpb.Volume, others []string) {
+// the log has of their origin, and those of others, each with the reason why it is not touched. One that was made after a time may be of
+// a run that is under way.
+func Leftovers(named []*adminpb.Volume, origins map[string]Origin, before time.Time) (left []*adminpb.Volume, others []string) {
 	for _, v := range named {
-		if why := notOurs(v, origins[v.GetId()]); why != "" {
+		if why := notOurs(v, origins[v.GetId()], before); why != "" {
 			others = append(others, "volume "+v.GetId()+" has the name "+v.GetName()+", and "+why)
 			continue
 		}
@@ -75,7 +98,7 @@ func Leftovers(named []*adminpb.Volume, origins map[string]Origin) (left []*admi
 	return left, others
 }
 
-func notOurs(v *adminpb.Volume, o Origin) string {
+func notOurs(v *adminpb.Volume, o Origin, before time.Time) string {
 	run := runOf(v.GetName())
 	switch {
 	case run == "":
@@ -83,9 +106,13 @@ func notOurs(v *adminpb.Volume, o Origin) string {
 	case v.GetMadeBy() == "":
 		return "no operator made it"
 	case !o.Known:
-		return "the log does not say any more who made it"
+		return "the log does not say any more who made it, and what was done with it"
 	case o.Actor != v.GetMadeBy() || o.Reason != run.Reason():
 		return "the log says that " + o.Actor + " made it for another reason"
+	case o.Used != "":
+		return o.Used + " used it since: delete it by hand where nothing needs it"
+	case o.At.After(before):
+		return "its run made it on " + o.At.UTC().Format(time.RFC3339) + ", so that it may be under way"
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 // Bounds of what is asked for.
 const (
 	MinSize  = 8 << 20 // bytes, of a scratch volume
+	MaxSize  = 1 << 40 // bytes, of a scratch volume, which a check doubles
 	MaxBurst = 64      // volumes that are made in the middle of one handover
 	rounds   = 2       // how often every controller gets leadership
 	spare    = 3       // scratch volumes beside those of a burst
@@ -38,6 +39,8 @@ func NewPlan(cluster string, f *Facts, size int64, burst int, leftovers []*admin
 	switch {
 	case size < MinSize:
 		return nil, fmt.Errorf("scratch volumes of %d bytes are too small: choose %d or more", size, MinSize)
+	case size > MaxSize:
+		return nil, fmt.Errorf("scratch volumes of %d bytes are too large: choose %d or less", size, int64(MaxSize))
 	case burst < 1 || burst > MaxBurst:
 		return nil, fmt.Errorf("%d volumes in the middle of a handover: choose 1 to %d", burst, MaxBurst)
 	}

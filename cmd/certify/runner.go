@@ -28,6 +28,8 @@ type Runner struct {
 	Actor    string        // in whose name it is asked
 	Version  string        // of this program
 	Progress func(format string, a ...any)
+	// OlderThan is how old what an interrupted run left has to be: a younger run may be under way. 0: any age.
+	OlderThan time.Duration
 
 	run   certify.Run
 	each  []*admin.Client // of one controller each
@@ -121,7 +123,11 @@ func (r *Runner) leftovers(ctx context.Context, volumes []*adminpb.Volume) ([]*a
 			return nil, nil, fmt.Errorf("read the history of volume %s: %w", v.GetId(), err)
 		}
 	}
-	left, others := certify.Leftovers(named, origins)
+	before := time.Now().Add(-r.OlderThan)
+	if r.OlderThan == 0 {
+		before = time.Unix(math.MaxInt32, 0) // whatever the clocks say
+	}
+	left, others := certify.Leftovers(named, origins, before)
 	return left, others, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,10 +26,11 @@ import (
 type certifyOptions struct {
 	connection
 
-	out   string
-	size  int64
-	burst int
-	yes   bool
+	out       string
+	size      int64
+	burst     int
+	yes       bool
+	olderThan time.Duration
 }
 
 func certifyCommand() *cobra.Command {
@@ -37,7 +39,8 @@ func certifyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd) }}
 	cmd.Long = "Checks those rows of the conformance suite that need no fault, and hands leadership over in the middle of creations, twice to\n" +
 		"every controller. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
-		certify.Prefix + "RUN-..., which it removes at the end, also when it is interrupted; the next run removes what a killed one left.\n" +
+		certify.Prefix + "RUN-..., which it removes at the end, also when it is interrupted; a run some minutes later removes what a killed\n" +
+		"one left, if nobody used it since.\n" +
 		"Without --yes it says what it would do, and does nothing. The report is signed with the key of your certificate, and lists what\n" +
 		"was not checked. Exit code 1: something did not hold, or the cluster is not well; the report says what."
 	o.addFlags(cmd, changeTimeout)
@@ -45,12 +48,16 @@ func certifyCommand() *cobra.Command {
 	flags.StringVar(&o.out, "out", "", "`file` for the signed report, which is replaced; needed with --yes")
 	flags.Var(node.BytesFlag(&o.size), "size", "of each scratch volume, in `bytes`; KiB, MiB, GiB and TiB are understood")
 	flags.IntVar(&o.burst, "burst", 6, "`number` of volumes that are made in the middle of each handover")
+	flags.DurationVar(&o.olderThan, "leftovers-older-than", 5*time.Minute, "what is younger is no leftover, as its run may be under way")
 	flags.BoolVar(&o.yes, "yes", false, "carry the plan out; without it, it is only shown")
 	cmd.AddCommand(certifyVerifyCommand())
 	return cmd
 }
 
 func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
+	if o.olderThan < 0 {
+		return exit.Usagef("--leftovers-older-than %s is below zero", o.olderThan)
+	}
 	if o.yes && o.out == "" {
 		return exit.Usagef("name the file for the signed report with --out")
 	}
@@ -61,7 +68,7 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if o.yes && creds.Identity().Role != pki.Admin {
 		return exit.Refusedf("certify the cluster: %s may not make volumes: only an admin may", creds.Identity().Actor())
 	}
-	r := &runner.Runner{Client: client, Cluster: creds.Identity().Cluster, Actor: creds.Identity().Actor(), Version: daemon.Version(),
+	r := &runner.Runner{Client: client, Cluster: creds.Identity().Cluster, Actor: creds.Identity().Actor(), Version: daemon.Version(), OlderThan: o.olderThan,
 		Progress: func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }}
 	facts, left, others, err := r.Look(ctx)
 	if err != nil {
