@@ -29,9 +29,12 @@ type Object struct {
 // Attachment says that a volume is attached to a node.
 type Attachment struct{ Name, PV, Node string }
 
+// ErrNothing is wrapped where a whole list has nothing of the driver.
+var ErrNothing = errors.New("everything would be a leak")
+
 // Read reads the output of `kubectl get -o json` for PersistentVolumes, VolumeSnapshotContents and VolumeAttachments of the
 // driver, one document or several, or a plain list with an id on each line. What is not wholly a list, is a part of one, or
-// has nothing of the driver is an error.
+// has nothing of the driver is an error; with ErrNothing the list is answered too.
 func Read(from io.Reader, driver string) (*List, error) {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -47,7 +50,7 @@ func Read(from io.Reader, driver string) (*List, error) {
 		err = l.readLines(string(text))
 	}
 	if err == nil && len(l.Volumes)+len(l.Snapshots) == 0 {
-		err = fmt.Errorf("the list has nothing of driver %s: everything would be a leak", driver)
+		return l, fmt.Errorf("the list has nothing of driver %s: %w", driver, ErrNothing)
 	}
 	if err != nil {
 		return nil, err

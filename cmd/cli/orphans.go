@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,8 +43,8 @@ func orphansCommand() *cobra.Command {
 	cmd.Long = "Reads the PersistentVolumes, attachments and snapshots of a Kubernetes cluster (the one of the kubeconfig, or of this pod)\n" +
 		"and shows what only it, or only the log, has, as `volumes leaks` does. With the ids of leaks and --yes those volumes are\n" +
 		"deleted, and nothing else: one that is published, is younger than --older-than, or was made for a claim that still exists\n" +
-		"is refused, and so is all of it where Kubernetes and the log have no volume in common. Exit code 1: something was found, or\n" +
-		"refused."
+		"is refused, and so is all of it where Kubernetes and the log have no volume in common. Exit code 0: neither has anything that\n" +
+		"the other lacks, which is so of two that have nothing; 1: something was found, or refused."
 	flags := cmd.Flags()
 	flags.StringVar(&o.site, "site", "", "the orchestrator's `site`, where several use the cluster")
 	flags.DurationVar(&o.olderThan, "older-than", time.Hour, "what is younger is no orphan")
@@ -59,14 +61,37 @@ func (o *orphansOptions) run(ctx context.Context, c *connection, client *admin.C
 	if err != nil {
 		return nil, exit.Wrap(exit.Usage, err)
 	}
-	resp, err := o.look(ctx, api, namespace, client, cmd)
+	seen, err := o.look(ctx, api, cmp.Or(c.kube.namespace, namespace), client, cmd)
 	if err != nil {
 		return nil, err
 	}
-	if !o.yes {
-		return only(resp, ids), f.verdict(func() error { return refusedUnless(len(resp.GetFound()) == 0) })
+	for _, u := range seen.listed.Unreadable {
+		fmt.Fprintf(cmd.ErrOrStderr(), "PersistentVolume %s is being made anew, and cannot be read: %s\n", u.Name, exit.Line(u.Why))
 	}
-	return only(resp, ids), o.deleteAll(ctx, api, client, cmd, resp, ids)
+	if !o.yes {
+		return only(seen.LeaksResponse, ids), f.verdict(func() error { return refusedUnless(len(seen.GetFound()) == 0) })
+	}
+	return only(seen.LeaksResponse, ids), o.deleteAll(ctx, api, client, cmd, seen, ids)
+}
+
+// orphanLook is what Kubernetes has, and what only it, or only the log, has.
+type orphanLook struct {
+	*adminpb.LeaksResponse
+
+	listed *orphans.Listed
+	list   *leaks.List
+}
+
+// holds says why a leak may have a PersistentVolume all the same; empty: it has none.
+func (l *orphanLook) holds(leak *adminpb.Leak) string {
+	var names, records []string
+	for _, found := range l.GetFound() {
+		names = append(names, found.GetName())
+	}
+	for _, pv := range l.list.Volumes {
+		records = append(records, pv.Name)
+	}
+	return l.listed.Holds(leak.GetName(), names, records)
 }
 
 func (o *orphansOptions) check(watched bool, ids []string) error {
@@ -80,21 +105,28 @@ func (o *orphansOptions) check(watched bool, ids []string) error {
 }
 
 // look compares the lists as they are now.
-func (o *orphansOptions) look(ctx context.Context, api kubernetes.Interface, namespace string, client *admin.Client, cmd *cobra.Command) (*adminpb.LeaksResponse, error) {
+func (o *orphansOptions) look(ctx context.Context, api kubernetes.Interface, namespace string, client *admin.Client, cmd *cobra.Command) (*orphanLook, error) {
 	taken := time.Now()
-	text, err := orphans.Lists(ctx, api, namespace)
+	listed, err := orphans.Lists(ctx, api, namespace)
 	if err != nil {
 		return nil, exit.Wrap(exit.Unavailable, err)
 	}
-	list, err := leaks.Read(bytes.NewReader(text), o.driver)
-	if err != nil {
+	list, err := leaks.Read(bytes.NewReader(listed.Text), o.driver)
+	nothing := errors.Is(err, leaks.ErrNothing)
+	if err != nil && !nothing {
 		return nil, exit.Wrap(exit.Refused, err)
 	}
 	resp, err := o.compare(ctx, client, cmd, list, taken)
-	if err == nil && o.yes && !sharesVolumes(list, resp) {
+	switch all := len(resp.GetFound()) + len(resp.GetYoung()); {
+	case err != nil:
+		return nil, err
+	case nothing && all > 0:
+		return nil, exit.Refusedf("nothing was compared or changed: Kubernetes has no PersistentVolume and no snapshot of driver %s, and of the %d volumes and snapshots that the log "+
+			"has for an orchestrator everything would be an orphan: is it the right cluster? One that is lost for sure goes by `holdfast volumes delete ID --even-if-orchestrated --yes`", o.driver, all)
+	case !nothing && o.yes && !sharesVolumes(list, resp):
 		return nil, exit.Refusedf("nothing was changed: the log has none of the %d volumes that Kubernetes has: are both of one cluster?", len(list.Volumes))
 	}
-	return resp, err
+	return &orphanLook{resp, listed, list}, nil
 }
 
 // sharesVolumes tells whether Kubernetes and the log have a volume in common: those of different clusters would all be orphans.
@@ -120,10 +152,10 @@ func only(resp *adminpb.LeaksResponse, ids []string) *adminpb.LeaksResponse {
 }
 
 // deleteAll deletes what can be, and says of each of the others why not. The same command again goes on.
-func (o *orphansOptions) deleteAll(ctx context.Context, api kubernetes.Interface, client *admin.Client, cmd *cobra.Command, resp *adminpb.LeaksResponse, ids []string) error {
+func (o *orphansOptions) deleteAll(ctx context.Context, api kubernetes.Interface, client *admin.Client, cmd *cobra.Command, seen *orphanLook, ids []string) error {
 	refused := 0
 	for _, id := range ids {
-		if err := o.deleteOne(ctx, api, client, resp, id); err != nil {
+		if err := o.deleteOne(ctx, api, client, seen, id); err != nil {
 			refused++
 			fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is left: %s\n", id, exit.Line(err))
 			continue
@@ -136,15 +168,18 @@ func (o *orphansOptions) deleteAll(ctx context.Context, api kubernetes.Interface
 	return nil
 }
 
-func (o *orphansOptions) deleteOne(ctx context.Context, api kubernetes.Interface, client *admin.Client, resp *adminpb.LeaksResponse, id string) error {
+func (o *orphansOptions) deleteOne(ctx context.Context, api kubernetes.Interface, client *admin.Client, seen *orphanLook, id string) error {
 	v := newVolumeVerb("delete")
 	v.req.Volume, v.req.Site, v.req.Reason, v.req.EvenIfOrchestrated = id, o.site, o.reason, true
-	at := slices.IndexFunc(resp.GetFound(), func(l *adminpb.Leak) bool { return l.GetKind() == leaks.Leak && l.GetId() == id })
+	at := slices.IndexFunc(seen.GetFound(), func(l *adminpb.Leak) bool { return l.GetKind() == leaks.Leak && l.GetId() == id })
 	if at < 0 {
 		return o.checkDeleted(ctx, client, v)
 	}
-	if err := checkUnclaimed(ctx, api, resp.GetFound()[at]); err != nil {
+	if err := checkUnclaimed(ctx, api, seen.GetFound()[at]); err != nil {
 		return err
+	}
+	if why := seen.holds(seen.GetFound()[at]); why != "" {
+		return exit.Refusedf("%s", why)
 	}
 	v.yes = true
 	changed, err := v.call(ctx, client)
@@ -173,7 +208,7 @@ func checkUnclaimed(ctx context.Context, api kubernetes.Interface, leak *adminpb
 		return exit.Wrap(exit.Unavailable, err)
 	}
 	if claimed {
-		return exit.Refusedf("its claim %s still exists, so its PersistentVolume may be written yet: delete the claim first, or wait", leak.GetClaim())
+		return exit.Refusedf("its claim %s still exists, so its PersistentVolume may be written yet: delete the claim first, or wait", cmp.Or(leak.GetClaim(), "(its uid is in the volume's name)"))
 	}
 	return nil
 }

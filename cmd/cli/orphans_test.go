@@ -26,13 +26,16 @@ import (
 // orphanWorld is a cluster and an API server. The API server has listedVolume only.
 type orphanWorld struct {
 	adminpb.UnimplementedAdminServer
-	volumes  []*adminpb.Volume
-	made     time.Time
-	breakAt  int // the deletion after which the call is cut off; 0: none
-	deleted  int
-	claimUID string // of the claim shop/data; empty: there is none
-	renewing string // the volume whose PersistentVolume is being made anew, and is not there; empty: none
-	ownOnly  bool   // ConfigMaps may be read in the own namespace only
+	volumes   []*adminpb.Volume
+	made      time.Time
+	breakAt   int // the deletion after which the call is cut off; 0: none
+	deleted   int
+	claimUID  string // of the claim shop/data; empty: there is none
+	renewing  string // the volume whose PersistentVolume is being made anew, and is not there; empty: none
+	ownOnly   bool   // ConfigMaps may be read in the own namespace only
+	elsewhere bool   // the controllers are in another namespace
+	broken    string // the PersistentVolume that is being made anew, and of which what was saved cannot be read; empty: none
+	empty     bool   // there is no PersistentVolume
 }
 
 func newOrphanWorld() *orphanWorld {
@@ -95,9 +98,22 @@ func (w *orphanWorld) kubeconfig(t *testing.T) string {
 		out.Header().Set("Content-Type", "application/json")
 		switch req.URL.Path {
 		case "/api/v1/persistentvolumes":
+			if w.empty {
+				fmt.Fprint(out, `{"kind":"PersistentVolumeList","apiVersion":"v1","items":[]}`)
+				return
+			}
 			fmt.Fprintf(out, `{"kind":"PersistentVolumeList","apiVersion":"v1","items":[{"kind":"PersistentVolume","metadata":{"name":"pvc-a"},"spec":{"csi":{"driver":%q,"volumeHandle":%q}}}]}`, identity.Name, listedVolume)
 		case "/api/v1/configmaps", "/api/v1/namespaces/default/configmaps":
 			w.serveSaved(out, req)
+		case "/api/v1/namespaces/default/configmaps/holdfast-cluster":
+			if w.elsewhere {
+				out.WriteHeader(http.StatusNotFound)
+				fmt.Fprint(out, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"there is none","code":404}`)
+				return
+			}
+			fmt.Fprint(out, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"holdfast-cluster"}}`)
+		case "/api/v1/persistentvolumeclaims":
+			fmt.Fprintf(out, `{"kind":"PersistentVolumeClaimList","apiVersion":"v1","items":[{"metadata":{"name":"data","namespace":"shop","uid":%q}}]}`, w.claimUID)
 		case "/apis/storage.k8s.io/v1/volumeattachments":
 			fmt.Fprint(out, `{"kind":"VolumeAttachmentList","apiVersion":"storage.k8s.io/v1","items":[]}`)
 		case "/api/v1/namespaces/shop/persistentvolumeclaims/data":
@@ -124,11 +140,13 @@ func (w *orphanWorld) serveSaved(out http.ResponseWriter, req *http.Request) {
 	case w.ownOnly && req.URL.Path == "/api/v1/configmaps":
 		out.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(out, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	case w.broken != "":
+		fmt.Fprintf(out, `{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"name":"holdfast-saved-%s","namespace":"default"},"data":{}}]}`, w.broken)
 	case w.renewing == "" || req.URL.Query().Get("labelSelector") != "holdfast.storage/saved-volume":
 		fmt.Fprint(out, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`)
 	default:
 		pv := fmt.Sprintf(`{"metadata":{"name":"static","uid":"u"},"spec":{"csi":{"driver":%q,"volumeHandle":%q}}}`, identity.Name, w.renewing)
-		fmt.Fprintf(out, `{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"name":"m","namespace":"default"},"data":{"persistent-volume.json":%q}}]}`, pv)
+		fmt.Fprintf(out, `{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"name":"holdfast-saved-static","namespace":"default"},"data":{"persistent-volume.json":%q}}]}`, pv)
 	}
 }
 
@@ -191,6 +209,93 @@ func TestS172_AVolumeThatIsMadeAnewIsNoOrphan(t *testing.T) {
 		require.Equal(t, exit.Refused, code, out)
 		require.Contains(t, out, "1 found")
 	}
+}
+
+// S172: who may not see all namespaces, and looks into one that is not the controllers', is told so: what is being made anew would be an orphan.
+func TestS172_AnotherNamespaceHidesNoVolume(t *testing.T) {
+	w := newOrphanWorld()
+	w.renewing, w.ownOnly, w.elsewhere = leakedVolume, true, true
+	for _, args := range [][]string{nil, {leakedVolume, "--yes"}} {
+		code, out := w.run(t, args...)
+		require.Equal(t, exit.Unavailable, code, out)
+		require.Contains(t, out, "--holdfast-namespace")
+		require.True(t, w.has(leakedVolume))
+	}
+}
+
+// S172: what was saved of one volume and cannot be read keeps that one, and where it is not known which that is, all; they are shown.
+func TestS172_ASavedVolumeThatCannotBeReadIsNoOrphan(t *testing.T) {
+	other := "hf-00000000-0000-4000-8000-00000000000c"
+	for name, tc := range map[string]struct {
+		broken string
+		left   []string
+	}{
+		"one that is made anew":    {"pvc-b", []string{leakedVolume}},
+		"one that is there":        {"pvc-a", nil},
+		"one of nobody knows what": {"static", []string{leakedVolume, other}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newOrphanWorld()
+			w.broken = tc.broken
+			code, out := w.run(t)
+			require.Equal(t, exit.Refused, code, out)
+			require.Contains(t, out, "2 found")
+			require.Contains(t, out, "PersistentVolume "+tc.broken+" is being made anew, and cannot be read")
+			for range 2 {
+				code, out = w.run(t, leakedVolume, other, "--yes")
+				require.Equal(t, len(tc.left) > 0, code == exit.Refused, out)
+				for _, id := range []string{leakedVolume, other} {
+					require.Equal(t, slices.Contains(tc.left, id), w.has(id), out)
+				}
+			}
+		})
+	}
+}
+
+// A provisioner that does not say for which claim it makes a volume may be about to write its PersistentVolume too.
+func TestAVolumeWhoseClaimIsNotNamedMayBeBoundYet(t *testing.T) {
+	w := newOrphanWorld()
+	w.volumes[1].Claim, w.claimUID = nil, "b"
+	for range 2 {
+		code, out := w.run(t, leakedVolume, "--yes")
+		require.Equal(t, exit.Refused, code, out)
+		require.Contains(t, out, "still exists")
+		require.True(t, w.has(leakedVolume))
+	}
+	w.claimUID = "another"
+	code, out := w.run(t, leakedVolume, "--yes")
+	require.Equal(t, exit.OK, code, out)
+}
+
+// Where Kubernetes and the log both have nothing there is no orphan. Where the log has something, an empty list is another cluster's, and
+// deletes nothing.
+func TestAnEmptyClusterHasNoOrphans(t *testing.T) {
+	w := newOrphanWorld()
+	w.empty = true
+	for _, args := range [][]string{nil, {leakedVolume, "--yes"}, {leakedVolume, listedVolume, "--yes"}} {
+		for _, made := range []time.Time{w.made, time.Now()} {
+			w.made = made
+			code, out := w.run(t, args...)
+			require.Equal(t, exit.Refused, code, out)
+			require.Contains(t, out, "of the 3 volumes and snapshots that the log")
+			require.Len(t, w.volumes, 3)
+		}
+	}
+	for i, v := range w.volumes {
+		v.MadeBy = fmt.Sprint("admin/a", i) // by operators: no list has to name them
+	}
+	for range 2 {
+		code, out := w.run(t)
+		require.Equal(t, exit.OK, code, out)
+		require.Contains(t, out, "0 found")
+	}
+	code, out := w.run(t, leakedVolume, "--yes")
+	require.Equal(t, exit.Refused, code, out)
+	require.Len(t, w.volumes, 3)
+	w.volumes = nil
+	code, out = w.run(t)
+	require.Equal(t, exit.OK, code, out)
+	require.Zero(t, w.deleted)
 }
 
 func TestTheListOfAnotherClusterDeletesNothing(t *testing.T) {

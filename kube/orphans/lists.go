@@ -3,10 +3,10 @@
 package orphans
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,12 +26,26 @@ var lists = []struct {
 	{"/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents", true},
 }
 
-// Lists answers the API server's lists, whole, one JSON document after another. A PersistentVolume that the loop is making anew is among
-// them while it is not there: what was saved of it, in any namespace or, where that may not be asked, in this one, is read before
-// and after the others, so that it is in one of them.
-func Lists(ctx context.Context, api kubernetes.Interface, namespace string) ([]byte, error) {
-	var all bytes.Buffer
-	if err := saved(ctx, api, namespace, &all); err != nil {
+// Listed is what Kubernetes has.
+type Listed struct {
+	Text []byte // the API server's lists, whole, one JSON document after another
+	// Unreadable are PersistentVolumes that the loop is making anew, and of which what was saved cannot be read: which volumes they have
+	// is not known.
+	Unreadable []Unreadable
+}
+
+// Unreadable is such a PersistentVolume.
+type Unreadable struct {
+	Name string // of the PersistentVolume, as its ConfigMap's has it
+	Why  error
+}
+
+// Lists reads them. A PersistentVolume that the loop is making anew is among them while it is not there: what was saved of it is read
+// before and after the others, so that it is in one of them. It is looked for in all namespaces or, where that may not be asked, in the
+// one that is given, which has to be the controllers': in another one it would not be seen.
+func Lists(ctx context.Context, api kubernetes.Interface, namespace string) (*Listed, error) {
+	all := &Listed{}
+	if err := all.addSaved(ctx, api, namespace); err != nil {
 		return nil, err
 	}
 	for _, list := range lists {
@@ -42,41 +56,74 @@ func Lists(ctx context.Context, api kubernetes.Interface, namespace string) ([]b
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", list.path, err)
 		}
-		all.Write(text)
-		all.WriteByte('\n')
+		all.add(text)
 	}
-	if err := saved(ctx, api, namespace, &all); err != nil {
-		return nil, err
-	}
-	return all.Bytes(), nil
+	return all, all.addSaved(ctx, api, namespace)
 }
 
-// saved adds the PersistentVolumes that are being made anew (S172) as a list.
-func saved(ctx context.Context, api kubernetes.Interface, namespace string, all *bytes.Buffer) error {
-	options := metav1.ListOptions{LabelSelector: plan.LabelSavedVolume}
-	maps, err := api.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, options)
-	if apierrors.IsForbidden(err) {
-		maps, err = api.CoreV1().ConfigMaps(namespace).List(ctx, options)
-	}
+func (l *Listed) add(text []byte) { l.Text = append(append(l.Text, text...), '\n') }
+
+// addSaved adds the PersistentVolumes that are being made anew (S172) as a list.
+func (l *Listed) addSaved(ctx context.Context, api kubernetes.Interface, namespace string) error {
+	maps, err := savedMaps(ctx, api, namespace)
 	if err != nil {
 		return fmt.Errorf("list the PersistentVolumes that are being made anew, which ConfigMaps have: %w", err)
 	}
 	list := corev1.PersistentVolumeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeList"}}
-	for i := range maps.Items {
-		pv, err := plan.Decode(maps.Items[i].Data[plan.SavedKey])
-		if err != nil {
-			return fmt.Errorf("ConfigMap %s/%s: %w", maps.Items[i].Namespace, maps.Items[i].Name, err)
+	for i := range maps {
+		pv, err := plan.ReadSaved(&maps[i])
+		if err == nil {
+			list.Items = append(list.Items, *pv)
+			continue
 		}
-		list.Items = append(list.Items, *pv)
+		name := plan.NameOfSaved(maps[i].Name)
+		if !slices.ContainsFunc(l.Unreadable, func(u Unreadable) bool { return u.Name == name }) {
+			l.Unreadable = append(l.Unreadable, Unreadable{Name: name, Why: err})
+		}
 	}
-	return json.NewEncoder(all).Encode(list)
+	text, err := json.Marshal(list)
+	l.add(text)
+	return err
+}
+
+func savedMaps(ctx context.Context, api kubernetes.Interface, namespace string) ([]corev1.ConfigMap, error) {
+	options := metav1.ListOptions{LabelSelector: plan.LabelSavedVolume}
+	maps, err := api.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, options)
+	if apierrors.IsForbidden(err) {
+		_, ofCluster := api.CoreV1().ConfigMaps(namespace).Get(ctx, clusterRecord, metav1.GetOptions{})
+		if ofCluster != nil {
+			return nil, fmt.Errorf("%w, and namespace %s is not known to be the controllers', which --holdfast-namespace names: %w", err, namespace, ofCluster)
+		}
+		maps, err = api.CoreV1().ConfigMaps(namespace).List(ctx, options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return maps.Items, nil
+}
+
+// clusterRecord is the ConfigMap that says in the controllers' namespace who founded the cluster. It outlives them.
+const clusterRecord = "holdfast-cluster"
+
+// Holds says why a leak may be the volume of a PersistentVolume that is being made anew, whose name is not known to have one; empty: it
+// is not. A provisioner gives a volume and its PersistentVolume one name. leaks are the names of all of them, and listed those of the
+// PersistentVolumes that are there.
+func (l *Listed) Holds(leak string, leaks, listed []string) string {
+	for _, u := range l.Unreadable {
+		switch {
+		case slices.Contains(listed, u.Name):
+		case u.Name == leak, !slices.Contains(leaks, u.Name):
+			return fmt.Sprintf("PersistentVolume %s is being made anew, and which volume it has cannot be read: %v; give it to its claim by hand, and delete the ConfigMap", u.Name, u.Why)
+		}
+	}
+	return ""
 }
 
 // StillClaimed tells whether a claim exists for which the volume of this CSI name was made: its provisioner may be about to write
-// the PersistentVolume. The external provisioner names volumes pvc-UID, of the claim's.
+// the PersistentVolume. The external provisioner names volumes pvc-UID, of the claim's. Without the claim's name all are looked at.
 func StillClaimed(ctx context.Context, api kubernetes.Interface, namespace, claim, volumeName string) (bool, error) {
 	if namespace == "" || claim == "" {
-		return false, nil
+		return anyClaims(ctx, api, volumeName)
 	}
 	pvc, err := api.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -85,5 +132,19 @@ func StillClaimed(ctx context.Context, api kubernetes.Interface, namespace, clai
 	if err != nil {
 		return false, fmt.Errorf("read claim %s/%s: %w", namespace, claim, err)
 	}
-	return volumeName == "pvc-"+string(pvc.UID), nil
+	return madeFor(pvc, volumeName), nil
+}
+
+func madeFor(pvc *corev1.PersistentVolumeClaim, volumeName string) bool {
+	return volumeName == "pvc-"+string(pvc.UID)
+}
+
+// anyClaims looks through the claims of all namespaces: a provisioner without --extra-create-metadata does not say for which it makes
+// a volume.
+func anyClaims(ctx context.Context, api kubernetes.Interface, volumeName string) (bool, error) {
+	all, err := api.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("look for the claim of volume %s: %w", volumeName, err)
+	}
+	return slices.ContainsFunc(all.Items, func(pvc corev1.PersistentVolumeClaim) bool { return madeFor(&pvc, volumeName) }), nil
 }
