@@ -70,12 +70,21 @@ func conclude(resp *adminpb.DrainPlanResponse) {
 }
 
 func (f *Facts) node() []*adminpb.DrainFinding {
-	i := slices.IndexFunc(f.Nodes, func(n *adminpb.Node) bool { return n.GetId() == f.Node })
-	if i < 0 || f.Nodes[i].GetState() == "reachable" {
+	away := f.away()
+	if away == "" {
 		return nil
 	}
-	return []*adminpb.DrainFinding{{Kind: "node", About: f.Node, State: AtRisk, Text: "the host is " + f.Nodes[i].GetState() + ": what it does is not known, and nothing on it is unmounted",
+	return []*adminpb.DrainFinding{{Kind: "node", About: f.Node, State: AtRisk, Text: "the host is " + away + ": what it does is not known, and nothing on it is unmounted",
 		Remedy: "`holdfast doctor --node " + f.Node + "`"}}
+}
+
+// away is the state of a host that is not reachable; empty: it is, or the log does not have it.
+func (f *Facts) away() string {
+	i := slices.IndexFunc(f.Nodes, func(n *adminpb.Node) bool { return n.GetId() == f.Node })
+	if i < 0 || f.Nodes[i].GetState() == "reachable" {
+		return ""
+	}
+	return f.Nodes[i].GetState()
 }
 
 // guard is what the node's guard answers to a drain.
@@ -86,17 +95,32 @@ func (f *Facts) guard() []*adminpb.DrainFinding {
 	one := &adminpb.DrainFinding{Kind: "guard", About: f.Node, State: OK, Text: "the drain guard lets the drain end"}
 	closed := plan.GuardWhys(f.Nodes, f.Members, f.Kube.Controllers)[f.Node]
 	switch {
+	case closed != "" && f.Kube.Budget != nil && !f.guardRuns():
+		one.State, one.Text = AtRisk, "the drain guard's pod does not run, so that a drain passes, and the node must not be drained: "+closed
+		one.Remedy = "see why the pod holdfast-drain-" + f.Node + " does not run"
 	case closed != "" && f.Kube.Budget != nil:
 		one.State, one.Text = AtRisk, "the drain guard keeps `kubectl drain` from ending: "+closed
 	case closed != "":
 		one.State, one.Text = AtRisk, "the node must not be drained, and no guard keeps it from that: "+closed
 		one.Remedy = "see whether `holdfast kube` runs"
+	case f.Kube.Budget != nil && f.away() != "":
+		one.State, one.Text = AtRisk, "the drain guard keeps the drain from ending, as it did when the host was heard of: "+f.Kube.Budget.Annotations[plan.AnnotationWhy]
+		one.Remedy = "have the host reachable; or `kubectl delete poddisruptionbudget " + f.Kube.Budget.Name + "`"
 	case f.Kube.Budget != nil:
-		one.State, one.Text = Waits, "the drain guard still stands, although its reason is gone: "+f.Kube.Budget.Annotations["holdfast.storage/why"]
+		one.State, one.Text = Waits, "the drain guard still stands, although its reason is gone: "+f.Kube.Budget.Annotations[plan.AnnotationWhy]
 		one.Remedy = "wait until `holdfast kube` removes it, within a minute"
 	}
 	return []*adminpb.DrainFinding{one}
 }
+
+// guardRuns tells whether the guard's pod is one that a budget keeps.
+func (f *Facts) guardRuns() bool {
+	return slices.ContainsFunc(f.Kube.Pods, func(pod corev1.Pod) bool {
+		return isGuard(&pod) && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+	})
+}
+
+func isGuard(pod *corev1.Pod) bool { return pod.Labels[plan.LabelDrainGuard] != "" }
 
 // user are the pods on the node that use a claim.
 type user struct {
@@ -112,7 +136,7 @@ func (f *Facts) users() map[string]user {
 	}
 	for i := range f.Kube.Pods {
 		pod := &f.Kube.Pods[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || isGuard(pod) {
 			continue
 		}
 		name, stays := pod.Namespace+"/"+pod.Name, staysInDrain(pod)

@@ -113,9 +113,11 @@ func TestThePodsThatWaitAreNamed(t *testing.T) {
 	yes := true
 	stays := f.Kube.Pods[0]
 	stays.Name, stays.OwnerReferences = "agent", []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}}
+	guard := f.Kube.Pods[0]
+	guard.Name, guard.Labels = "holdfast-drain-n1", map[string]string{plan.LabelDrainGuard: "1"}
 	ended := f.Kube.Pods[0]
 	ended.Name, ended.Status.Phase = "job", corev1.PodSucceeded
-	f.Kube.Pods = append(f.Kube.Pods, stays, ended)
+	f.Kube.Pods = append(f.Kube.Pods, stays, guard, ended)
 	worst := Plan(f).GetFindings()[0]
 	require.Equal(t, "shop/v", worst.GetName())
 	require.Len(t, worst.GetPods(), 2)
@@ -124,7 +126,20 @@ func TestThePodsThatWaitAreNamed(t *testing.T) {
 }
 
 func TestWhatADrainMeetsBesideVolumes(t *testing.T) {
-	guarded := func(f *Facts) *Facts { f.Kube.Budget = &policyv1.PodDisruptionBudget{}; return f }
+	standing := func(f *Facts, phase corev1.PodPhase) *Facts {
+		guard := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "holdfast-drain-n1", Labels: map[string]string{plan.LabelDrainGuard: "1"}}}
+		guard.Status.Phase = phase
+		f.Kube.Pods = append(f.Kube.Pods, guard)
+		return f
+	}
+	guarded := func(f *Facts) *Facts {
+		f.Kube.Budget = &policyv1.PodDisruptionBudget{}
+		return standing(f, corev1.PodRunning)
+	}
+	starting := func(f *Facts) *Facts {
+		f.Kube.Budget = &policyv1.PodDisruptionBudget{}
+		return standing(f, corev1.PodPending)
+	}
 	stops := func(f *Facts) *Facts { f.Nodes[0].StopReasons = []string{"volume v would be lost"}; return f }
 	stuck := func(f *Facts) *Facts {
 		f.Members[0].Stoppable, f.Members[0].StopReason = false, "no quorum is left"
@@ -141,6 +156,9 @@ func TestWhatADrainMeetsBesideVolumes(t *testing.T) {
 		"the guard of a controller":          {guarded(stuck(facts().inKube(""))), "guard", AtRisk, "keeps `kubectl drain` from ending: controller c1"},
 		"an open guard":                      {facts().inKube(""), "guard", OK, "lets the drain end"},
 		"a closed guard":                     {guarded(stops(facts().inKube(""))), "guard", AtRisk, "volume v would be lost"},
+		"a guard that stands open":           {standing(facts().inKube(""), corev1.PodRunning), "guard", OK, "lets the drain end"},
+		"a closed guard that starts":         {starting(stops(facts().inKube(""))), "guard", AtRisk, "does not run, so that a drain passes"},
+		"one of a host that is away":         {func() *Facts { f := guarded(facts().inKube("")); f.Nodes[0].State = "unreachable"; return f }(), "guard", AtRisk, "as it did when the host was heard of"},
 		"a guard that is not there yet":      {stops(facts().inKube("")), "guard", AtRisk, "no guard keeps it"},
 		"a guard that stands without reason": {guarded(facts().inKube("")), "guard", Waits, "still stands"},
 		"a host that is away":                {func() *Facts { f := facts(); f.Nodes[0].State = "unreachable"; return f }(), "node", AtRisk, "unreachable"},

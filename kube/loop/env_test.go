@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -13,11 +14,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -150,10 +154,15 @@ type env struct {
 	noVolumes bool
 	// controllers is how many pods of controllers there are.
 	controllers int
+	// image is what guards are made with.
+	image string
+	// made is how many objects there were; version is the last one of a budget.
+	made, version int
 }
 
 func newEnv(t *testing.T, w *writes, objects ...runtime.Object) *env {
-	e := &env{t: t, kube: fake.NewClientset(objects...), writes: w, said: events.NewFakeRecorder(1000), immutable: true}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: plan.GuardOwnerRole, UID: "role-1"}}
+	e := &env{t: t, kube: fake.NewClientset(append(objects, role)...), writes: w, said: events.NewFakeRecorder(1000), immutable: true, image: "holdfast:1"}
 	e.log = &logs{t: t, writes: w, index: 70, state: map[string]*adminpb.OutOfServiceResponse{}, check: func() {}}
 	e.kube.PrependReactor("*", "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		if slices.Contains([]string{"get", "list", "watch"}, action.GetVerb()) || e.writes == nil {
@@ -171,7 +180,7 @@ func (e *env) loop() *Loop {
 	metrics := NewMetrics(prometheus.NewRegistry())
 	return New(Config{
 		Kube: e.kube, Log: e.log, Metrics: metrics, Notifier: NewNotifier(e.said, metrics), Logger: slog.New(slog.DiscardHandler),
-		Guard: plan.Guard{Namespace: "holdfast", Image: "holdfast:1"}, Namespace: "holdfast", ControllerSelector: "app=controller",
+		Guard: plan.Guard{Namespace: "holdfast", Image: e.image}, Namespace: "holdfast", ControllerSelector: "app=controller",
 		Often: time.Millisecond, Seldom: time.Millisecond,
 	})
 }
@@ -203,12 +212,19 @@ func (e *env) before(action k8stesting.Action) (bool, runtime.Object, error) {
 		if a.GetResource() == pvs && e.immutable && containsAffinity(a.GetPatch()) {
 			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolume"}, a.GetName(), nil)
 		}
-	case k8stesting.CreateAction:
+	case k8stesting.UpdateActionImpl:
+		return false, nil, e.beforeUpdate(a)
+	case k8stesting.CreateActionImpl:
+		if eviction, ok := a.GetObject().(*policyv1.Eviction); ok {
+			return true, eviction, e.evict(eviction)
+		}
 		if a.GetResource() == pvs && e.noVolumes {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, "", errors.New("a policy denied it"))
 		}
 		object := a.GetObject().(metav1.Object)
-		object.SetUID("made-" + object.GetUID() + "2")
+		e.made++
+		object.SetUID(types.UID(fmt.Sprintf("made-%s-%d", object.GetUID(), e.made)))
+		e.setVersion(a.GetResource(), object)
 	case k8stesting.DeleteAction:
 		return e.beforeDelete(a)
 	}
@@ -218,6 +234,9 @@ func (e *env) before(action k8stesting.Action) (bool, runtime.Object, error) {
 func (e *env) beforeDelete(a k8stesting.DeleteAction) (bool, runtime.Object, error) {
 	object, err := e.kube.Tracker().Get(a.GetResource(), a.GetNamespace(), a.GetName())
 	if err != nil {
+		return true, nil, err
+	}
+	if err := meets(object.(metav1.Object), a.GetDeleteOptions().Preconditions); err != nil {
 		return true, nil, err
 	}
 	if e.onDelete != nil {

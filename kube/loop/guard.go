@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -14,62 +15,115 @@ import (
 	"github.com/holdfast-storage/holdfast/kube/plan"
 )
 
-// maxGuardSteps bounds what is done of one guard: the budget, and then its pod.
-const maxGuardSteps = 3
+const (
+	// maxGuardSteps bounds what is done of one guard: a budget is said to go, and goes; a pod goes, and comes; or it is seen to be needed again.
+	maxGuardSteps = 6
+	// maxNewGuards bounds how many nodes without a reason get a pod at one look: a new cluster does not keep the loop from its other duties.
+	maxNewGuards = 20
+	// evictTimeout bounds an eviction: where a budget is new the API server asks the client to try again, which it would do for minutes.
+	evictTimeout = 5 * time.Second
+)
 
-// syncGuards guards the nodes that must not be drained, and no other.
+// syncGuards has a guard's pod stand on each node, and closes the nodes that must not be drained, and no other: those first.
 func (l *Loop) syncGuards(ctx context.Context, nodes []*adminpb.Node, c *cluster) error {
 	if l.Guard.Image == "" {
 		return nil
 	}
-	members, err := l.Log.Members(ctx)
-	if err != nil {
-		return fmt.Errorf("ask the controllers for their members: %w", err)
-	}
-	pods, err := l.controllerPods(ctx)
+	g, err := l.readGuards(ctx, nodes)
 	if err != nil {
 		return err
 	}
-	whys := plan.GuardWhys(nodes, members, pods)
-	budgets, guards, err := l.readGuards(ctx)
-	if err != nil {
-		return err
-	}
-	failed := []error{l.removeStrayGuards(ctx, c, budgets)}
-	closed := 0
-	for i := range c.nodes {
-		n := &c.nodes[i]
-		f := plan.GuardFacts{Why: whys[n.Name], Budget: budgets[string(n.UID)], Pod: guards[string(n.UID)]}
-		if f.Why != "" {
-			closed++
-			l.Notifier.Node(n, plan.Notice{Reason: plan.ReasonDrainBlocked, Note: "This node must not be drained or stopped: " + f.Why})
-		}
-		if err := l.guard(ctx, n, f); err != nil {
+	failed := []error{g.ownerErr, l.removeStrayGuards(ctx, c, g)}
+	closed, open := l.countGuards(g, c)
+	for _, n := range append(closed, open...) {
+		if err := l.guard(ctx, g, n); err != nil {
 			failed = append(failed, fmt.Errorf("guard of node %s: %w", n.Name, err))
 		}
 	}
-	l.Metrics.refused("drain", closed)
 	return errors.Join(failed...)
 }
 
+// countGuards divides the nodes by whether they must not be drained, which it says to them, and counts the guards that do not run.
+func (l *Loop) countGuards(g *guards, c *cluster) (closed, open []*corev1.Node) {
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		f := l.guardFacts(g, n)
+		if f.Stands() && !f.Runs() {
+			g.missing++
+		}
+		if f.Why == "" {
+			open = append(open, n)
+			continue
+		}
+		closed = append(closed, n)
+		note := "This node must not be drained or stopped: " + f.Why
+		if !f.Runs() {
+			note += ". Its guard does not run yet: a drain that begins now passes"
+		}
+		l.Notifier.Node(n, plan.Notice{Reason: plan.ReasonDrainBlocked, Note: note})
+	}
+	l.Metrics.refused("drain", len(closed))
+	l.Metrics.missing.Set(float64(g.missing))
+	return closed, open
+}
+
 // guard does step after step of one guard.
-func (l *Loop) guard(ctx context.Context, n *corev1.Node, f plan.GuardFacts) (err error) {
+func (l *Loop) guard(ctx context.Context, g *guards, n *corev1.Node) error {
+	f := l.guardFacts(g, n)
 	for range maxGuardSteps {
 		kind := plan.NextGuard(f)
-		if kind == plan.GuardNone {
+		if kind == plan.GuardNone || !g.mayDo(kind, &f) {
 			return nil
 		}
-		err := l.doGuard(ctx, n, &f, kind)
-		l.Metrics.step("guard", guardNames[kind], err)
+		err := l.lookAgain(ctx, n, &f, kind)
 		if err != nil {
 			return err
+		}
+		if plan.NextGuard(f) != kind {
+			continue
+		}
+		err = l.doGuard(ctx, n, &f, kind)
+		l.Metrics.step("guard", guardNames[kind], err)
+		if err != nil {
+			return fmt.Errorf("%s: %w", guardNames[kind], err)
 		}
 	}
 	return nil
 }
 
 var guardNames = map[plan.GuardKind]string{
-	plan.GuardBudget: "budget", plan.GuardPod: "pod", plan.GuardRemovePod: "remove-pod", plan.GuardOpen: "open",
+	plan.GuardBudget: "budget", plan.GuardSay: "say", plan.GuardOpen: "open", plan.GuardPod: "pod", plan.GuardEvictPod: "evict-pod",
+}
+
+// lookAgain reads anew what a step depends on that removes something, the log before the budget that would say so if another loop closed
+// the node since; and the node before a pod is made for which there is no reason.
+func (l *Loop) lookAgain(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, kind plan.GuardKind) error {
+	removes := kind == plan.GuardOpen || kind == plan.GuardEvictPod
+	if !removes && (kind != plan.GuardPod || f.IsClosed()) {
+		return nil
+	}
+	now, err := found(l.Kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the node again: %w", err)
+	case now == nil || now.UID != n.UID:
+		*f = plan.GuardFacts{}
+		return nil
+	case !removes:
+		f.Usable = plan.IsUsable(now)
+		return nil
+	}
+	nodes, err := l.Log.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the controllers for their nodes again: %w", err)
+	}
+	g, err := l.readGuards(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	g.missing = f.Missing
+	*f = l.guardFacts(g, now)
+	return nil
 }
 
 // doGuard does one step, and notes it in what is known.
@@ -77,18 +131,35 @@ func (l *Loop) doGuard(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, 
 	budgets, pods := l.Kube.PolicyV1().PodDisruptionBudgets(l.Namespace), l.Kube.CoreV1().Pods(l.Namespace)
 	switch kind {
 	case plan.GuardBudget:
-		f.Budget, err = budgets.Create(ctx, l.Guard.Budget(n, f.Why), metav1.CreateOptions{})
-	case plan.GuardPod:
-		f.Pod, err = pods.Create(ctx, l.Guard.Pod(n, f.Budget, f.Why), metav1.CreateOptions{})
-	case plan.GuardRemovePod:
-		err = gone(pods.Delete(ctx, f.Pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(f.Pod.UID))}))
-		f.Pod = nil
+		f.Budget, err = budgets.Create(ctx, l.Guard.Budget(n, f.Owner, f.Why), metav1.CreateOptions{})
+	case plan.GuardSay:
+		f.Budget, err = budgets.Update(ctx, plan.Say(f.Budget, f.Owner, f.Why), metav1.UpdateOptions{})
 	case plan.GuardOpen:
-		err = gone(budgets.Delete(ctx, f.Budget.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(f.Budget.UID))}))
+		err = gone(budgets.Delete(ctx, f.Budget.Name, metav1.DeleteOptions{Preconditions: exactly(f.Budget)}))
 		f.Budget = nil
+	case plan.GuardPod:
+		f.Pod, err = pods.Create(ctx, l.Guard.Pod(n, f.Owner, f.Budget), metav1.CreateOptions{})
+	case plan.GuardEvictPod:
+		err = l.evict(ctx, f.Pod)
+		f.Pod = nil
 	case plan.GuardNone:
 	}
 	return err
+}
+
+// exactly is the object as it was read.
+func exactly(o metav1.Object) *metav1.Preconditions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
+}
+
+// evict removes this pod unless a budget keeps it.
+func (l *Loop) evict(ctx context.Context, pod *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
+	return gone(l.Kube.CoreV1().Pods(l.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	}))
 }
 
 // gone is the error of a deletion, nil where somebody was there before.
@@ -97,53 +168,4 @@ func gone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// readGuards are the budgets and pods of guards, by their nodes' uid.
-func (l *Loop) readGuards(ctx context.Context) (map[string]*policyv1.PodDisruptionBudget, map[string]*corev1.Pod, error) {
-	selected := metav1.ListOptions{LabelSelector: plan.LabelDrainGuard}
-	budgets, err := l.Kube.PolicyV1().PodDisruptionBudgets(l.Namespace).List(ctx, selected)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the budgets of guards: %w", err)
-	}
-	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, selected)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the pods of guards: %w", err)
-	}
-	b, p := map[string]*policyv1.PodDisruptionBudget{}, map[string]*corev1.Pod{}
-	for i := range budgets.Items {
-		b[budgets.Items[i].Labels[plan.LabelDrainGuard]] = &budgets.Items[i]
-	}
-	for i := range pods.Items {
-		p[pods.Items[i].Labels[plan.LabelDrainGuard]] = &pods.Items[i]
-	}
-	return b, p, nil
-}
-
-// removeStrayGuards removes the budgets of nodes that are gone; their pods go with their nodes.
-func (l *Loop) removeStrayGuards(ctx context.Context, c *cluster, budgets map[string]*policyv1.PodDisruptionBudget) error {
-	there := map[string]bool{}
-	for i := range c.nodes {
-		there[string(c.nodes[i].UID)] = true
-	}
-	var failed []error
-	for uid, b := range budgets {
-		if !there[uid] {
-			failed = append(failed, gone(l.Kube.PolicyV1().PodDisruptionBudgets(l.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{})))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// controllerPods are the pods of the controllers, by name.
-func (l *Loop) controllerPods(ctx context.Context) (map[string]*corev1.Pod, error) {
-	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: l.ControllerSelector})
-	if err != nil {
-		return nil, fmt.Errorf("list the controllers' pods: %w", err)
-	}
-	all := map[string]*corev1.Pod{}
-	for i := range pods.Items {
-		all[pods.Items[i].Name] = &pods.Items[i]
-	}
-	return all, nil
 }

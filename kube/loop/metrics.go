@@ -13,6 +13,7 @@ type Metrics struct {
 	refusals *prometheus.GaugeVec
 	steps    *prometheus.CounterVec
 	left     prometheus.Counter
+	missing  prometheus.Gauge
 }
 
 // NewMetrics registers the metrics.
@@ -28,9 +29,10 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_kube_steps_total", Help: "Steps that were done, by duty (failover, affinity, guard) and outcome (ok, error).",
 		}, []string{"duty", "step", "outcome"}),
-		left: prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_kube_events_suppressed_total", Help: "Events that were left out for now, as there were too many."}),
+		left:    prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_kube_events_suppressed_total", Help: "Events that were left out for now, as there were too many."}),
+		missing: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_kube_guards_missing", Help: "Nodes whose guard against drains should run and does not."}),
 	}
-	registerer.MustRegister(m.leader, m.last, m.refusals, m.steps, m.left)
+	registerer.MustRegister(m.leader, m.last, m.refusals, m.steps, m.left, m.missing)
 	return m
 }
 

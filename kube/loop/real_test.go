@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,10 +29,11 @@ import (
 
 // realEnv is a real API server, with those of Kubernetes' controllers that a test names.
 type realEnv struct {
-	t    *testing.T
-	kube kubernetes.Interface
-	log  *logs
-	said *events.FakeRecorder
+	t      *testing.T
+	config *rest.Config
+	kube   kubernetes.Interface
+	log    *logs
+	said   *events.FakeRecorder
 }
 
 // patience bounds what a busy machine may take.
@@ -40,9 +41,11 @@ const patience = 2 * time.Minute
 
 func newRealEnv(t *testing.T, controllers string) *realEnv {
 	config := apitest.Start(t)
-	e := &realEnv{t: t, kube: apitest.Client(t, config), said: events.NewFakeRecorder(1000)}
+	e := &realEnv{t: t, config: config, kube: apitest.Client(t, config), said: events.NewFakeRecorder(1000)}
 	e.log = &logs{t: t, writes: &writes{}, index: 70, state: map[string]*adminpb.OutOfServiceResponse{}, check: func() {}}
 	_, err := e.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "holdfast"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = e.kube.RbacV1().Roles("holdfast").Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: plan.GuardOwnerRole}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	if controllers != "" {
 		runControllers(t, config, controllers)
@@ -57,10 +60,7 @@ func runControllers(t *testing.T, config *rest.Config, names string) {
 		t.Skipf("there is no kube-controller-manager-VERSION in %s=%s", apitest.BinariesEnv, os.Getenv(apitest.BinariesEnv))
 	}
 	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q, insecure-skip-tls-verify: true}}]\n"+
-		"users: [{name: a, user: {token: %q}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", config.Host, config.BearerToken)
-	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
+	kubeconfig := writeKubeconfig(t, dir, config)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
 	cmd := exec.Command(programs[len(programs)-1], "--kubeconfig", kubeconfig, "--controllers", names, "--leader-elect=false", "--secure-port=0",
@@ -76,6 +76,16 @@ func runControllers(t *testing.T, config *rest.Config, names string) {
 		}
 		_ = log.Close()
 	})
+}
+
+// writeKubeconfig writes who may do everything at the server, and returns the file.
+func writeKubeconfig(t *testing.T, dir string, config *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(dir, "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q, insecure-skip-tls-verify: true}}]\n"+
+		"users: [{name: a, user: {token: %q}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", config.Host, config.BearerToken)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
 }
 
 func (e *realEnv) loop() *Loop {
@@ -139,41 +149,6 @@ func TestS172_ARealAPIServerTakesIt(t *testing.T) {
 	require.Equal(t, claim.UID, now.Spec.ClaimRef.UID)
 	require.Empty(t, now.Annotations[plan.AnnotationReclaimPolicy])
 	require.Contains(t, now.Finalizers, "kubernetes.io/pv-protection")
-}
-
-// S173: the eviction API refuses to evict the guard, as a drain asks it to, and no guard is left once the node may stop.
-func TestS173_AGuardIsNotEvicted(t *testing.T) {
-	e := newRealEnv(t, "disruption-controller")
-	e.makeNode()
-	_, err := e.kube.SchedulingV1().PriorityClasses().Get(t.Context(), "system-node-critical", metav1.GetOptions{})
-	require.NoError(t, err)
-	e.log.nodes = []*adminpb.Node{{Id: "n1", StopReasons: []string{"volume v would be lost"}}}
-	l := e.loop()
-	require.NoError(t, l.Sync(t.Context()))
-	pods := e.kube.CoreV1().Pods("holdfast")
-	guard, err := pods.Get(t.Context(), "holdfast-drain-n1", metav1.GetOptions{})
-	require.NoError(t, err)
-	guard.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
-	_, err = pods.UpdateStatus(t.Context(), guard, metav1.UpdateOptions{}) // as its kubelet says
-	require.NoError(t, err)
-	e.eventually("its budget is counted", func() bool {
-		b, err := e.kube.PolicyV1().PodDisruptionBudgets("holdfast").Get(t.Context(), "holdfast-drain-n1", metav1.GetOptions{})
-		return err == nil && b.Status.ExpectedPods == 1 && b.Status.CurrentHealthy == 1
-	})
-	evict := func() error {
-		return pods.EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-drain-n1", Namespace: "holdfast"}})
-	}
-	for range 2 {
-		require.True(t, apierrors.IsTooManyRequests(evict()), "%v", evict())
-		require.NoError(t, l.Sync(t.Context()))
-	}
-	e.log.nodes[0].StopReasons = nil
-	require.NoError(t, l.Sync(t.Context()))
-	list, err := e.kube.PolicyV1().PodDisruptionBudgets("holdfast").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Empty(t, list.Items)
-	err = evict()
-	require.True(t, err == nil || apierrors.IsNotFound(err), "%v", err)
 }
 
 // S170: a taint that was decided on before the node returned is refused, whichever loop set it; the real API server takes the taint and

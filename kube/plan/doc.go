@@ -25,4 +25,10 @@ const (
 	SavedKey = "persistent-volume.json"
 	// LabelDrainGuard is on a pod, and on its PodDisruptionBudget, that keep a node from being drained: the node's uid.
 	LabelDrainGuard = "holdfast.storage/drain-guard"
+	// AnnotationWhy is on that budget: why the node must not be drained; empty: it may be, and the budget goes.
+	AnnotationWhy = "holdfast.storage/why"
+	// AnnotationGuardNode is on both: the node's name.
+	AnnotationGuardNode = "holdfast.storage/node"
+	// AnnotationGuardSpec is on that pod: which it was made from.
+	AnnotationGuardSpec = "holdfast.storage/guard-spec"
 )

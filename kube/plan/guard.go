@@ -2,61 +2,137 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
 // GuardKind is what is done next with the guard of a node: a pod that a drain has to evict, and a PodDisruptionBudget that does not let
-// it. Neither the workload's pods nor those of a DaemonSet, which a drain leaves alone, can stand for what the node keeps. A guard
-// stays while the loop is dead: what it said last holds.
+// it. Neither the workload's pods nor those of a DaemonSet, which a drain leaves alone, can stand for what the node keeps. The pod stands
+// on every node, as the API server asks no budget of one that does not run yet; the budget comes and goes with the reason, and is
+// obeyed from its first moment. A guard stays while the loop is dead: what it said last holds.
 type GuardKind uint8
 
 const (
 	GuardNone GuardKind = iota
-	// GuardBudget makes the budget: before the pod, so that the pod cannot be evicted from when it runs. Of one that does not run yet
-	// the API server asks no budget.
+	// GuardBudget makes the budget.
 	GuardBudget
-	// GuardPod makes the pod, which belongs to the budget.
-	GuardPod
-	// GuardRemovePod removes a pod that ended, or belongs to an earlier budget.
-	GuardRemovePod
-	// GuardOpen removes the budget, and then the pod with it.
+	// GuardSay writes into the budget why the node must not be drained now, or that it may be. A budget is removed only in the version
+	// that says so: a loop that is late does not remove one that another loop needs again.
+	GuardSay
+	// GuardOpen removes the budget.
 	GuardOpen
+	// GuardPod makes the pod.
+	GuardPod
+	// GuardEvictPod removes the pod as a drain would, so that a budget which another loop made meanwhile keeps it.
+	GuardEvictPod
 )
 
 // GuardFacts are what is known of a node's guard.
 type GuardFacts struct {
-	Why    string // the node must not be drained, because; empty: it may
+	Why string // the node must not be drained, because; empty: it may
+	// Unknown: nobody can tell, as no controller hears of the host, and the node is there. What was said last holds.
+	Unknown bool
+	// Ours: the log has the node, or a controller runs there.
+	Ours bool
+	// Usable: the node is Ready, and neither cordoned nor being deleted.
+	Usable bool
+	// Missing is how many guards should run and do not.
+	Missing int
+	// Owner is what both belong to, and go with; nil: it could not be read.
+	Owner *metav1.OwnerReference
+	// Spec is GuardSpec of the pod that would be made now.
+	Spec   string
 	Budget *policyv1.PodDisruptionBudget
 	Pod    *corev1.Pod
 }
 
 // NextGuard decides the one step to do next (S173).
 func NextGuard(f GuardFacts) GuardKind {
-	ended := f.Pod != nil && (f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded)
+	closed := f.IsClosed()
 	switch {
-	case f.Why == "" && f.Budget != nil:
-		return GuardOpen
-	case f.Why == "" && f.Pod != nil && f.Pod.DeletionTimestamp == nil:
-		return GuardRemovePod
-	case f.Why == "":
-		return GuardNone
-	case f.Budget == nil:
+	case f.Budget == nil && closed:
 		return GuardBudget
-	case f.Budget.DeletionTimestamp != nil || f.Pod != nil && f.Pod.DeletionTimestamp != nil:
+	case f.Budget == nil:
+		return f.nextPod(closed)
+	case f.Budget.DeletionTimestamp != nil:
 		return GuardNone // it goes, and is made again then
-	case f.Pod == nil:
+	case !f.isSaid():
+		return GuardSay
+	case !closed:
+		return GuardOpen
+	}
+	return f.nextPod(closed)
+}
+
+// IsClosed tells whether the node must not be drained, as far as anybody can tell.
+func (f *GuardFacts) IsClosed() bool { return f.Why != "" || f.Unknown && f.Budget != nil }
+
+// nextPod replaces one that runs only where nothing needs it and all others run: until the next one runs, a drain passes. One on a
+// cordoned node stays, and one that was evicted from there does not come back, unless the node must not be drained.
+func (f *GuardFacts) nextPod(closed bool) GuardKind {
+	switch {
+	case f.Pod == nil && (closed || f.Stands()) && (f.Owner != nil || f.Budget != nil):
 		return GuardPod
-	case ended || !metav1.IsControlledBy(f.Pod, f.Budget):
-		return GuardRemovePod
+	case f.Pod == nil || f.Pod.DeletionTimestamp != nil:
+		return GuardNone
+	case hasEnded(f.Pod), !f.Runs() && !f.isCurrent():
+		return GuardEvictPod // it keeps nothing
+	case closed:
+		return GuardNone
+	case !f.Ours, f.Usable && f.Missing == 0 && !f.isCurrent():
+		return GuardEvictPod
 	}
 	return GuardNone
+}
+
+// Stands tells whether the node has a guard without a reason, too.
+func (f *GuardFacts) Stands() bool { return f.Ours && f.Usable }
+
+// Runs tells whether a budget keeps the pod.
+func (f *GuardFacts) Runs() bool {
+	return f.Pod != nil && f.Pod.DeletionTimestamp == nil && f.Pod.Status.Phase == corev1.PodRunning
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// isCurrent tells whether the pod is as it would be made now. One of an earlier version belongs to its budget.
+func (f *GuardFacts) isCurrent() bool {
+	owner := metav1.GetControllerOf(f.Pod)
+	return f.Pod.Annotations[AnnotationGuardSpec] == f.Spec && (f.Owner == nil || owner != nil && owner.UID == f.Owner.UID)
+}
+
+// isSaid tells whether the budget says what is known.
+func (f *GuardFacts) isSaid() bool {
+	if f.Why == "" && f.Unknown {
+		return true
+	}
+	owner := metav1.GetControllerOf(f.Budget)
+	return f.Budget.Annotations[AnnotationWhy] == f.Why && (f.Owner == nil || owner != nil && owner.UID == f.Owner.UID)
+}
+
+// IsUsable tells whether the node runs pods, and is neither cordoned nor being deleted.
+func IsUsable(n *corev1.Node) bool {
+	return isReady(n) && !n.Spec.Unschedulable && n.DeletionTimestamp == nil
+}
+
+func isReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// IsUnheard tells whether the log does not hear of a host whose node is there: why it must not stop is not known.
+func IsUnheard(host *adminpb.Node, n *corev1.Node) bool {
+	return host.GetState() == "unreachable" && isReady(n)
 }
 
 // GuardWhys say which nodes must not be drained: those with the last good copy of a replicated volume, by the log, and those
@@ -80,63 +156,4 @@ func GuardWhys(nodes []*adminpb.Node, members []*adminpb.Member, pods map[string
 		whys[pod.Spec.NodeName] = why
 	}
 	return whys
-}
-
-// Guard is what guards are made with.
-type Guard struct {
-	Namespace, Image, PriorityClass string
-	PullSecrets                     []string
-}
-
-// GuardName is the name of a node's guard; of one with a long name, by its uid.
-func GuardName(n *corev1.Node) string {
-	const most = 63
-	if name := "holdfast-drain-" + n.Name; len(name) <= most {
-		return name
-	}
-	return "holdfast-drain-" + string(n.UID)
-}
-
-// Budget lets nobody evict the guard.
-func (g Guard) Budget(n *corev1.Node, why string) *policyv1.PodDisruptionBudget {
-	one := intstr.FromInt32(1)
-	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: g.meta(n, why),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &one,
-			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{LabelDrainGuard: string(n.UID)}},
-		},
-	}
-}
-
-// Pod is the guard. Its controller is the budget, without which drains refuse a pod that nobody makes again.
-func (g Guard) Pod(n *corev1.Node, budget *policyv1.PodDisruptionBudget, why string) *corev1.Pod {
-	no, yes, none, user := false, true, int64(0), int64(9800)
-	pod := &corev1.Pod{ObjectMeta: g.meta(n, why)}
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(budget, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"))}
-	pod.Spec = corev1.PodSpec{
-		NodeName: n.Name, AutomountServiceAccountToken: &no, EnableServiceLinks: &no, TerminationGracePeriodSeconds: &none,
-		PriorityClassName: g.PriorityClass, RestartPolicy: corev1.RestartPolicyAlways,
-		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{{
-			Name: "guard", Image: g.Image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/usr/bin/holdfast", "kube", "guard"}, Resources: smallest(),
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			},
-		}},
-	}
-	for _, name := range slices.Sorted(slices.Values(g.PullSecrets)) {
-		pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-	}
-	return pod
-}
-
-func (g Guard) meta(n *corev1.Node, why string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: GuardName(n), Namespace: g.Namespace, Annotations: map[string]string{"holdfast.storage/why": why, "holdfast.storage/node": n.Name},
-		Labels: map[string]string{LabelDrainGuard: string(n.UID), "app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "drain-guard"},
-	}
 }
