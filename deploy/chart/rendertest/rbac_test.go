@@ -58,7 +58,10 @@ var namespaceRules = map[string]map[string]string{
 	"holdfast-kube-init": {
 		"/configmaps": "c", "/configmaps[holdfast-cluster holdfast-ca-bundle]": "gu", "/secrets": "c", "/secrets[holdfast-ca]": "g",
 	},
-	"holdfast-kube": {"/configmaps": "glcud", "/pods": "c", "policy/poddisruptionbudgets": "glcd"},
+	"holdfast-kube": {
+		"/configmaps": "glcud", "/pods": "c", "/pods/eviction": "c", "policy/poddisruptionbudgets": "glcud",
+		"rbac.authorization.k8s.io/roles[holdfast-kube]": "g",
+	},
 	"holdfast-provisioner": {
 		"storage.k8s.io/csistoragecapacities": "glwcupd", "/pods": "g", "apps/replicasets": "g",
 	},
