@@ -59,7 +59,7 @@ func LoopCommand() *cobra.Command {
 	flags.StringVar(&o.identity, "identity", host, "`name` of this loop among those that are elected; the pod's")
 	flags.StringVar(&o.selector, "controller-selector", "app.kubernetes.io/name=holdfast,app.kubernetes.io/component=controller", "`labels` of the controllers' pods")
 	flags.StringVar(&o.metrics, "metrics-listen", "127.0.0.1:9804", "`address` of the plain HTTP listener with /metrics, /healthz and /readyz; keep it on loopback")
-	flags.StringVar(&o.guard.Image, "guard-image", "", "`image` of the pods that keep a node from being drained, this program's; without it, none are made")
+	flags.StringVar(&o.guard.Image, "guard-image", "", "`image` of the pods that keep nodes from being drained, one on each node of Holdfast, this program's; without it, none are made")
 	flags.StringSliceVar(&o.guard.PullSecrets, "guard-pull-secrets", nil, "`names` of the secrets to pull it with")
 	flags.StringVar(&o.guard.PriorityClass, "guard-priority-class", "system-node-critical", "priority `class` of these pods")
 	flags.DurationVar(&o.often, "node-interval", 3*time.Second, "how often nodes are looked at")
