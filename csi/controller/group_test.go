@@ -54,6 +54,7 @@ func TestCreateGroupArguments(t *testing.T) {
 		"-12: an id of another form":               {func(r *groupReq) { r.SourceVolumeIds[1] = "fake" }, codes.NotFound},
 		"-13: an unknown parameter":                {func(r *groupReq) { r.Parameters = mapOf("a", "b") }, invalid},
 		"-13: what sidecars add":                   {func(r *groupReq) { r.Parameters = mapOf("csi.storage.k8s.io/volumegroupsnapshot/name", "b") }, codes.OK},
+		"-13: the policy of the class":             {func(r *groupReq) { r.Parameters = mapOf("deletionPolicy", "Delete") }, codes.OK},
 		"-14: secrets are accepted":                {func(r *groupReq) { r.Secrets = mapOf("a", "b") }, codes.OK},
 		"GEN-Error-12: form before the volumes":    {func(r *groupReq) { r.Name, r.SourceVolumeIds[0] = "", unknownID }, invalid},
 		"GEN-Size-04: parameters above 4 KiB":      {func(r *groupReq) { r.Parameters = mapOf("csi.storage.k8s.io/x", strings.Repeat("x", 4096)) }, invalid},

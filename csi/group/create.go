@@ -40,6 +40,10 @@ func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateV
 	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: made}, nil
 }
 
+// deletionPolicyKey is a field of a VolumeGroupSnapshotClass, for its controller: it decides nothing here. Kubernetes' own tests
+// write it among the parameters too.
+const deletionPolicyKey = "deletionPolicy"
+
 func createCommand(site string, req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGroupSnapshot, error) {
 	sources := slices.Sorted(slices.Values(req.GetSourceVolumeIds()))
 	switch {
@@ -50,7 +54,7 @@ func createCommand(site string, req *csi.CreateVolumeGroupSnapshotRequest) (*fsm
 	case len(slices.Compact(slices.Clone(sources))) != len(sources):
 		return nil, fsm.Reject(fsm.Invalid, "a volume is twice among source_volume_ids")
 	}
-	if err := csiconv.NoParameters(site, req.GetParameters(), csiconv.VolumeGroupKey); err != nil {
+	if err := csiconv.NoParameters(site, req.GetParameters(), csiconv.VolumeGroupKey, deletionPolicyKey); err != nil {
 		return nil, err
 	}
 	return newCreateCommand(req.GetName(), sources)
