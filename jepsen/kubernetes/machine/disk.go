@@ -46,6 +46,7 @@ type loop struct {
 	number uint64
 	file   string // as the kernel names it; a path of the host only where the file's filesystem is still mounted there
 	inside uint64 // the device number of the filesystem that the file is on
+	over   uint64 // that of the block device that is the file, or 0: kubelet keeps a raw volume's device so
 }
 
 func loops() ([]loop, error) {
@@ -78,7 +79,7 @@ func readLoop(device, backing string) (loop, bool) {
 	if err != nil || unix.Fstat(int(f.Fd()), &stat) != nil {
 		return loop{}, false
 	}
-	return loop{device, stat.Rdev, strings.TrimSpace(string(file)), status.Device}, true
+	return loop{device, stat.Rdev, strings.TrimSpace(string(file)), status.Device, status.Rdevice}, true
 }
 
 // detachLoops detaches the devices whose files are on the machine's disks, and waits until the disks are detached too: the kernel does so
@@ -106,8 +107,14 @@ func (c Config) detachOnce() (int, error) {
 			disks[l.number] = true
 		}
 	}
+	volumes := map[uint64]bool{}
 	for _, l := range all {
 		if disks[l.inside] {
+			volumes[l.number] = true
+		}
+	}
+	for _, l := range all {
+		if disks[l.inside] || volumes[l.over] {
 			err = errors.Join(err, detach(l.path))
 		}
 	}
