@@ -18,24 +18,30 @@ var shells = []string{
 // debians are those of which they want GNU's dd beside a shell.
 var debians = []string{"registry.k8s.io/e2e-test-images/glibc-dns-testing:2.1.1", "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0"}
 
-// Debian makes an image from busybox, and dd of the host with the libraries that it loads.
+// Debian makes an image from busybox, and a shell and dd of the host with the libraries that they load: busybox's shell runs its own dd.
 func Debian(busybox Image) (Image, error) {
-	dd, err := exec.LookPath("dd")
-	if err != nil {
-		return Image{}, err
+	img, have := Image{Names: debians, Cmd: busybox.Cmd}, map[string]bool{}
+	put := func(f File) {
+		if !have[f.At] {
+			have[f.At], img.Files = true, append(img.Files, f)
+		}
 	}
-	listed, err := exec.Command("ldd", dd).Output()
-	if err != nil {
-		return Image{}, fmt.Errorf("list the libraries of %s: %w", dd, err)
-	}
-	img := Image{Names: debians, Cmd: busybox.Cmd, Files: []File{{At: "/bin/dd", From: dd}}}
-	for _, path := range regexp.MustCompile(`/\S+`).FindAllString(string(listed), -1) {
-		img.Files = append(img.Files, File{At: path, From: path})
+	for _, name := range []string{"sh", "dd"} {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			return Image{}, err
+		}
+		listed, err := exec.Command("ldd", program).Output()
+		if err != nil {
+			return Image{}, fmt.Errorf("list the libraries of %s: %w", program, err)
+		}
+		put(File{At: "/bin/" + name, From: program})
+		for _, path := range regexp.MustCompile(`/\S+`).FindAllString(string(listed), -1) {
+			put(File{At: path, From: path})
+		}
 	}
 	for _, f := range busybox.Files {
-		if f.At != "/bin/dd" {
-			img.Files = append(img.Files, f)
-		}
+		put(f)
 	}
 	return img, nil
 }
