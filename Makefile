@@ -21,13 +21,10 @@ TOGETHER := deploy/side-by-side.sh $(LOGS)
 # What runs in a lab of its own beside the others; and one half of the scenarios: what is not named is the other half.
 SANITY   := ^TestCSISanityFromAGuest$$
 HALF     := ^(TestRandomFaults|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
-# Of the tests of clusters and of guests, the short form leaves these to the long one; of the other half of the scenarios it has
-# OTHER.
+# Of the tests of clusters, the short form leaves these to the long one; of those of guests, which keep two processors busy for minutes
+# each, make test has one in its short form, and make lab the others.
 LONG_CLUSTERS   := ^(TestACommandThatFaultsEveryControllerIsSkipped|TestContentSurvivesKilledNodesAndLeaders|TestCSISanityOfV1_13|TestTwoBuildsHoldOneState|TestS29_S33_TwoOrchestratorsUseTheSameNames|TestADeadControllerIsReplacedUnderLoad|TestStageAndPublishTenTimesOver|TestS72_TwoBuildsRollOverBadLinks)$$
-LONG_BACKENDS   := ^(TestCluster|TestClusterOnAThinPool)$$
-LONG_DRBD   := ^(TestDRBDSites|TestDRBDsFailedDisks)$$
-LONG_SCENARIOS   := ^(TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother)$$
-OTHER    := ^(TestALostPeerFreezesIOWithoutAQuorum|TestAnOutdatedPeerIsNeverPromoted|TestS5_AStaleSecondaryIsNotPromoted|TestS67_AFailedDiskIsCopiedWholly|TestS1_AReplicatedVolumeInUseOutlivesTheLog)$$
+ONE      := ^TestPowerLossLosesNoAcknowledgedWrite$$
 # Replication between sites, in a lab of its own; the short form has the loss of a site and a forced promotion.
 SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate
 SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce)$$
@@ -101,15 +98,15 @@ lint: ## go vet, staticcheck, errcheck, errorlint, determinism of fsm and execut
 	$(GO) vet -vettool=$(BIN)/lint -tags bench $(PACKAGES)
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-# Everything is compiled once before the parts begin. Those that compute come first; then clusters in one row and guests in
-# another, so that no election is starved by more than one neighbour: what is named after another part begins when that has ended.
+# Everything is compiled once before the parts begin. Those that compute come first, then clusters one after another, then guests: no
+# election is starved by a neighbour. What is named after another part begins when that has ended.
 test: deps room build ## all tests in their short form, and what each part took; needs root for devices, mounts and guests (LONG=1: the long form, for hours)
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  chart:sims '$(SUBMAKE) chart-test' pages:chart '$(SUBMAKE) pages-test' image:pages '$(SUBMAKE) image-check' \
-	  system:race "$(SYSTEM)" drills:system '$(DRILLS)' rows:drills '$(ROWS)' \
-	  scenarios-1:race "$(FIRST)" scenarios-2:scenarios-1 "$(SECOND)" sites:scenarios-2 "$(THIRD)" drbd:sites "$(DRBD)" backends:drbd "$(BACKENDS)"
-	@$(if $(LONG),,echo 'left to make test LONG=1, beside longer runs and more scenarios:' && echo '$(LONG_CLUSTERS)|$(LONG_BACKENDS)|$(LONG_DRBD)|$(LONG_SCENARIOS)' | tr -d '^()$$' | tr '|' '\n')
+	  system:race "$(SYSTEM)" drills:system '$(DRILLS)' rows:drills '$(ROWS)' guests:rows "$(GUESTS)" \
+	  $(if $(LONG),scenarios-2:guests "$(SECOND)" sites:scenarios-2 "$(THIRD)" drbd:sites "$(DRBD)" backends:drbd "$(BACKENDS)")
+	@$(if $(LONG),,echo 'left to make lab, which has all of the guests, and to make test LONG=1, beside longer runs:' && echo '$(LONG_CLUSTERS)' | tr -d '^()$$' | tr '|' '\n')
 
 unit: ## unit tests of the packages that race does not run (LONG=1: their long form, and of those that race runs in the short form)
 	list=$$(GO='$(GO)' sh deploy/unit-packages.sh $(SHORTLY) '$(RACED)' $(SYSTEMS)) && $(GO) test -vet=off $(SHORTLY) -timeout 30m $$list
@@ -144,12 +141,13 @@ conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md $(ROWS)
 
 KERNELS   = $(LAB) $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -p 1 -timeout 60m -v
-BACKENDS  = $(KERNELS) -skip '^TestDRBD$(if $(LONG),,|$(LONG_BACKENDS))' ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
-DRBD      = $(KERNELS) -run ^TestDRBD $(if $(LONG),,-skip '$(LONG_DRBD)') ./jepsen/lab
+BACKENDS  = $(KERNELS) -skip ^TestDRBD ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer ./jepsen/lab/stamps
+DRBD      = $(KERNELS) -run ^TestDRBD ./jepsen/lab
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
-FIRST     = $(SCENARIOS) -run '$(HALF)' $(if $(LONG),,-skip '$(LONG_SCENARIOS)') $(LONGER)
-SECOND    = $(SCENARIOS) $(if $(LONG),-skip '$(HALF)|$(SANITY)|$(SITES)',-run '$(OTHER)') $(LONGER)
+FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
+GUESTS    = $(if $(LONG),$(FIRST),$(SCENARIOS) -run '$(ONE)')
+SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SANITY)|$(SITES)' $(LONGER)
 FROMAGUEST = $(SCENARIOS) -run '$(SANITY)' $(LONGER)
 THIRD     = $(SCENARIOS) -run '$(if $(LONG),$(SITES),$(SHORT))' $(LONGER)
 
