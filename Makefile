@@ -21,10 +21,10 @@ TOGETHER := deploy/side-by-side.sh $(LOGS)
 # What runs in a lab of its own beside the others; and one half of the scenarios: what is not named is the other half.
 SANITY   := ^TestCSISanityFromAGuest$$
 HALF     := ^(TestRandomFaults|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume|TestS57_S58_S59_S60_ASiteFencesALiveWriterOfAnother|TestS61_BothReplicasGiveBackWhatWasDeleted)$$
-# Of the tests of clusters, the short form leaves these to the long one; of those of guests, which keep two processors busy for minutes
-# each, make test has one in its short form, and make lab the others.
-LONG_CLUSTERS   := ^(TestACommandThatFaultsEveryControllerIsSkipped|TestContentSurvivesKilledNodesAndLeaders|TestCSISanityOfV1_13|TestTwoBuildsHoldOneState|TestS29_S33_TwoOrchestratorsUseTheSameNames|TestADeadControllerIsReplacedUnderLoad|TestStageAndPublishTenTimesOver|TestS72_TwoBuildsRollOverBadLinks)$$
-ONE      := ^TestPowerLossLosesNoAcknowledgedWrite$$
+# Of the tests of clusters, the short form leaves these to the long one; of those of guests, make test has one in its short form, of
+# replication without controllers, and make lab the others: a cluster of three guests alone keeps two processors busy for minutes.
+LONG_CLUSTERS := ^(TestACommandThatFaultsEveryControllerIsSkipped|TestContentSurvivesKilledNodesAndLeaders|TestCSISanityOfV1_13|TestTwoBuildsHoldOneState|TestS29_S33_TwoOrchestratorsUseTheSameNames|TestADeadControllerIsReplacedUnderLoad|TestStageAndPublishTenTimesOver|TestS72_TwoBuildsRollOverBadLinks)$$
+ONE      := ^TestDRBD$$
 # Replication between sites, in a lab of its own; the short form has the loss of a site and a forced promotion.
 SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate
 SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce)$$
@@ -146,7 +146,7 @@ DRBD      = $(KERNELS) -run ^TestDRBD ./jepsen/lab
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
 FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
-GUESTS    = $(if $(LONG),$(FIRST),$(SCENARIOS) -run '$(ONE)')
+GUESTS    = $(if $(LONG),$(FIRST),$(KERNELS) -run '$(ONE)' ./jepsen/lab)
 SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SANITY)|$(SITES)' $(LONGER)
 FROMAGUEST = $(SCENARIOS) -run '$(SANITY)' $(LONGER)
 THIRD     = $(SCENARIOS) -run '$(if $(LONG),$(SITES),$(SHORT))' $(LONGER)
