@@ -98,13 +98,13 @@ lint: ## go vet, staticcheck, errcheck, errorlint, determinism of fsm and execut
 	$(GO) vet -vettool=$(BIN)/lint -tags bench $(PACKAGES)
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-# Everything is compiled once before the parts begin. Those that compute come first, then clusters one after another, then guests: no
-# election is starved by a neighbour. What is named after another part begins when that has ended.
+# Everything is compiled once before the parts begin. Those that compute come first, then clusters, two at a time, which mostly wait, then
+# guests, which do not. What is named after another part begins when that has ended.
 test: deps room build ## all tests in their short form, and what each part took; needs root for devices, mounts and guests (LONG=1: the long form, for hours)
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  chart:sims '$(SUBMAKE) chart-test' pages:chart '$(SUBMAKE) pages-test' image:pages '$(SUBMAKE) image-check' \
-	  system:race "$(SYSTEM)" drills:system '$(DRILLS)' rows:drills '$(ROWS)' guests:rows "$(GUESTS)" \
+	  system:race "$(SYSTEM)" drills:race '$(DRILLS)' rows:drills '$(ROWS)' guests:rows "$(GUESTS)" \
 	  $(if $(LONG),scenarios-2:guests "$(SECOND)" sites:scenarios-2 "$(THIRD)" drbd:sites "$(DRBD)" backends:drbd "$(BACKENDS)")
 	@$(if $(LONG),,echo 'left to make lab, which has all of the guests, and to make test LONG=1, beside longer runs:' && echo '$(LONG_CLUSTERS)' | tr -d '^()$$' | tr '|' '\n')
 
