@@ -120,7 +120,7 @@ func created(t *testing.T, do func(), folders ...string) (names []string) {
 	t.Helper()
 	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	require.NoError(t, err)
-	defer unix.Close(watch)
+	defer func() { require.NoError(t, unix.Close(watch)) }()
 	for _, folder := range folders {
 		_, err := unix.InotifyAddWatch(watch, folder, unix.IN_CREATE|unix.IN_MOVED_TO)
 		require.NoError(t, err)
