@@ -68,6 +68,13 @@ func (k *fixture) capacity(req *csi.GetCapacityRequest) *csi.GetCapacityResponse
 	return res
 }
 
+// untilTheDiskRests asks until agrees does: what is free is the disk's, and others write there, so that a contradiction
+// counts when it stays.
+func (k *fixture) untilTheDiskRests(what string, agrees func() (bool, error)) {
+	k.t.Helper()
+	require.NoError(k.t, harness.Poll(k.ctx, time.Minute, what, agrees))
+}
+
 func capacityOf(caps ...*csi.VolumeCapability) *csi.GetCapacityRequest {
 	return &csi.GetCapacityRequest{VolumeCapabilities: caps}
 }
@@ -90,14 +97,20 @@ var getCapacityRows = map[string]rowTest{
 		here := func(t *csi.Topology) int64 {
 			return k.capacity(&csi.GetCapacityRequest{AccessibleTopology: t}).GetAvailableCapacity()
 		}
-		one, two := here(nodeTerms("n1")[0]), here(nodeTerms("n2")[0])
-		require.Positive(k.t, one)
-		require.Positive(k.t, two)
-		require.Equal(k.t, one+two, here(nil))
+		one, two := nodeTerms("n1")[0], nodeTerms("n2")[0]
+		require.Positive(k.t, here(one))
+		require.Positive(k.t, here(two))
 		require.Zero(k.t, here(nodeTerms("nowhere")[0]))
-		k.createVolume(withSize(1<<30, 0))
-		require.Equal(k.t, one-1<<30, here(nodeTerms("n1")[0]))
-		require.Equal(k.t, two, here(nodeTerms("n2")[0]))
+		k.untilTheDiskRests("nodes to add up to the cluster, and a volume to take its size of its node", func() (bool, error) {
+			before := [3]int64{here(one), here(two), here(nil)}
+			v := k.createVolume(withSize(1<<30, 0))
+			after := [2]int64{here(one), here(two)}
+			if before[0]+before[1] == before[2] && before[0]-1<<30 == after[0] && before[1] == after[1] {
+				return true, nil
+			}
+			require.NoError(k.t, k.env.CO.Delete(k.ctx, &harness.Volume{ID: v.GetVolumeId()}))
+			return false, fmt.Errorf("n1, n2 and all had %d free, and with a volume of 1 GiB n1 and n2 have %d", before, after)
+		})
 	}),
 	"CSI-CTRL-GetCapacity-05": rowOf(func(k *fixture) {
 		require.True(k.t, pluginHas(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)(k, k.env.Conn(k.t, "c1")))
@@ -112,8 +125,7 @@ var getCapacityRows = map[string]rowTest{
 	"CSI-CTRL-GetCapacity-07": rowOf(func(k *fixture) {
 		as := withVolumeCapabilities(blockCapability(writer))
 		most := func() int64 { return k.capacity(capacityOf(blockCapability(writer))).GetMaximumVolumeSize().GetValue() }
-		// What is free is the disk's, and others write there: a contradiction counts when it stays.
-		require.NoError(k.t, harness.Poll(k.ctx, time.Minute, "the maximum to be the most that is made", func() (bool, error) {
+		k.untilTheDiskRests("the maximum to be the most that is made", func() (bool, error) {
 			maximum := most()
 			for _, above := range []int64{maximum + 1, maximum + extent} {
 				v, err := k.controller.CreateVolume(k.ctx, k.newCreateRequest(withoutTopology, as, withSize(above, 0)))
@@ -130,7 +142,7 @@ var getCapacityRows = map[string]rowTest{
 			require.Equal(k.t, maximum, v.GetVolume().GetCapacityBytes())
 			err = k.env.CO.Delete(k.ctx, &harness.Volume{ID: v.GetVolume().GetVolumeId()})
 			return err == nil, err
-		}))
+		})
 	}),
 	"CSI-CTRL-GetCapacity-08": rowOf(func(k *fixture) {
 		for _, as := range []*csi.VolumeCapability{blockCapability(writer), mountCapability(writer, "ext4"), mountCapability(writer, "xfs")} {
