@@ -123,8 +123,9 @@ sims: ## simulations: seeds of faults over the executors and over Raft members, 
 
 CLUSTERS  = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(if $(LONG),HOLDFAST_LONG=1) $(GO) test -count=1 -timeout 60m -p 1 -v
 DRILLED   = ./jepsen/cluster/verbs/... ./jepsen/cluster/runbooks/...
-# Named outright: an empty list would be the tests of the module's root, which pass.
-SYSTEM    = $(CLUSTERS) $(if $(LONG),,-skip '$(LONG_CLUSTERS)') ./jepsen/cluster $$($(GO) list ./jepsen/cluster/... | grep -v -e /verbs -e /runbooks -e 'cluster$$')
+# Named outright: an empty list would be the tests of the module's root, which pass. On one line: within quotes, a list of several
+# lines would be as many commands.
+SYSTEM    = $(CLUSTERS) $(if $(LONG),,-skip '$(LONG_CLUSTERS)') ./jepsen/cluster $$($(GO) list ./jepsen/cluster/... | grep -v -e /verbs -e /runbooks -e 'cluster$$' | tr '\n' ' ')
 DRILLS    = $(CLUSTERS) $(DRILLED)
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
