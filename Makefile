@@ -104,7 +104,7 @@ test: deps room build ## all tests in their short form, and what each part took;
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
 	  chart:sims '$(SUBMAKE) chart-test' pages:chart '$(SUBMAKE) pages-test' image:pages '$(SUBMAKE) image-check' \
-	  system:race "$(SYSTEM)" drills:race '$(DRILLS)' rows:drills '$(ROWS)' guests:$(if $(LONG),rows,race) "$(GUESTS)" \
+	  system:race "$(SYSTEM)" drills:race '$(DRILLS)' rows:drills '$(ROWS)' guests:$(if $(LONG),rows,drills) "$(GUESTS)" \
 	  $(if $(LONG),scenarios-2:guests "$(SECOND)" sites:scenarios-2 "$(THIRD)" drbd:sites "$(DRBD)" backends:drbd "$(BACKENDS)")
 	@$(if $(LONG),,echo 'left to make lab, which has all of the guests, and to make test LONG=1, beside longer runs:' && echo '$(LONG_CLUSTERS)' | tr -d '^()$$' | tr '|' '\n')
 
@@ -147,7 +147,7 @@ DRBD      = $(KERNELS) -run ^TestDRBD ./jepsen/lab
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
 FIRST     = $(SCENARIOS) -run '$(HALF)' $(LONGER)
-GUESTS    = $(if $(LONG),$(FIRST),nice -n 5 env $(KERNELS) -run '$(BARE)' ./jepsen/lab)
+GUESTS    = $(if $(LONG),$(FIRST),nice -n 5 env $(KERNELS) -short -run '$(BARE)' ./jepsen/lab)
 SECOND    = $(SCENARIOS) -skip '$(HALF)|$(SANITY)|$(SITES)' $(LONGER)
 FROMAGUEST = $(SCENARIOS) -run '$(SANITY)' $(LONGER)
 THIRD     = $(SCENARIOS) -run '$(if $(LONG),$(SITES),$(SHORT))' $(LONGER)
