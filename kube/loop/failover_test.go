@@ -213,6 +213,12 @@ func foreignUser(change func(*corev1.Pod, *corev1.PersistentVolume)) []runtime.O
 
 // S170: the taint has every pod of the node run elsewhere too, also one whose volume has no attachment, and of which nothing is proven.
 func TestS170_APodThatMayStillWriteElsewhereIsNotRunTwice(t *testing.T) {
+	readOnly := true
+	inline := func(source corev1.VolumeSource) func(*corev1.Pod, *corev1.PersistentVolume) {
+		return func(pod *corev1.Pod, _ *corev1.PersistentVolume) {
+			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}}
+		}
+	}
 	for name, tc := range map[string]struct {
 		change  func(*corev1.Pod, *corev1.PersistentVolume)
 		refused bool
@@ -221,9 +227,24 @@ func TestS170_APodThatMayStillWriteElsewhereIsNotRunTwice(t *testing.T) {
 		"an NFS export": {func(pod *corev1.Pod, _ *corev1.PersistentVolume) {
 			pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}}}
 		}, true},
-		"only read": {func(_ *corev1.Pod, pv *corev1.PersistentVolume) {
-			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+		"an export that is only read": {inline(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/", ReadOnly: true}}), false},
+		"an inline volume":            {inline(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "smb.csi.k8s.io"}}), true},
+		"one that is only read":       {inline(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io", ReadOnly: &readOnly}}), false},
+		"an inline volume in-tree":    {inline(corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}}), true},
+		"a folder of the pod":         {inline(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}), false},
+		"what is projected":           {inline(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}), false},
+		"only read": {func(pod *corev1.Pod, _ *corev1.PersistentVolume) {
+			pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 		}, false},
+		"read, and written under another name": {func(pod *corev1.Pod, _ *corev1.PersistentVolume) {
+			again := pod.Spec.Volumes[0].DeepCopy()
+			pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly, again.Name = true, "w"
+			pod.Spec.Volumes = append(pod.Spec.Volumes, *again)
+		}, true},
+		"for readers, and not only read": {func(_ *corev1.Pod, pv *corev1.PersistentVolume) {
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+		}, true},
+		"made to be only read": {func(_ *corev1.Pod, pv *corev1.PersistentVolume) { pv.Spec.CSI.ReadOnly = true }, false},
 		"of that host only": {func(_ *corev1.Pod, pv *corev1.PersistentVolume) {
 			pv.Spec.CSI, pv.Spec.Local = nil, &corev1.LocalVolumeSource{Path: "/disk"}
 		}, false},
@@ -249,28 +270,31 @@ func TestS170_APodThatMayStillWriteElsewhereIsNotRunTwice(t *testing.T) {
 // A pod that is made again under its name on a node that is back, before its volume was detached, keeps it attached: the node
 // returns all the same, and the pod gets its volume.
 func TestS170_ANodeReturnsUnderAPodThatWaitsForIt(t *testing.T) {
-	for _, initialised := range []bool{false, true} {
+	waiting := corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+		{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}}
+	initialising, pulling := *waiting.DeepCopy(), *waiting.DeepCopy()
+	initialising.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pulling.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+	for _, tc := range []struct {
+		status  corev1.PodStatus
+		mounted bool
+	}{{waiting, false}, {initialising, true}, {pulling, true}} {
 		e := silent(t, &writes{})
 		e.sync()
 		comeBack(e)
 		e.quietly(func() {
 			pod, err := e.kube.CoreV1().Pods("default").Get(t.Context(), "user", metav1.GetOptions{})
 			require.NoError(t, err)
-			pod.Status.Phase = corev1.PodPending
-			if initialised {
-				pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-			} else {
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
-			}
+			pod.Status = tc.status
 			_, err = e.kube.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 			require.NoError(t, err)
 		})
 		for range 2 {
 			e.sync()
 		}
-		require.Equal(t, initialised, e.log.state["n1"].GetSince() != 0, "it waits for the end of a pod that has dead mounts")
+		require.Equal(t, tc.mounted, e.log.state["n1"].GetSince() != 0, "it waits for the end of a pod that has dead mounts")
 		_, err := e.kube.CoreV1().Pods("default").Get(t.Context(), "user", metav1.GetOptions{})
-		require.Equal(t, initialised, apierrors.IsNotFound(err), "which is ended")
+		require.Equal(t, tc.mounted, apierrors.IsNotFound(err), "which is ended")
 	}
 }
 

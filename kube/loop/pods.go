@@ -16,15 +16,23 @@ import (
 
 // claimsOf are the names of the claims that a pod uses, those of its ephemeral volumes too.
 func claimsOf(pod *corev1.Pod) (names []string) {
-	for _, v := range pod.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			names = append(names, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			names = append(names, pod.Name+"-"+v.Name)
+	for i := range pod.Spec.Volumes {
+		if name := claimOf(pod, &pod.Spec.Volumes[i]); name != "" {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// claimOf is the name of the claim that is behind one of a pod's volumes; empty: none is.
+func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
 }
 
 // isRunning: the pod is bound to a node and did not end.
@@ -37,7 +45,10 @@ func hasStarted(pod *corev1.Pod) bool {
 	started := func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
 	}
-	return pod.Status.Phase == corev1.PodRunning || slices.ContainsFunc(pod.Status.InitContainerStatuses, started) || slices.ContainsFunc(pod.Status.ContainerStatuses, started)
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { // kubelet mounts before
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+	})
+	return ready || pod.Status.Phase == corev1.PodRunning || slices.ContainsFunc(pod.Status.InitContainerStatuses, started) || slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
 // runningPods are the pods on the node that did not end.
@@ -66,9 +77,9 @@ func (l *Loop) podsUsing(ctx context.Context, node string, fn func(pod *corev1.P
 		if err != nil {
 			return err
 		}
-		for _, pv := range volumes {
-			if isOurs(pv) {
-				handles = append(handles, pv.Spec.CSI.VolumeHandle)
+		for _, v := range volumes {
+			if isOurs(v.pv) {
+				handles = append(handles, v.pv.Spec.CSI.VolumeHandle)
 			}
 		}
 		if len(handles) == 0 {
@@ -81,8 +92,14 @@ func (l *Loop) podsUsing(ctx context.Context, node string, fn func(pod *corev1.P
 	return nil
 }
 
+// volumeOf is a persistent volume that a pod uses, by which claim.
+type volumeOf struct {
+	claim string
+	pv    *corev1.PersistentVolume
+}
+
 // volumesOf are the persistent volumes that a pod uses.
-func (l *Loop) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []*corev1.PersistentVolume, err error) {
+func (l *Loop) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []volumeOf, err error) {
 	for _, name := range claimsOf(pod) {
 		claim, err := found(l.Kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}))
 		if err != nil {
@@ -96,7 +113,7 @@ func (l *Loop) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []*corev
 			return nil, fmt.Errorf("read persistent volume %s: %w", claim.Spec.VolumeName, err)
 		}
 		if pv != nil {
-			volumes = append(volumes, pv)
+			volumes = append(volumes, volumeOf{name, pv})
 		}
 	}
 	return volumes, nil
@@ -117,9 +134,9 @@ func (l *Loop) podFacts(ctx context.Context, node string) (x plan.PodFacts, err 
 		if why := foreignOf(&pods[i], volumes); why != "" && x.Foreign == "" {
 			x.Foreign = why
 		}
-		for _, pv := range volumes {
-			waiting[pv.Name] = true
-			used[pv.Name] = used[pv.Name] || hasStarted(&pods[i])
+		for _, v := range volumes {
+			waiting[v.pv.Name] = true
+			used[v.pv.Name] = used[v.pv.Name] || hasStarted(&pods[i])
 		}
 	}
 	maps.DeleteFunc(waiting, func(name string, _ bool) bool { return used[name] })
@@ -128,23 +145,48 @@ func (l *Loop) podFacts(ctx context.Context, node string) (x plan.PodFacts, err 
 }
 
 // foreignOf says what beside our volumes a pod that may run elsewhere writes to from several hosts; empty: nothing.
-func foreignOf(pod *corev1.Pod, volumes []*corev1.PersistentVolume) string {
+func foreignOf(pod *corev1.Pod, volumes []volumeOf) string {
 	if staysOnNode(pod) {
 		return ""
 	}
-	for _, v := range pod.Spec.Volumes {
-		if v.NFS != nil && !v.NFS.ReadOnly {
-			return fmt.Sprintf("NFS (pod %s/%s)", pod.Namespace, pod.Name)
+	for i := range pod.Spec.Volumes {
+		if what := sharedInline(&pod.Spec.Volumes[i].VolumeSource); what != "" {
+			return fmt.Sprintf("%s (pod %s/%s)", what, pod.Namespace, pod.Name)
 		}
 	}
-	for _, pv := range volumes {
-		readOnly := !slices.ContainsFunc(pv.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
-		ofHost := pv.Spec.Local != nil || pv.Spec.HostPath != nil
-		if !isOurs(pv) && !ofHost && (!readOnly || len(pv.Spec.AccessModes) == 0) {
-			return fmt.Sprintf("%s (persistent volume %s, pod %s/%s)", driverOf(pv), pv.Name, pod.Namespace, pod.Name)
+	for _, v := range volumes {
+		ofHost := v.pv.Spec.Local != nil || v.pv.Spec.HostPath != nil
+		if !isOurs(v.pv) && !ofHost && !isOnlyRead(pod, v) {
+			return fmt.Sprintf("%s (persistent volume %s, pod %s/%s)", driverOf(v.pv), v.pv.Name, pod.Namespace, pod.Name)
 		}
 	}
 	return ""
+}
+
+// sharedInline says what a pod writes to that its own specification names, without a claim, and that other hosts may reach; empty: nothing.
+func sharedInline(v *corev1.VolumeSource) string {
+	switch {
+	case v.PersistentVolumeClaim != nil, v.Ephemeral != nil: // by their persistent volumes
+	case v.EmptyDir != nil, v.HostPath != nil, v.ConfigMap != nil, v.Secret != nil, v.DownwardAPI != nil, v.Projected != nil, v.Image != nil, v.GitRepo != nil:
+	case v.NFS != nil && v.NFS.ReadOnly, v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly:
+	case v.NFS != nil:
+		return "NFS"
+	case v.CSI != nil:
+		return v.CSI.Driver
+	default:
+		return "another driver"
+	}
+	return ""
+}
+
+// isOnlyRead: kubelet mounts it to be read only wherever the pod uses the claim. Access modes keep nobody from writing.
+func isOnlyRead(pod *corev1.Pod, v volumeOf) bool {
+	if v.pv.Spec.CSI != nil && v.pv.Spec.CSI.ReadOnly || v.pv.Spec.NFS != nil && v.pv.Spec.NFS.ReadOnly {
+		return true
+	}
+	return !slices.ContainsFunc(pod.Spec.Volumes, func(x corev1.Volume) bool {
+		return claimOf(pod, &x) == v.claim && (x.PersistentVolumeClaim == nil || !x.PersistentVolumeClaim.ReadOnly)
+	})
 }
 
 func driverOf(pv *corev1.PersistentVolume) string {
