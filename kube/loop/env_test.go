@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,24 +39,36 @@ type writes struct {
 	after bool
 	n     int
 	dead  bool
+	mu    sync.Mutex // of n and dead, while a loop runs
 }
 
 // do does one write.
 func (w *writes) do(write func() error) error {
-	if w.dead {
+	dead, last := w.count()
+	if dead {
 		return errKilled
 	}
-	w.n++
-	if w.n != w.at {
+	if !last {
 		return write()
 	}
-	w.dead = true
 	if w.after {
 		if err := write(); err != nil {
 			return err
 		}
 	}
 	return errKilled
+}
+
+// count tells whether the loop is dead, and whether this is its last write.
+func (w *writes) count() (dead, last bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		return true, false
+	}
+	w.n++
+	w.dead = w.n == w.at
+	return false, w.dead
 }
 
 // killedAnywhere runs a story with the loop killed before, and after, each of its writes, until it has no more.
@@ -88,18 +101,31 @@ type logs struct {
 	severed bool   // the peers of who is out of service disconnected it
 	check   func() // before a node returns
 	err     error
+	// volumesErr is what only Volumes answers; onVolumes runs before.
+	volumesErr error
+	onVolumes  func(context.Context)
+	mu         sync.Mutex
 }
 
 func (l *logs) Nodes(context.Context) ([]*adminpb.Node, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, n := range l.nodes {
 		n.OutOfService = l.state[n.GetId()].GetSince()
 	}
 	return l.nodes, l.err
 }
-func (l *logs) Volumes(context.Context) ([]*adminpb.Volume, error) { return l.volumes, l.err }
+func (l *logs) Volumes(ctx context.Context) ([]*adminpb.Volume, error) {
+	if l.onVolumes != nil {
+		l.onVolumes(ctx)
+	}
+	return l.volumes, errors.Join(l.err, l.volumesErr)
+}
 func (l *logs) Members(context.Context) ([]*adminpb.Member, error) { return l.members, l.err }
 
 func (l *logs) OutOfService(_ context.Context, node string) (*adminpb.OutOfServiceResponse, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	x := l.state[node]
 	if x == nil || l.err != nil {
 		return nil, l.err
@@ -116,8 +142,13 @@ func (l *logs) OutOfService(_ context.Context, node string) (*adminpb.OutOfServi
 }
 
 func (l *logs) SetOutOfService(_ context.Context, req *adminpb.SetOutOfServiceRequest) error {
-	x := l.state[req.GetNode()]
 	return l.writes.do(func() error {
+		if x := l.state[req.GetNode()]; req.GetReturned() != 0 && x.Since == req.GetReturned() && x.ReturnWaits == "" {
+			l.check()
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		x := l.state[req.GetNode()]
 		l.index++
 		switch {
 		case req.GetReturned() == 0 && x.Since == 0:
@@ -127,7 +158,6 @@ func (l *logs) SetOutOfService(_ context.Context, req *adminpb.SetOutOfServiceRe
 		case req.GetReturned() != 0 && x.Since == req.GetReturned() && x.ReturnWaits != "":
 			return status.Error(codes.FailedPrecondition, x.ReturnWaits)
 		case req.GetReturned() != 0 && x.Since == req.GetReturned():
-			l.check()
 			x.Since = 0
 		}
 		return nil
@@ -183,6 +213,11 @@ func (e *env) loop() *Loop {
 		Guard: plan.Guard{Namespace: "holdfast", Image: e.image}, Namespace: "holdfast", ControllerSelector: "app=controller",
 		Often: time.Millisecond, Seldom: time.Millisecond,
 	})
+}
+
+// Sync looks at everything but failovers once.
+func (l *Loop) Sync(ctx context.Context) error {
+	return errors.Join(l.SyncGuards(ctx), l.SyncVolumes(ctx))
 }
 
 // write does what the API server does beside keeping objects: finalizers, and what cannot be changed.

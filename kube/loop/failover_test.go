@@ -3,10 +3,13 @@ package loop
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -306,6 +309,39 @@ func TestS170_TheEventsHaveTheEntry(t *testing.T) {
 	require.True(t, e.isTainted(e.node()))
 	require.Contains(t, <-e.said.Events, "log index 71, out of service since 71: hf-1 generation 71 seen by n2")
 	require.Contains(t, <-e.said.Events, "volume hf-1 is free for another node: log index 71, generation 71: n2 disconnected it")
+}
+
+// Neither a failover nor the guard of a node waits until the loop has done with volumes.
+func TestNoDutyWaitsForAnother(t *testing.T) {
+	e := silent(t, &writes{}, aNode("n2"))
+	sever(e)
+	e.log.nodes = append(e.log.nodes, &adminpb.Node{Id: "n2", State: "reachable", Adopted: true, StopReasons: []string{lost}})
+	ctx, cancel := context.WithCancel(t.Context())
+	tainted, closed, waited := make(chan struct{}), make(chan struct{}), false
+	var once [2]sync.Once
+	e.onWrite = func(o runtime.Object) {
+		switch o := o.(type) {
+		case *corev1.Node:
+			if e.isTainted(o) {
+				once[0].Do(func() { close(tainted) })
+			}
+		case *policyv1.PodDisruptionBudget:
+			once[1].Do(func() { close(closed) })
+		}
+	}
+	e.log.onVolumes = func(context.Context) {
+		defer cancel()
+		for _, done := range []chan struct{}{tainted, closed} {
+			select {
+			case <-done:
+			case <-time.After(time.Minute):
+				return
+			}
+		}
+		waited = true
+	}
+	e.loop().Run(ctx)
+	require.True(t, waited)
 }
 
 // The loop looks until it is told to end.

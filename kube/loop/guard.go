@@ -24,8 +24,9 @@ const (
 	evictTimeout = 5 * time.Second
 )
 
-// syncGuards has a guard's pod stand on each node, and closes the nodes that must not be drained, and no other: those first.
-func (l *Loop) syncGuards(ctx context.Context, nodes []*adminpb.Node, c *cluster) error {
+// syncGuards has a guard's pod stand on each node that is there, and closes the nodes that must not be drained, and no other: those first,
+// and again once what is left of nodes that are gone was removed, which may have their guards' names.
+func (l *Loop) syncGuards(ctx context.Context, nodes []*adminpb.Node, there []corev1.Node) error {
 	if l.Guard.Image == "" {
 		return nil
 	}
@@ -33,20 +34,28 @@ func (l *Loop) syncGuards(ctx context.Context, nodes []*adminpb.Node, c *cluster
 	if err != nil {
 		return err
 	}
-	failed := []error{g.ownerErr, l.removeStrayGuards(ctx, c, g)}
-	closed, open := l.countGuards(g, c)
-	for _, n := range append(closed, open...) {
+	closed, open := l.countGuards(g, there)
+	again, _ := l.guardEach(ctx, g, closed)
+	strays := l.removeStrayGuards(ctx, there, g)
+	_, err = l.guardEach(ctx, g, append(again, open...))
+	return errors.Join(g.ownerErr, strays, err)
+}
+
+// guardEach brings one guard after the other to where it is wanted, and returns the nodes of which that failed.
+func (l *Loop) guardEach(ctx context.Context, g *guards, nodes []*corev1.Node) (failed []*corev1.Node, err error) {
+	var why []error
+	for _, n := range nodes {
 		if err := l.guard(ctx, g, n); err != nil {
-			failed = append(failed, fmt.Errorf("guard of node %s: %w", n.Name, err))
+			failed, why = append(failed, n), append(why, fmt.Errorf("guard of node %s: %w", n.Name, err))
 		}
 	}
-	return errors.Join(failed...)
+	return failed, errors.Join(why...)
 }
 
 // countGuards divides the nodes by whether they must not be drained, which it says to them, and counts the guards that do not run.
-func (l *Loop) countGuards(g *guards, c *cluster) (closed, open []*corev1.Node) {
-	for i := range c.nodes {
-		n := &c.nodes[i]
+func (l *Loop) countGuards(g *guards, there []corev1.Node) (closed, open []*corev1.Node) {
+	for i := range there {
+		n := &there[i]
 		f := l.guardFacts(g, n)
 		if f.Stands() && !f.Runs() {
 			g.missing++
@@ -70,6 +79,7 @@ func (l *Loop) countGuards(g *guards, c *cluster) (closed, open []*corev1.Node) 
 // guard does step after step of one guard.
 func (l *Loop) guard(ctx context.Context, g *guards, n *corev1.Node) error {
 	f := l.guardFacts(g, n)
+	defer func() { g.keep(n, &f) }()
 	for range maxGuardSteps {
 		kind := plan.NextGuard(f)
 		if kind == plan.GuardNone || !g.mayDo(kind, &f) {

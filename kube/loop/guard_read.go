@@ -82,6 +82,18 @@ func (l *Loop) guardFacts(g *guards, n *corev1.Node) plan.GuardFacts {
 	}
 }
 
+// keep remembers what is known of one guard after what was done.
+func (g *guards) keep(n *corev1.Node, f *plan.GuardFacts) {
+	delete(g.budgets, string(n.UID))
+	delete(g.pods, string(n.UID))
+	if f.Budget != nil {
+		g.budgets[string(n.UID)] = f.Budget
+	}
+	if f.Pod != nil {
+		g.pods[string(n.UID)] = f.Pod
+	}
+}
+
 // mayDo bounds the pods of one look, and counts a guard that is replaced among those that do not run.
 func (g *guards) mayDo(kind plan.GuardKind, f *plan.GuardFacts) bool {
 	switch {
@@ -95,10 +107,10 @@ func (g *guards) mayDo(kind plan.GuardKind, f *plan.GuardFacts) bool {
 }
 
 // removeStrayGuards removes the guards of nodes that are gone, also where another node has the name now.
-func (l *Loop) removeStrayGuards(ctx context.Context, c *cluster, g *guards) error {
+func (l *Loop) removeStrayGuards(ctx context.Context, nodes []corev1.Node, g *guards) error {
 	there := map[string]bool{}
-	for i := range c.nodes {
-		there[string(c.nodes[i].UID)] = true
+	for i := range nodes {
+		there[string(nodes[i].UID)] = true
 	}
 	var failed []error
 	for uid, b := range g.budgets {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,13 +35,8 @@ type Config struct {
 // Loop looks at both sides and does what kube/plan says, while it leads.
 type Loop struct {
 	Config
-	seen      seen
-	immutable bool // the API server does not let a volume's node affinity be changed
-}
-
-// seen is what was read of both sides last, for what does not decide on a change.
-type seen struct {
-	nodes map[string]*adminpb.Node
+	seen      atomic.Pointer[map[string]*adminpb.Node] // what the log had last, for what does not decide on a change
+	immutable bool                                     // the API server does not let a volume's node affinity be changed
 	// unanswered: nobody answered the last time either. An election, or a start of all controllers, is no news.
 	unanswered bool
 }
@@ -47,18 +44,21 @@ type seen struct {
 // New makes a loop.
 func New(c Config) *Loop { return &Loop{Config: c} }
 
-// Run looks again and again until ctx ends.
+// Run looks again and again until ctx ends. No duty waits for another one, of which one may have much to do.
 func (l *Loop) Run(ctx context.Context) {
-	var last time.Time
+	var duties sync.WaitGroup
+	duties.Go(func() { l.every(ctx, l.Often, "nodes", l.SyncNodes) })
+	duties.Go(func() { l.every(ctx, l.Seldom, "guards", l.SyncGuards) })
+	duties.Go(func() { l.every(ctx, l.Seldom, "volumes", l.SyncVolumes) })
+	duties.Wait()
+}
+
+func (l *Loop) every(ctx context.Context, interval time.Duration, part string, look func(context.Context) error) {
 	for ctx.Err() == nil {
-		if time.Since(last) >= l.Seldom {
-			l.done("all", l.Sync(ctx))
-			last = time.Now()
-		}
-		l.done("nodes", l.SyncNodes(ctx))
+		l.done(part, look(ctx))
 		select {
 		case <-ctx.Done():
-		case <-time.After(l.Often):
+		case <-time.After(interval):
 		}
 	}
 }
@@ -71,22 +71,54 @@ func (l *Loop) done(part string, err error) {
 	l.Logger.Warn("what the log says could not be brought into Kubernetes; it is tried again", "part", part, "error", err)
 }
 
-// Sync looks at everything but failovers once. What of it fails does not keep the rest from being done.
-func (l *Loop) Sync(ctx context.Context) error {
+// SyncGuards looks at who must not be drained.
+func (l *Loop) SyncGuards(ctx context.Context) error {
+	nodes, there, err := l.readNodes(ctx)
+	if err != nil {
+		return err
+	}
+	return l.syncGuards(ctx, nodes, there)
+}
+
+// readNodes reads the log's nodes, and those of the API server, perhaps of a moment ago.
+func (l *Loop) readNodes(ctx context.Context) ([]*adminpb.Node, []corev1.Node, error) {
 	nodes, err := l.Log.Nodes(ctx)
 	if err != nil {
-		return errors.Join(fmt.Errorf("ask the controllers for their nodes: %w", err), l.noticeNoQuorum(ctx, err))
+		return nil, nil, fmt.Errorf("ask the controllers for their nodes: %w", err)
 	}
+	seen := byID(nodes)
+	l.seen.Store(&seen)
+	there, err := l.Kube.CoreV1().Nodes().List(ctx, cached)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return nodes, there.Items, nil
+}
+
+// known is what the log had last.
+func (l *Loop) known() map[string]*adminpb.Node {
+	if seen := l.seen.Load(); seen != nil {
+		return *seen
+	}
+	return nil
+}
+
+// SyncVolumes looks at volumes, and says what is wrong with them and with nodes. What of it fails does not keep the rest from being done.
+func (l *Loop) SyncVolumes(ctx context.Context) error {
+	nodes, there, err := l.readNodes(ctx)
+	if err != nil {
+		return errors.Join(err, l.noticeNoQuorum(ctx, err))
+	}
+	l.unanswered = false
 	volumes, err := l.Log.Volumes(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the controllers for their volumes: %w", err)
 	}
-	l.seen = seen{nodes: byID(nodes)}
-	cluster, err := l.readCluster(ctx)
+	cluster, err := l.readCluster(ctx, there)
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.syncGuards(ctx, nodes, cluster), l.syncAffinity(ctx, volumes, cluster), l.syncNotices(ctx, nodes, volumes, cluster))
+	return errors.Join(l.syncAffinity(ctx, volumes, cluster), l.syncNotices(ctx, nodes, volumes, cluster))
 }
 
 func byID(nodes []*adminpb.Node) map[string]*adminpb.Node {
@@ -107,11 +139,7 @@ type cluster struct {
 // cached lets the API server answer from its own memory.
 var cached = metav1.ListOptions{ResourceVersion: "0"}
 
-func (l *Loop) readCluster(ctx context.Context) (*cluster, error) {
-	nodes, err := l.Kube.CoreV1().Nodes().List(ctx, cached)
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
+func (l *Loop) readCluster(ctx context.Context, nodes []corev1.Node) (*cluster, error) {
 	pvs, err := l.Kube.CoreV1().PersistentVolumes().List(ctx, cached)
 	if err != nil {
 		return nil, fmt.Errorf("list persistent volumes: %w", err)
@@ -120,7 +148,7 @@ func (l *Loop) readCluster(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list claims: %w", err)
 	}
-	c := &cluster{nodes: nodes.Items, claims: map[string]*corev1.PersistentVolumeClaim{}}
+	c := &cluster{nodes: nodes, claims: map[string]*corev1.PersistentVolumeClaim{}}
 	for i := range pvs.Items {
 		if isOurs(&pvs.Items[i]) {
 			c.pvs = append(c.pvs, pvs.Items[i])

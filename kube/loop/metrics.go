@@ -21,7 +21,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_kube_leader", Help: "1 on the loop that leads, 0 on the others."}),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "holdfast_kube_last_sync_timestamp_seconds", Help: "When all that a part looks at was last as the log says: nodes (failover) or all (the rest).",
+			Name: "holdfast_kube_last_sync_timestamp_seconds", Help: "When all that a part looks at was last as the log says: nodes (failover), guards, or volumes (affinity and Events).",
 		}, []string{"part"}),
 		refusals: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "holdfast_kube_refused_nodes", Help: "Nodes that are refused something now: failover, as it is not safe to be proven, or drain, as they must not stop.",

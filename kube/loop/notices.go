@@ -16,7 +16,7 @@ import (
 // syncNotices says what is wrong with volumes to their claims and pods, and what is wrong with hosts to their nodes.
 func (l *Loop) syncNotices(ctx context.Context, nodes []*adminpb.Node, volumes []*adminpb.Volume, c *cluster) error {
 	for i := range c.nodes {
-		if n := l.seen.nodes[c.nodes[i].Name]; n != nil {
+		if n := l.known()[c.nodes[i].Name]; n != nil {
 			for _, notice := range plan.OfNode(n) {
 				l.Notifier.Node(&c.nodes[i], notice)
 			}
@@ -39,7 +39,7 @@ func (l *Loop) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, c *
 	namespaces := map[string]bool{}
 	for _, v := range volumes {
 		claim := claims[v.GetId()]
-		notices := plan.OfVolume(v, l.seen.nodes)
+		notices := plan.OfVolume(v, l.known())
 		if claim == nil || len(notices) == 0 {
 			continue
 		}
@@ -102,8 +102,8 @@ func (l *Loop) noticeNoQuorum(ctx context.Context, why error) error {
 	if code := status.Code(why); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		return nil // they answer
 	}
-	if !l.seen.unanswered {
-		l.seen.unanswered = true
+	if !l.unanswered {
+		l.unanswered = true
 		return nil
 	}
 	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: l.ControllerSelector})
