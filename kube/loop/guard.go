@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,14 +11,15 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/kube/plan"
 )
 
 const (
-	// maxGuardSteps bounds what is done of one guard: a budget is said to go, and goes; a pod goes, and comes; or it is seen to be needed again.
-	maxGuardSteps = 6
+	// maxGuardSteps bounds what is done of one guard: a budget is said to go, and goes; a pod is marked, goes, and comes; or it is seen to be needed again.
+	maxGuardSteps = 8
 	// maxNewGuards bounds how many nodes without a reason get a pod at one look: a new cluster does not keep the loop from its other duties.
 	maxNewGuards = 20
 	// evictTimeout bounds an eviction: where a budget is new the API server asks the client to try again, which it would do for minutes.
@@ -78,13 +80,17 @@ func (l *Loop) countGuards(g *guards, there []corev1.Node) (closed, open []*core
 
 // guard does step after step of one guard.
 func (l *Loop) guard(ctx context.Context, g *guards, n *corev1.Node) error {
-	f := l.guardFacts(g, n)
+	f, last := l.guardFacts(g, n), plan.GuardNone
 	defer func() { g.keep(n, &f) }()
 	for range maxGuardSteps {
 		kind := plan.NextGuard(f)
-		if kind == plan.GuardNone || !g.mayDo(kind, &f) {
+		switch {
+		case kind == plan.GuardNone || !g.mayDo(kind, &f):
 			return nil
+		case kind == last:
+			return fmt.Errorf("%s: what was written does not stay so: see which admission webhook or policy changes it", guardNames[kind])
 		}
+		last = kind
 		err := l.lookAgain(ctx, n, &f, kind)
 		if err != nil {
 			return err
@@ -102,7 +108,7 @@ func (l *Loop) guard(ctx context.Context, g *guards, n *corev1.Node) error {
 }
 
 var guardNames = map[plan.GuardKind]string{
-	plan.GuardBudget: "budget", plan.GuardSay: "say", plan.GuardOpen: "open", plan.GuardPod: "pod", plan.GuardEvictPod: "evict-pod",
+	plan.GuardBudget: "budget", plan.GuardSay: "say", plan.GuardOpen: "open", plan.GuardPod: "pod", plan.GuardMark: "mark", plan.GuardEvictPod: "evict-pod",
 }
 
 // lookAgain reads anew what a step depends on that removes something, the log before the budget that would say so if another loop closed
@@ -148,13 +154,25 @@ func (l *Loop) doGuard(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, 
 		err = gone(budgets.Delete(ctx, f.Budget.Name, metav1.DeleteOptions{Preconditions: exactly(f.Budget)}))
 		f.Budget = nil
 	case plan.GuardPod:
-		f.Pod, err = pods.Create(ctx, l.Guard.Pod(n, f.Owner, f.Budget), metav1.CreateOptions{})
+		f.Pod, err = pods.Create(ctx, l.Guard.Pod(n, f.Owner, f.Budget, f.Holds || f.IsClosed()), metav1.CreateOptions{})
+	case plan.GuardMark:
+		f.Pod, err = l.mark(ctx, f)
 	case plan.GuardEvictPod:
 		err = l.evict(ctx, f.Pod)
 		f.Pod = nil
 	case plan.GuardNone:
 	}
 	return err
+}
+
+// mark says by the pod whether an autoscaler may take the machine away.
+func (l *Loop) mark(ctx context.Context, f *plan.GuardFacts) (*corev1.Pod, error) {
+	meta := map[string]any{"uid": f.Pod.UID, "annotations": plan.Marks(f.Holds || f.IsClosed())}
+	body, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return f.Pod, err
+	}
+	return l.Kube.CoreV1().Pods(l.Namespace).Patch(ctx, f.Pod.Name, types.MergePatchType, body, metav1.PatchOptions{})
 }
 
 // exactly is the object as it was read.

@@ -78,6 +78,7 @@ func (l *Loop) guardFacts(g *guards, n *corev1.Node) plan.GuardFacts {
 	host := g.hosts[n.Name]
 	return plan.GuardFacts{
 		Why: g.whys[n.Name], Unknown: plan.IsUnheard(host, n), Ours: host != nil || g.members[n.Name], Usable: plan.IsUsable(n), Missing: g.missing,
+		Holds: host.GetVolumes() > 0 || g.members[n.Name],
 		Owner: g.owner, Spec: l.Guard.SpecOf(n), Budget: g.budgets[string(n.UID)], Pod: g.pods[string(n.UID)],
 	}
 }

@@ -25,7 +25,7 @@ func newRealGuardEnv(t *testing.T, controllers string) *realEnv {
 	e := newRealEnv(t, controllers)
 	e.makeNode()
 	e.setNode(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
-	e.log.nodes = []*adminpb.Node{{Id: "n1", State: "reachable"}}
+	e.log.nodes = []*adminpb.Node{{Id: "n1", State: "reachable", Adopted: true}}
 	return e
 }
 
@@ -196,7 +196,7 @@ func TestS173_GuardsGoWithTheRole(t *testing.T) {
 				require.NoError(t, err)
 				b, err := e.kube.PolicyV1().PodDisruptionBudgets("holdfast").Create(t.Context(), l.Guard.Budget(n, nil, lost), metav1.CreateOptions{})
 				require.NoError(t, err)
-				_, err = e.kube.CoreV1().Pods("holdfast").Create(t.Context(), l.Guard.Pod(n, nil, b), metav1.CreateOptions{})
+				_, err = e.kube.CoreV1().Pods("holdfast").Create(t.Context(), l.Guard.Pod(n, nil, b, true), metav1.CreateOptions{})
 				require.NoError(t, err)
 				e.run()
 			}

@@ -27,7 +27,7 @@ func (e *env) guards() (budgets, pods int) {
 // guardEnv is a cluster with nodes n1 and n2 of Holdfast, and n3 of somebody else. No pod that runs is removed while it is needed.
 func guardEnv(t *testing.T, w *writes, objects ...runtime.Object) *env {
 	e := newEnv(t, w, append(objects, aNode("n1"), aNode("n2"), aNode("n3"))...)
-	e.log.nodes = []*adminpb.Node{{Id: "n1", State: "reachable"}, {Id: "n2", State: "reachable"}}
+	e.log.nodes = []*adminpb.Node{{Id: "n1", State: "reachable", Adopted: true}, {Id: "n2", State: "reachable", Adopted: true}}
 	e.onDelete = func(o runtime.Object) {
 		pod, ok := o.(*corev1.Pod)
 		if !ok || pod.Status.Phase != corev1.PodRunning {
@@ -115,7 +115,7 @@ func TestS173_AnEarlierGuardIsHandedOverWhereverTheLoopIsKilled(t *testing.T) {
 		g, n := plan.Guard{Namespace: "holdfast", Image: "holdfast:0"}, aNode("n1")
 		budget := g.Budget(n, nil, lost)
 		budget.UID, budget.ResourceVersion = "budget-0", "0"
-		pod := g.Pod(n, nil, budget)
+		pod := g.Pod(n, nil, budget, false)
 		pod.UID, pod.Status.Phase = "pod-0", corev1.PodRunning
 		delete(pod.Annotations, plan.AnnotationGuardSpec)
 		e, killed := guardEnv(t, w, budget, pod), false

@@ -31,4 +31,7 @@ const (
 	AnnotationGuardNode = "holdfast.storage/node"
 	// AnnotationGuardSpec is on that pod: which it was made from.
 	AnnotationGuardSpec = "holdfast.storage/guard-spec"
+	// AnnotationSafeToEvict and AnnotationDoNotDisrupt on that pod say to autoscalers whether they may take the machine away for good.
+	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )

@@ -2,9 +2,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -27,6 +30,8 @@ const (
 	GuardOpen
 	// GuardPod makes the pod.
 	GuardPod
+	// GuardMark says by the pod whether an autoscaler may take the machine away.
+	GuardMark
 	// GuardEvictPod removes the pod as a drain would, so that a budget which another loop made meanwhile keeps it.
 	GuardEvictPod
 )
@@ -34,12 +39,14 @@ const (
 // GuardFacts are what is known of a node's guard.
 type GuardFacts struct {
 	Why string // the node must not be drained, because; empty: it may
-	// Unknown: nobody can tell, as no controller hears of the host, and the node is there. What was said last holds.
+	// Unknown: nobody can tell, as no controller hears of the host or none adopted it, and the node is there. What was said last holds.
 	Unknown bool
 	// Ours: the log has the node, or a controller runs there.
 	Ours bool
-	// Usable: the node is Ready, and neither cordoned nor being deleted.
+	// Usable: the node is Ready, and neither cordoned, drained by an autoscaler, nor being deleted.
 	Usable bool
+	// Holds: something is gone for good with the machine, a replica or a controller's log, also where the node may be drained.
+	Holds bool
 	// Missing is how many guards should run and do not.
 	Missing int
 	// Owner is what both belong to, and go with; nil: it could not be read.
@@ -81,6 +88,8 @@ func (f *GuardFacts) nextPod(closed bool) GuardKind {
 		return GuardNone
 	case hasEnded(f.Pod), !f.Runs() && !f.isCurrent():
 		return GuardEvictPod // it keeps nothing
+	case !f.Unknown && !isMarked(f.Pod, f.Holds || closed):
+		return GuardMark
 	case closed:
 		return GuardNone
 	case !f.Ours, f.Usable && f.Missing == 0 && !f.isCurrent():
@@ -101,24 +110,47 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
+// isMarked tells whether the pod says to autoscalers what they are to do.
+func isMarked(pod *corev1.Pod, holds bool) bool {
+	for key, value := range Marks(holds) {
+		if pod.Annotations[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Marks are the annotations by which the pod tells autoscalers whether they may take the machine away: cluster-autoscaler leaves one alone
+// that runs a pod of an owner which it does not know, and Karpenter none, unless the pod says so.
+func Marks(holds bool) map[string]string {
+	return map[string]string{AnnotationSafeToEvict: strconv.FormatBool(!holds), AnnotationDoNotDisrupt: strconv.FormatBool(holds)}
+}
+
 // isCurrent tells whether the pod is as it would be made now. One of an earlier version belongs to its budget.
 func (f *GuardFacts) isCurrent() bool {
 	owner := metav1.GetControllerOf(f.Pod)
 	return f.Pod.Annotations[AnnotationGuardSpec] == f.Spec && (f.Owner == nil || owner != nil && owner.UID == f.Owner.UID)
 }
 
-// isSaid tells whether the budget says what is known.
+// isSaid tells whether the budget says what is known, and keeps the pod where it is to.
 func (f *GuardFacts) isSaid() bool {
 	if f.Why == "" && f.Unknown {
 		return true
+	}
+	if f.Why != "" && !equality.Semantic.DeepEqual(f.Budget.Spec, budgetSpec(f.Budget.Labels[LabelDrainGuard])) {
+		return false
 	}
 	owner := metav1.GetControllerOf(f.Budget)
 	return f.Budget.Annotations[AnnotationWhy] == f.Why && (f.Owner == nil || owner != nil && owner.UID == f.Owner.UID)
 }
 
-// IsUsable tells whether the node runs pods, and is neither cordoned nor being deleted.
+// drainTaints are set by autoscalers on a node that they drain without cordoning it. They wait until no pod of a name that they evicted is there.
+var drainTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+
+// IsUsable tells whether the node runs pods, and is neither cordoned, drained by an autoscaler, nor being deleted.
 func IsUsable(n *corev1.Node) bool {
-	return isReady(n) && !n.Spec.Unschedulable && n.DeletionTimestamp == nil
+	drained := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(drainTaints, t.Key) })
+	return isReady(n) && !n.Spec.Unschedulable && !drained && n.DeletionTimestamp == nil
 }
 
 func isReady(n *corev1.Node) bool {
@@ -130,9 +162,11 @@ func isReady(n *corev1.Node) bool {
 	return false
 }
 
-// IsUnheard tells whether the log does not hear of a host whose node is there: why it must not stop is not known.
+// IsUnheard tells whether why a host must not stop is not known, while its node is there: the log does not hear of it, or was restored and
+// did not adopt it. A kubelet that says that it is not ready, as while its container runtime does not run, is there.
 func IsUnheard(host *adminpb.Node, n *corev1.Node) bool {
-	return host.GetState() == "unreachable" && isReady(n)
+	known := host == nil || host.GetState() == "lost" || host.GetState() == "reachable" && host.GetAdopted()
+	return !known && !IsSilent(n)
 }
 
 // GuardWhys say which nodes must not be drained: those with the last good copy of a replicated volume, by the log, and those

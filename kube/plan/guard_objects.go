@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,20 +41,22 @@ func GuardName(n *corev1.Node) string {
 
 // Budget lets nobody evict the guard. owner may be nil.
 func (g Guard) Budget(n *corev1.Node, owner *metav1.OwnerReference, why string) *policyv1.PodDisruptionBudget {
-	one := intstr.FromInt32(1)
-	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: g.meta(n),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: &one,
-			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{LabelDrainGuard: string(n.UID)}},
-		},
-	}
-	return Say(b, owner, why)
+	return Say(&policyv1.PodDisruptionBudget{ObjectMeta: g.meta(n)}, owner, why)
 }
 
-// Say is the budget with what it says now. owner nil: it keeps those that it has.
+// budgetSpec keeps the pod of that node, also one that runs and is not ready: its kubelet may be, while its container runtime is not.
+func budgetSpec(uid string) policyv1.PodDisruptionBudgetSpec {
+	one, policy := intstr.FromInt32(1), policyv1.IfHealthyBudget
+	return policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &one, UnhealthyPodEvictionPolicy: &policy,
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelDrainGuard: uid}},
+	}
+}
+
+// Say is the budget with what it says now, and what it keeps. owner nil: it keeps those that it has.
 func Say(b *policyv1.PodDisruptionBudget, owner *metav1.OwnerReference, why string) *policyv1.PodDisruptionBudget {
 	b = b.DeepCopy()
+	b.Spec = budgetSpec(b.Labels[LabelDrainGuard])
 	metav1.SetMetaDataAnnotation(&b.ObjectMeta, AnnotationWhy, why)
 	if owner != nil {
 		b.OwnerReferences = []metav1.OwnerReference{*owner}
@@ -61,8 +64,8 @@ func Say(b *policyv1.PodDisruptionBudget, owner *metav1.OwnerReference, why stri
 	return b
 }
 
-// Pod is the guard. Where no owner is known it belongs to the budget.
-func (g Guard) Pod(n *corev1.Node, owner *metav1.OwnerReference, budget *policyv1.PodDisruptionBudget) *corev1.Pod {
+// Pod is the guard. Where no owner is known it belongs to the budget. holds is as Marks has it.
+func (g Guard) Pod(n *corev1.Node, owner *metav1.OwnerReference, budget *policyv1.PodDisruptionBudget, holds bool) *corev1.Pod {
 	if owner == nil {
 		yes := true
 		owner = &metav1.OwnerReference{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "PodDisruptionBudget", Name: budget.Name, UID: budget.UID, Controller: &yes}
@@ -70,6 +73,7 @@ func (g Guard) Pod(n *corev1.Node, owner *metav1.OwnerReference, budget *policyv
 	pod := &corev1.Pod{ObjectMeta: g.meta(n), Spec: g.spec(n)}
 	pod.OwnerReferences = []metav1.OwnerReference{*owner}
 	pod.Annotations[AnnotationGuardSpec] = g.SpecOf(n)
+	maps.Copy(pod.Annotations, Marks(holds))
 	return pod
 }
 

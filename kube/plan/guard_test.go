@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -21,13 +22,13 @@ func TestS173_TheNextStepOfAGuard(t *testing.T) {
 	owner := GuardOwner(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: GuardOwnerRole, UID: "role-1"}})
 	budget := func(why string) *policyv1.PodDisruptionBudget { return g.Budget(n, owner, why) }
 	pod := func(phase corev1.PodPhase) *corev1.Pod {
-		p := g.Pod(n, owner, nil)
+		p := g.Pod(n, owner, nil, false)
 		p.Status.Phase = phase
 		return p
 	}
 	earlier := g.Budget(n, nil, "x")
 	runs, waits, failed := pod(corev1.PodRunning), pod(corev1.PodPending), pod(corev1.PodFailed)
-	goes, outdated, outdatedWaits, unowned := pod(corev1.PodRunning), pod(corev1.PodRunning), pod(corev1.PodPending), g.Pod(n, nil, earlier)
+	goes, outdated, outdatedWaits, unowned := pod(corev1.PodRunning), pod(corev1.PodRunning), pod(corev1.PodPending), g.Pod(n, nil, earlier, false)
 	goes.DeletionTimestamp, unowned.Status.Phase = &metav1.Time{}, corev1.PodRunning
 	outdated.Annotations[AnnotationGuardSpec], outdatedWaits.Annotations[AnnotationGuardSpec] = "older", "older"
 	ending := budget("x")
@@ -76,7 +77,30 @@ func TestS173_TheNextStepOfAGuard(t *testing.T) {
 		"no owner is known, and it must close":    {func(f *GuardFacts) { f.Owner, f.Why, f.Budget = nil, "x", budget("x") }, GuardPod},
 		"no owner is known of a pod":              {func(f *GuardFacts) { f.Owner, f.Pod = nil, runs }, GuardNone},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, NextGuard(facts(tc.change))) })
+		t.Run(name, func(t *testing.T) {
+			f := facts(tc.change)
+			if f.Pod != nil {
+				f.Pod = f.Pod.DeepCopy()
+				maps.Copy(f.Pod.Annotations, Marks(f.Why != ""))
+			}
+			require.Equal(t, tc.want, NextGuard(f))
+		})
+	}
+	for name, change := range map[string]func(*GuardFacts){
+		"it got a replica":          func(f *GuardFacts) { f.Holds = true },
+		"it must not be drained":    func(f *GuardFacts) { f.Why, f.Budget = "x", budget("x") },
+		"of a version without them": func(f *GuardFacts) { f.Pod.Annotations = map[string]string{AnnotationGuardSpec: f.Spec} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts(func(f *GuardFacts) { f.Pod = runs.DeepCopy() })
+			require.Equal(t, GuardNone, NextGuard(f))
+			change(&f)
+			require.Equal(t, GuardMark, NextGuard(f))
+			maps.Copy(f.Pod.Annotations, Marks(f.Holds || f.Why != ""))
+			require.Equal(t, GuardNone, NextGuard(f))
+			f.Pod.Annotations, f.Unknown = nil, true
+			require.NotEqual(t, GuardMark, NextGuard(f))
+		})
 	}
 }
 
@@ -87,11 +111,11 @@ func TestS173_AGuard(t *testing.T) {
 	owner := GuardOwner(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: GuardOwnerRole, UID: "role-1"}})
 	budget := g.Budget(n, owner, "why")
 	budget.UID = "budget-1"
-	pod := g.Pod(n, owner, budget)
+	pod := g.Pod(n, owner, budget, false)
 	require.Equal(t, owner.UID, metav1.GetControllerOf(pod).UID)
 	require.Equal(t, owner.UID, metav1.GetControllerOf(budget).UID)
 	require.Nil(t, owner.BlockOwnerDeletion, "it would need rights over the Role")
-	require.True(t, metav1.IsControlledBy(g.Pod(n, nil, budget), budget))
+	require.True(t, metav1.IsControlledBy(g.Pod(n, nil, budget, false), budget))
 	require.Equal(t, "n1", pod.Spec.NodeName)
 	require.Equal(t, budget.Spec.Selector.MatchLabels[LabelDrainGuard], pod.Labels[LabelDrainGuard])
 	require.Equal(t, 1, budget.Spec.MinAvailable.IntValue())
@@ -116,8 +140,11 @@ func TestS173_AHostThatIsNotHeardOf(t *testing.T) {
 	away := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}}}
 	require.True(t, IsUnheard(&adminpb.Node{State: "unreachable"}, ready))
 	require.False(t, IsUnheard(&adminpb.Node{State: "unreachable"}, away))
-	require.False(t, IsUnheard(&adminpb.Node{State: "reachable"}, ready))
+	require.False(t, IsUnheard(&adminpb.Node{State: "reachable", Adopted: true}, ready))
 	require.False(t, IsUnheard(&adminpb.Node{State: "lost"}, ready))
+	require.True(t, IsUnheard(&adminpb.Node{State: "reachable"}, ready), "after a restore the log does not know what the host has")
+	notReady := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}}}
+	require.True(t, IsUnheard(&adminpb.Node{State: "unreachable"}, notReady), "its kubelet says so: it is there")
 	require.False(t, IsUnheard(nil, ready))
 	require.True(t, IsUsable(ready))
 	require.False(t, IsUsable(away))

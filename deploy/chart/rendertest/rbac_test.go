@@ -59,7 +59,7 @@ var namespaceRules = map[string]map[string]string{
 		"/configmaps": "c", "/configmaps[holdfast-cluster holdfast-ca-bundle]": "gu", "/secrets": "c", "/secrets[holdfast-ca]": "g",
 	},
 	"holdfast-kube": {
-		"/configmaps": "glcud", "/pods": "c", "/pods/eviction": "c", "policy/poddisruptionbudgets": "glcud",
+		"/configmaps": "glcud", "/pods": "cp", "/pods/eviction": "c", "policy/poddisruptionbudgets": "glcud",
 		"rbac.authorization.k8s.io/roles[holdfast-kube]": "g",
 	},
 	"holdfast-provisioner": {
