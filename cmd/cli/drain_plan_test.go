@@ -30,7 +30,7 @@ func (*drainWorld) Nodes(_ context.Context, req *adminpb.NodesRequest) (*adminpb
 	if !req.GetStopReasons() {
 		return nil, status.Error(codes.InvalidArgument, "nobody asked why a node must not stop")
 	}
-	return &adminpb.NodesResponse{Nodes: []*adminpb.Node{{Id: "n1", State: "reachable"}}}, nil
+	return &adminpb.NodesResponse{Nodes: []*adminpb.Node{{Id: "n1", State: "reachable", Adopted: true}}}, nil
 }
 
 func (*drainWorld) Members(context.Context, *adminpb.MembersRequest) (*adminpb.MembersResponse, error) {

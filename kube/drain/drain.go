@@ -78,11 +78,14 @@ func (f *Facts) node() []*adminpb.DrainFinding {
 		Remedy: "`holdfast doctor --node " + f.Node + "`"}}
 }
 
-// away is the state of a host that is not reachable; empty: it is, or the log does not have it.
+// away is the state of a host that is not reachable, or that a restored log did not adopt; empty: it is, or the log does not have it.
 func (f *Facts) away() string {
 	i := slices.IndexFunc(f.Nodes, func(n *adminpb.Node) bool { return n.GetId() == f.Node })
-	if i < 0 || f.Nodes[i].GetState() == "reachable" {
+	switch {
+	case i < 0 || f.Nodes[i].GetState() == "reachable" && f.Nodes[i].GetAdopted():
 		return ""
+	case f.Nodes[i].GetState() == "reachable":
+		return "not adopted since the log was restored"
 	}
 	return f.Nodes[i].GetState()
 }
@@ -97,7 +100,7 @@ func (f *Facts) guard() []*adminpb.DrainFinding {
 	switch {
 	case closed != "" && f.Kube.Budget != nil && !f.guardRuns():
 		one.State, one.Text = AtRisk, "the drain guard's pod does not run, so that a drain passes, and the node must not be drained: "+closed
-		one.Remedy = "see why the pod holdfast-drain-" + f.Node + " does not run"
+		one.Remedy = "see why the pod " + f.Kube.Budget.Name + " does not run"
 	case closed != "" && f.Kube.Budget != nil:
 		one.State, one.Text = AtRisk, "the drain guard keeps `kubectl drain` from ending: "+closed
 	case closed != "":
@@ -105,7 +108,7 @@ func (f *Facts) guard() []*adminpb.DrainFinding {
 		one.Remedy = "see whether `holdfast kube` runs"
 	case f.Kube.Budget != nil && f.away() != "":
 		one.State, one.Text = AtRisk, "the drain guard keeps the drain from ending, as it did when the host was heard of: "+f.Kube.Budget.Annotations[plan.AnnotationWhy]
-		one.Remedy = "have the host reachable; or `kubectl delete poddisruptionbudget " + f.Kube.Budget.Name + "`"
+		one.Remedy = "have the host reachable and adopted; or `kubectl delete poddisruptionbudget " + f.Kube.Budget.Name + "`"
 	case f.Kube.Budget != nil:
 		one.State, one.Text = Waits, "the drain guard still stands, although its reason is gone: "+f.Kube.Budget.Annotations[plan.AnnotationWhy]
 		one.Remedy = "wait until `holdfast kube` removes it, within a minute"

@@ -28,7 +28,7 @@ func volume(id, published string, replicas ...string) *adminpb.Volume {
 func facts(volumes ...*adminpb.Volume) *Facts {
 	return &Facts{
 		Node: "n1", Volumes: volumes, Risk: &adminpb.AtRiskResponse{Index: 7},
-		Nodes:   []*adminpb.Node{{Id: "n1", State: "reachable", Addresses: []string{"10.0.0.1"}}, {Id: "n2", State: "reachable"}, {Id: "n3", State: "unreachable"}},
+		Nodes:   []*adminpb.Node{{Id: "n1", State: "reachable", Adopted: true, Addresses: []string{"10.0.0.1"}}, {Id: "n2", State: "reachable", Adopted: true}, {Id: "n3", State: "unreachable"}},
 		Members: []*adminpb.Member{{Id: "c1", Reachable: true, Stoppable: true, StopReason: "2 of 3 are left", Address: "10.0.0.1:9800"}, {Id: "c2", Reachable: true, Address: "10.0.0.2:9800"}},
 	}
 }
@@ -159,6 +159,8 @@ func TestWhatADrainMeetsBesideVolumes(t *testing.T) {
 		"a guard that stands open":           {standing(facts().inKube(""), corev1.PodRunning), "guard", OK, "lets the drain end"},
 		"a closed guard that starts":         {starting(stops(facts().inKube(""))), "guard", AtRisk, "does not run, so that a drain passes"},
 		"one of a host that is away":         {func() *Facts { f := guarded(facts().inKube("")); f.Nodes[0].State = "unreachable"; return f }(), "guard", AtRisk, "as it did when the host was heard of"},
+		"one of a host that is not adopted":  {func() *Facts { f := guarded(facts().inKube("")); f.Nodes[0].Adopted = false; return f }(), "guard", AtRisk, "as it did when the host was heard of"},
+		"a host that is not adopted":         {func() *Facts { f := facts(); f.Nodes[0].Adopted = false; return f }(), "node", AtRisk, "not adopted"},
 		"a guard that is not there yet":      {stops(facts().inKube("")), "guard", AtRisk, "no guard keeps it"},
 		"a guard that stands without reason": {guarded(facts().inKube("")), "guard", Waits, "still stands"},
 		"a host that is away":                {func() *Facts { f := facts(); f.Nodes[0].State = "unreachable"; return f }(), "node", AtRisk, "unreachable"},
