@@ -22,7 +22,7 @@ const maxAffinitySteps = 12
 func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *cluster) error {
 	wanted := map[string][]corev1.NodeSelectorTerm{}
 	for _, v := range volumes {
-		if terms := plan.WantedTerms(v, l.known()); terms != nil {
+		if terms := plan.WantedTerms(v, l.nodes.known()); terms != nil {
 			wanted[v.GetId()] = terms
 		}
 	}

@@ -30,7 +30,7 @@ func (l *Loop) SyncNodes(ctx context.Context) error {
 	refused := 0
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		if !plan.IsSilent(n) && n.Annotations[plan.AnnotationOutOfService] == "" && l.known()[n.Name].GetOutOfService() == 0 {
+		if !plan.IsSilent(n) && n.Annotations[plan.AnnotationOutOfService] == "" && l.nodes.known()[n.Name].GetOutOfService() == 0 {
 			continue
 		}
 		did, err := l.failover(ctx, n.Name)

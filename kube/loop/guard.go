@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/kube/plan"
@@ -26,28 +27,46 @@ const (
 	evictTimeout = 5 * time.Second
 )
 
-// syncGuards has a guard's pod stand on each node that is there, and closes the nodes that must not be drained, and no other: those first,
+// guardReconciler keeps the guards of nodes at what the log says.
+type guardReconciler struct {
+	Kube     kubernetes.Interface
+	Log      guardLog
+	Notifier *Notifier
+	Metrics  *Metrics
+	// Guard is what they are made with. Without an image there are none.
+	Guard plan.Guard
+	// Namespace is the controllers'; ControllerSelector selects their pods.
+	Namespace, ControllerSelector string
+}
+
+// guardLog is what guards depend on.
+type guardLog interface {
+	nodeLog
+	Members(ctx context.Context) ([]*adminpb.Member, error)
+}
+
+// sync has a guard's pod stand on each node that is there, and closes the nodes that must not be drained, and no other: those first,
 // and again once what is left of nodes that are gone was removed, which may have their guards' names.
-func (l *Loop) syncGuards(ctx context.Context, nodes []*adminpb.Node, there []corev1.Node) error {
-	if l.Guard.Image == "" {
+func (r *guardReconciler) sync(ctx context.Context, nodes []*adminpb.Node, there []corev1.Node) error {
+	if r.Guard.Image == "" {
 		return nil
 	}
-	g, err := l.readGuards(ctx, nodes)
+	g, err := r.readGuards(ctx, nodes)
 	if err != nil {
 		return err
 	}
-	closed, open := l.countGuards(g, there)
-	again, _ := l.guardEach(ctx, g, closed)
-	strays := l.removeStrayGuards(ctx, there, g)
-	_, err = l.guardEach(ctx, g, append(again, open...))
+	closed, open := r.countGuards(g, there)
+	again, _ := r.guardEach(ctx, g, closed)
+	strays := r.removeStrayGuards(ctx, there, g)
+	_, err = r.guardEach(ctx, g, append(again, open...))
 	return errors.Join(g.ownerErr, strays, err)
 }
 
 // guardEach brings one guard after the other to where it is wanted, and returns the nodes of which that failed.
-func (l *Loop) guardEach(ctx context.Context, g *guards, nodes []*corev1.Node) (failed []*corev1.Node, err error) {
+func (r *guardReconciler) guardEach(ctx context.Context, g *guards, nodes []*corev1.Node) (failed []*corev1.Node, err error) {
 	var why []error
 	for _, n := range nodes {
-		if err := l.guard(ctx, g, n); err != nil {
+		if err := r.guard(ctx, g, n); err != nil {
 			failed, why = append(failed, n), append(why, fmt.Errorf("guard of node %s: %w", n.Name, err))
 		}
 	}
@@ -55,10 +74,10 @@ func (l *Loop) guardEach(ctx context.Context, g *guards, nodes []*corev1.Node) (
 }
 
 // countGuards divides the nodes by whether they must not be drained, which it says to them, and counts the guards that do not run.
-func (l *Loop) countGuards(g *guards, there []corev1.Node) (closed, open []*corev1.Node) {
+func (r *guardReconciler) countGuards(g *guards, there []corev1.Node) (closed, open []*corev1.Node) {
 	for i := range there {
 		n := &there[i]
-		f := l.guardFacts(g, n)
+		f := r.guardFacts(g, n)
 		if f.Stands() && !f.Runs() {
 			g.missing++
 		}
@@ -71,16 +90,16 @@ func (l *Loop) countGuards(g *guards, there []corev1.Node) (closed, open []*core
 		if !f.Runs() {
 			note += ". Its guard does not run yet: a drain that begins now passes"
 		}
-		l.Notifier.Node(n, plan.Notice{Reason: plan.ReasonDrainBlocked, Note: note})
+		r.Notifier.Node(n, plan.Notice{Reason: plan.ReasonDrainBlocked, Note: note})
 	}
-	l.Metrics.refused("drain", len(closed))
-	l.Metrics.missing.Set(float64(g.missing))
+	r.Metrics.refused("drain", len(closed))
+	r.Metrics.missing.Set(float64(g.missing))
 	return closed, open
 }
 
 // guard does step after step of one guard.
-func (l *Loop) guard(ctx context.Context, g *guards, n *corev1.Node) error {
-	f, last := l.guardFacts(g, n), plan.GuardNone
+func (r *guardReconciler) guard(ctx context.Context, g *guards, n *corev1.Node) error {
+	f, last := r.guardFacts(g, n), plan.GuardNone
 	defer func() { g.keep(n, &f) }()
 	for range maxGuardSteps {
 		kind := plan.NextGuard(f)
@@ -91,15 +110,15 @@ func (l *Loop) guard(ctx context.Context, g *guards, n *corev1.Node) error {
 			return fmt.Errorf("%s: what was written does not stay so: see which admission webhook or policy changes it", guardNames[kind])
 		}
 		last = kind
-		err := l.lookAgain(ctx, n, &f, kind)
+		err := r.lookAgain(ctx, n, &f, kind)
 		if err != nil {
 			return err
 		}
 		if plan.NextGuard(f) != kind {
 			continue
 		}
-		err = l.doGuard(ctx, n, &f, kind)
-		l.Metrics.step("guard", guardNames[kind], err)
+		err = r.doGuard(ctx, n, &f, kind)
+		r.Metrics.step("guard", guardNames[kind], err)
 		if err != nil {
 			return fmt.Errorf("%s: %w", guardNames[kind], err)
 		}
@@ -113,12 +132,12 @@ var guardNames = map[plan.GuardKind]string{
 
 // lookAgain reads anew what a step depends on that removes something, the log before the budget that would say so if another loop closed
 // the node since; and the node before a pod is made for which there is no reason.
-func (l *Loop) lookAgain(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, kind plan.GuardKind) error {
+func (r *guardReconciler) lookAgain(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, kind plan.GuardKind) error {
 	removes := kind == plan.GuardOpen || kind == plan.GuardEvictPod
 	if !removes && (kind != plan.GuardPod || f.IsClosed()) {
 		return nil
 	}
-	now, err := found(l.Kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}))
+	now, err := found(r.Kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the node again: %w", err)
@@ -129,36 +148,36 @@ func (l *Loop) lookAgain(ctx context.Context, n *corev1.Node, f *plan.GuardFacts
 		f.Usable = plan.IsUsable(now)
 		return nil
 	}
-	nodes, err := l.Log.Nodes(ctx)
+	nodes, err := r.Log.Nodes(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the controllers for their nodes again: %w", err)
 	}
-	g, err := l.readGuards(ctx, nodes)
+	g, err := r.readGuards(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	g.missing = f.Missing
-	*f = l.guardFacts(g, now)
+	*f = r.guardFacts(g, now)
 	return nil
 }
 
 // doGuard does one step, and notes it in what is known.
-func (l *Loop) doGuard(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, kind plan.GuardKind) (err error) {
-	budgets, pods := l.Kube.PolicyV1().PodDisruptionBudgets(l.Namespace), l.Kube.CoreV1().Pods(l.Namespace)
+func (r *guardReconciler) doGuard(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, kind plan.GuardKind) (err error) {
+	budgets, pods := r.Kube.PolicyV1().PodDisruptionBudgets(r.Namespace), r.Kube.CoreV1().Pods(r.Namespace)
 	switch kind {
 	case plan.GuardBudget:
-		f.Budget, err = budgets.Create(ctx, l.Guard.Budget(n, f.Owner, f.Why), metav1.CreateOptions{})
+		f.Budget, err = budgets.Create(ctx, r.Guard.Budget(n, f.Owner, f.Why), metav1.CreateOptions{})
 	case plan.GuardSay:
 		f.Budget, err = budgets.Update(ctx, plan.Say(f.Budget, f.Owner, f.Why), metav1.UpdateOptions{})
 	case plan.GuardOpen:
 		err = gone(budgets.Delete(ctx, f.Budget.Name, metav1.DeleteOptions{Preconditions: exactly(f.Budget)}))
 		f.Budget = nil
 	case plan.GuardPod:
-		f.Pod, err = pods.Create(ctx, l.Guard.Pod(n, f.Owner, f.Budget, f.Holds || f.IsClosed()), metav1.CreateOptions{})
+		f.Pod, err = pods.Create(ctx, r.Guard.Pod(n, f.Owner, f.Budget, f.Holds || f.IsClosed()), metav1.CreateOptions{})
 	case plan.GuardMark:
-		f.Pod, err = l.mark(ctx, f)
+		f.Pod, err = r.mark(ctx, f)
 	case plan.GuardEvictPod:
-		err = l.evict(ctx, f.Pod)
+		err = r.evict(ctx, f.Pod)
 		f.Pod = nil
 	case plan.GuardNone:
 	}
@@ -166,13 +185,13 @@ func (l *Loop) doGuard(ctx context.Context, n *corev1.Node, f *plan.GuardFacts, 
 }
 
 // mark says by the pod whether an autoscaler may take the machine away.
-func (l *Loop) mark(ctx context.Context, f *plan.GuardFacts) (*corev1.Pod, error) {
+func (r *guardReconciler) mark(ctx context.Context, f *plan.GuardFacts) (*corev1.Pod, error) {
 	meta := map[string]any{"uid": f.Pod.UID, "annotations": plan.Marks(f.Holds || f.IsClosed())}
 	body, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return f.Pod, err
 	}
-	return l.Kube.CoreV1().Pods(l.Namespace).Patch(ctx, f.Pod.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return r.Kube.CoreV1().Pods(r.Namespace).Patch(ctx, f.Pod.Name, types.MergePatchType, body, metav1.PatchOptions{})
 }
 
 // exactly is the object as it was read.
@@ -182,10 +201,10 @@ func exactly(o metav1.Object) *metav1.Preconditions {
 }
 
 // evict removes this pod unless a budget keeps it.
-func (l *Loop) evict(ctx context.Context, pod *corev1.Pod) error {
+func (r *guardReconciler) evict(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
-	return gone(l.Kube.CoreV1().Pods(l.Namespace).EvictV1(ctx, &policyv1.Eviction{
+	return gone(r.Kube.CoreV1().Pods(r.Namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
 	}))
 }

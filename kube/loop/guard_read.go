@@ -27,12 +27,12 @@ type guards struct {
 }
 
 // readGuards reads the log before the API server's objects; nodes are what the log says.
-func (l *Loop) readGuards(ctx context.Context, nodes []*adminpb.Node) (*guards, error) {
-	members, err := l.Log.Members(ctx)
+func (r *guardReconciler) readGuards(ctx context.Context, nodes []*adminpb.Node) (*guards, error) {
+	members, err := r.Log.Members(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask the controllers for their members: %w", err)
 	}
-	pods, err := l.controllerPods(ctx)
+	pods, err := controllerPods(ctx, r.Kube, r.Namespace, r.ControllerSelector)
 	if err != nil {
 		return nil, err
 	}
@@ -40,26 +40,26 @@ func (l *Loop) readGuards(ctx context.Context, nodes []*adminpb.Node) (*guards, 
 	for _, pod := range pods {
 		g.members[pod.Spec.NodeName] = true
 	}
-	g.owner, g.ownerErr = l.guardOwner(ctx)
-	return g, l.readGuardObjects(ctx, g)
+	g.owner, g.ownerErr = r.guardOwner(ctx)
+	return g, r.readGuardObjects(ctx, g)
 }
 
 // guardOwner is what guards belong to. Where it cannot be read a pod belongs to its budget, and is made with it only.
-func (l *Loop) guardOwner(ctx context.Context) (*metav1.OwnerReference, error) {
-	role, err := l.Kube.RbacV1().Roles(l.Namespace).Get(ctx, plan.GuardOwnerRole, metav1.GetOptions{})
+func (r *guardReconciler) guardOwner(ctx context.Context) (*metav1.OwnerReference, error) {
+	role, err := r.Kube.RbacV1().Roles(r.Namespace).Get(ctx, plan.GuardOwnerRole, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read role %s, to which the guards of drains belong: %w", plan.GuardOwnerRole, err)
 	}
 	return plan.GuardOwner(role), nil
 }
 
-func (l *Loop) readGuardObjects(ctx context.Context, g *guards) error {
+func (r *guardReconciler) readGuardObjects(ctx context.Context, g *guards) error {
 	selected := metav1.ListOptions{LabelSelector: plan.LabelDrainGuard}
-	budgets, err := l.Kube.PolicyV1().PodDisruptionBudgets(l.Namespace).List(ctx, selected)
+	budgets, err := r.Kube.PolicyV1().PodDisruptionBudgets(r.Namespace).List(ctx, selected)
 	if err != nil {
 		return fmt.Errorf("list the budgets of guards: %w", err)
 	}
-	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, selected)
+	pods, err := r.Kube.CoreV1().Pods(r.Namespace).List(ctx, selected)
 	if err != nil {
 		return fmt.Errorf("list the pods of guards: %w", err)
 	}
@@ -74,12 +74,12 @@ func (l *Loop) readGuardObjects(ctx context.Context, g *guards) error {
 }
 
 // guardFacts are what is known of one guard.
-func (l *Loop) guardFacts(g *guards, n *corev1.Node) plan.GuardFacts {
+func (r *guardReconciler) guardFacts(g *guards, n *corev1.Node) plan.GuardFacts {
 	host := g.hosts[n.Name]
 	return plan.GuardFacts{
 		Why: g.whys[n.Name], Unknown: plan.IsUnheard(host, n), Ours: host != nil || g.members[n.Name], Usable: plan.IsUsable(n), Missing: g.missing,
 		Holds: host.GetVolumes() > 0 || g.members[n.Name],
-		Owner: g.owner, Spec: l.Guard.SpecOf(n), Budget: g.budgets[string(n.UID)], Pod: g.pods[string(n.UID)],
+		Owner: g.owner, Spec: r.Guard.SpecOf(n), Budget: g.budgets[string(n.UID)], Pod: g.pods[string(n.UID)],
 	}
 }
 
@@ -108,50 +108,37 @@ func (g *guards) mayDo(kind plan.GuardKind, f *plan.GuardFacts) bool {
 }
 
 // removeStrayGuards removes the guards of nodes that are gone, also where another node has the name now.
-func (l *Loop) removeStrayGuards(ctx context.Context, nodes []corev1.Node, g *guards) error {
+func (r *guardReconciler) removeStrayGuards(ctx context.Context, nodes []corev1.Node, g *guards) error {
 	there := map[string]bool{}
 	for i := range nodes {
 		there[string(nodes[i].UID)] = true
 	}
 	var failed []error
 	for uid, b := range g.budgets {
-		if over, err := l.isGone(ctx, there, uid, b.Annotations[plan.AnnotationGuardNode]); err != nil || !over {
+		if over, err := r.isGone(ctx, there, uid, b.Annotations[plan.AnnotationGuardNode]); err != nil || !over {
 			failed = append(failed, err)
 			continue
 		}
-		failed = append(failed, gone(l.Kube.PolicyV1().PodDisruptionBudgets(l.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{Preconditions: exactly(b)})))
+		failed = append(failed, gone(r.Kube.PolicyV1().PodDisruptionBudgets(r.Namespace).Delete(ctx, b.Name, metav1.DeleteOptions{Preconditions: exactly(b)})))
 	}
 	for uid, pod := range g.pods {
-		if over, err := l.isGone(ctx, there, uid, pod.Spec.NodeName); err != nil || !over {
+		if over, err := r.isGone(ctx, there, uid, pod.Spec.NodeName); err != nil || !over {
 			failed = append(failed, err)
 			continue
 		}
-		failed = append(failed, l.evict(ctx, pod))
+		failed = append(failed, r.evict(ctx, pod))
 	}
 	return errors.Join(failed...)
 }
 
 // isGone asks for a node that is not in the list, which may be older than its guard.
-func (l *Loop) isGone(ctx context.Context, there map[string]bool, uid, name string) (bool, error) {
+func (r *guardReconciler) isGone(ctx context.Context, there map[string]bool, uid, name string) (bool, error) {
 	if there[uid] {
 		return false, nil
 	}
-	n, err := found(l.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}))
+	n, err := found(r.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}))
 	if err != nil {
 		return false, fmt.Errorf("read node %s, whose guard is there: %w", name, err)
 	}
 	return n == nil || string(n.UID) != uid, nil
-}
-
-// controllerPods are the pods of the controllers, by name.
-func (l *Loop) controllerPods(ctx context.Context) (map[string]*corev1.Pod, error) {
-	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: l.ControllerSelector})
-	if err != nil {
-		return nil, fmt.Errorf("list the controllers' pods: %w", err)
-	}
-	all := map[string]*corev1.Pod{}
-	for i := range pods.Items {
-		all[pods.Items[i].Name] = &pods.Items[i]
-	}
-	return all, nil
 }

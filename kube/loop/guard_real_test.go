@@ -154,7 +154,7 @@ func TestS173_ALateLoopIsRefused(t *testing.T) {
 	e.run()
 	e.must(lost)
 	e.sync()
-	late, ctx := e.loop(), t.Context()
+	late, ctx := e.loop().guards, t.Context()
 	n, err := e.kube.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 	require.NoError(t, err)
 	facts := func() plan.GuardFacts {

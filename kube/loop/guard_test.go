@@ -144,7 +144,7 @@ func TestS173_ALateLoopDoesNotOpenWhatAnotherClosed(t *testing.T) {
 	e.be(corev1.PodRunning)
 	e.must("n1", lost)
 	e.sync()
-	late, n := e.loop(), aNode("n1")
+	late, n := e.loop().guards, aNode("n1")
 	facts := func() plan.GuardFacts {
 		g, err := late.readGuards(t.Context(), e.log.nodes)
 		require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestS173_WhichNodesHaveAGuard(t *testing.T) {
 		require.Equal(t, want, pod != nil, node)
 	}
 	e.changeNode("n2", cordon)
-	l := e.loop()
+	l := e.loop().guards
 	g, err := l.readGuards(t.Context(), e.log.nodes)
 	require.NoError(t, err)
 	require.NoError(t, l.guard(t.Context(), g, aNode("n2")))

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/kube/plan"
 )
 
@@ -35,14 +32,23 @@ type Config struct {
 // Loop looks at both sides and does what kube/plan says, while it leads.
 type Loop struct {
 	Config
-	seen      atomic.Pointer[map[string]*adminpb.Node] // what the log had last, for what does not decide on a change
-	immutable bool                                     // the API server does not let a volume's node affinity be changed
+	nodes     *nodeReader
+	guards    *guardReconciler
+	immutable bool // the API server does not let a volume's node affinity be changed
 	// unanswered: nobody answered the last time either. An election, or a start of all controllers, is no news.
 	unanswered bool
 }
 
 // New makes a loop.
-func New(c Config) *Loop { return &Loop{Config: c} }
+func New(c Config) *Loop {
+	return &Loop{
+		Config: c,
+		nodes:  &nodeReader{Kube: c.Kube, Log: c.Log},
+		guards: &guardReconciler{
+			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Guard: c.Guard, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector,
+		},
+	}
+}
 
 // Run looks again and again until ctx ends. No duty waits for another one, of which one may have much to do.
 func (l *Loop) Run(ctx context.Context) {
@@ -73,39 +79,16 @@ func (l *Loop) done(part string, err error) {
 
 // SyncGuards looks at who must not be drained.
 func (l *Loop) SyncGuards(ctx context.Context) error {
-	nodes, there, err := l.readNodes(ctx)
+	nodes, there, err := l.nodes.read(ctx)
 	if err != nil {
 		return err
 	}
-	return l.syncGuards(ctx, nodes, there)
-}
-
-// readNodes reads the log's nodes, and those of the API server, perhaps of a moment ago.
-func (l *Loop) readNodes(ctx context.Context) ([]*adminpb.Node, []corev1.Node, error) {
-	nodes, err := l.Log.Nodes(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("ask the controllers for their nodes: %w", err)
-	}
-	seen := byID(nodes)
-	l.seen.Store(&seen)
-	there, err := l.Kube.CoreV1().Nodes().List(ctx, cached)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list nodes: %w", err)
-	}
-	return nodes, there.Items, nil
-}
-
-// known is what the log had last.
-func (l *Loop) known() map[string]*adminpb.Node {
-	if seen := l.seen.Load(); seen != nil {
-		return *seen
-	}
-	return nil
+	return l.guards.sync(ctx, nodes, there)
 }
 
 // SyncVolumes looks at volumes, and says what is wrong with them and with nodes. What of it fails does not keep the rest from being done.
 func (l *Loop) SyncVolumes(ctx context.Context) error {
-	nodes, there, err := l.readNodes(ctx)
+	nodes, there, err := l.nodes.read(ctx)
 	if err != nil {
 		return errors.Join(err, l.noticeNoQuorum(ctx, err))
 	}
@@ -121,23 +104,12 @@ func (l *Loop) SyncVolumes(ctx context.Context) error {
 	return errors.Join(l.syncAffinity(ctx, volumes, cluster), l.syncNotices(ctx, nodes, volumes, cluster))
 }
 
-func byID(nodes []*adminpb.Node) map[string]*adminpb.Node {
-	all := make(map[string]*adminpb.Node, len(nodes))
-	for _, n := range nodes {
-		all[n.GetId()] = n
-	}
-	return all
-}
-
 // cluster is what the API server has, perhaps a moment ago: what a step depends on is read again before it.
 type cluster struct {
 	nodes  []corev1.Node
 	pvs    []corev1.PersistentVolume
 	claims map[string]*corev1.PersistentVolumeClaim // by namespace/name
 }
-
-// cached lets the API server answer from its own memory.
-var cached = metav1.ListOptions{ResourceVersion: "0"}
 
 func (l *Loop) readCluster(ctx context.Context, nodes []corev1.Node) (*cluster, error) {
 	pvs, err := l.Kube.CoreV1().PersistentVolumes().List(ctx, cached)

@@ -16,7 +16,7 @@ import (
 // syncNotices says what is wrong with volumes to their claims and pods, and what is wrong with hosts to their nodes.
 func (l *Loop) syncNotices(ctx context.Context, nodes []*adminpb.Node, volumes []*adminpb.Volume, c *cluster) error {
 	for i := range c.nodes {
-		if n := l.known()[c.nodes[i].Name]; n != nil {
+		if n := l.nodes.known()[c.nodes[i].Name]; n != nil {
 			for _, notice := range plan.OfNode(n) {
 				l.Notifier.Node(&c.nodes[i], notice)
 			}
@@ -39,7 +39,7 @@ func (l *Loop) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, c *
 	namespaces := map[string]bool{}
 	for _, v := range volumes {
 		claim := claims[v.GetId()]
-		notices := plan.OfVolume(v, l.known())
+		notices := plan.OfVolume(v, l.nodes.known())
 		if claim == nil || len(notices) == 0 {
 			continue
 		}

@@ -171,7 +171,7 @@ func TestS170_AStaleTaintIsRefused(t *testing.T) {
 	require.Equal(t, plan.FailoverTaint, plan.NextFailover(*stale).Kind)
 	e.log.back("n1")
 	require.NoError(t, e.kube.StorageV1().VolumeAttachments().Delete(t.Context(), attachment.Name, metav1.DeleteOptions{}))
-	l.seen.Store(&map[string]*adminpb.Node{"n1": {OutOfService: 71}})
+	l.nodes.seen.Store(&map[string]*adminpb.Node{"n1": {OutOfService: 71}})
 	require.NoError(t, l.SyncNodes(t.Context()))
 	require.Zero(t, e.log.state["n1"].GetSince(), "it serves again")
 	require.True(t, apierrors.IsConflict(slow.taint(t.Context(), stale)))
