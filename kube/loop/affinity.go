@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/kube/plan"
@@ -18,15 +20,25 @@ import (
 // maxAffinitySteps bounds what is done of one volume before the others are looked at: it is more than making one anew takes.
 const maxAffinitySteps = 12
 
-// syncAffinity brings the node affinity of persistent volumes to where the log has their replicas, what was begun first.
-func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *cluster) error {
+// affinityReconciler keeps the node affinity of persistent volumes at where the log has their replicas.
+type affinityReconciler struct {
+	Kube      kubernetes.Interface
+	Notifier  *Notifier
+	Metrics   *Metrics
+	Logger    *slog.Logger
+	Namespace string // of what is saved of volumes
+	immutable bool   // the API server does not let a volume's node affinity be changed
+}
+
+// sync brings the node affinity of persistent volumes to where the log has their replicas. known are the log's nodes.
+func (r *affinityReconciler) sync(ctx context.Context, volumes []*adminpb.Volume, known map[string]*adminpb.Node, c *cluster) error {
 	wanted := map[string][]corev1.NodeSelectorTerm{}
 	for _, v := range volumes {
-		if terms := plan.WantedTerms(v, l.nodes.known()); terms != nil {
+		if terms := plan.WantedTerms(v, known); terms != nil {
 			wanted[v.GetId()] = terms
 		}
 	}
-	saved, unreadable, err := l.savedVolumes(ctx)
+	saved, unreadable, err := r.savedVolumes(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,17 +47,17 @@ func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *c
 		names[name] = true
 	}
 	for i := range c.pvs {
-		f := plan.VolumeFacts{PV: &c.pvs[i], Want: wanted[c.pvs[i].Spec.CSI.VolumeHandle], Immutable: l.immutable}
+		f := plan.VolumeFacts{PV: &c.pvs[i], Want: wanted[c.pvs[i].Spec.CSI.VolumeHandle], Immutable: r.immutable}
 		if plan.NextAffinity(f).Kind != plan.AffinityNone {
 			names[c.pvs[i].Name] = true
 		}
 	}
-	failed := []error{l.noticeUnreadable(unreadable, c)}
+	failed := []error{r.noticeUnreadable(unreadable, c)}
 	for name := range names {
 		if unreadable[name] != nil {
 			continue
 		}
-		if err := l.affinity(ctx, name, wanted); err != nil {
+		if err := r.affinity(ctx, name, wanted); err != nil {
 			failed = append(failed, fmt.Errorf("persistent volume %s: %w", name, err))
 		}
 	}
@@ -53,15 +65,15 @@ func (l *Loop) syncAffinity(ctx context.Context, volumes []*adminpb.Volume, c *c
 }
 
 // affinity does step after step of one volume until there is none to do now.
-func (l *Loop) affinity(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) error {
+func (r *affinityReconciler) affinity(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) error {
 	for range maxAffinitySteps {
-		f, err := l.readVolume(ctx, name, wanted)
+		f, err := r.readVolume(ctx, name, wanted)
 		if err != nil {
 			return err
 		}
 		step := plan.NextAffinity(*f)
-		err = l.doAffinity(ctx, f, step)
-		l.Metrics.step("affinity", affinityNames[step.Kind], err)
+		err = r.doAffinity(ctx, f, step)
+		r.Metrics.step("affinity", affinityNames[step.Kind], err)
 		if err != nil || step.Kind == plan.AffinityNone || step.Kind == plan.AffinityWait {
 			return err
 		}
@@ -70,15 +82,15 @@ func (l *Loop) affinity(ctx context.Context, name string, wanted map[string][]co
 }
 
 // readVolume reads all that a step depends on, from the API server itself.
-func (l *Loop) readVolume(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) (f *plan.VolumeFacts, err error) {
-	f = &plan.VolumeFacts{Immutable: l.immutable}
-	if f.PV, err = found(l.Kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
+func (r *affinityReconciler) readVolume(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) (f *plan.VolumeFacts, err error) {
+	f = &plan.VolumeFacts{Immutable: r.immutable}
+	if f.PV, err = found(r.Kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
 		return nil, err
 	}
 	if f.PV != nil && !isOurs(f.PV) {
 		return &plan.VolumeFacts{}, nil
 	}
-	if f.Saved, f.SavedVersion, err = l.savedVolume(ctx, name); err != nil {
+	if f.Saved, f.SavedVersion, err = r.savedVolume(ctx, name); err != nil {
 		return nil, err
 	}
 	known := f.PV
@@ -90,11 +102,11 @@ func (l *Loop) readVolume(ctx context.Context, name string, wanted map[string][]
 	}
 	f.Want = wanted[known.Spec.CSI.VolumeHandle]
 	if ref := known.Spec.ClaimRef; ref != nil {
-		if f.Claim, err = found(l.Kube.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})); err != nil {
+		if f.Claim, err = found(r.Kube.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})); err != nil {
 			return nil, err
 		}
 	}
-	f.InUse, err = l.inUse(ctx, known)
+	f.InUse, err = r.inUse(ctx, known)
 	return f, err
 }
 
@@ -107,8 +119,8 @@ func found[T any](object *T, err error) (*T, error) {
 }
 
 // inUse says what uses the volume: kubelet and the attacher both read the object while a pod has it.
-func (l *Loop) inUse(ctx context.Context, pv *corev1.PersistentVolume) (string, error) {
-	attachments, err := l.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+func (r *affinityReconciler) inUse(ctx context.Context, pv *corev1.PersistentVolume) (string, error) {
+	attachments, err := r.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("list volume attachments: %w", err)
 	}
@@ -120,7 +132,7 @@ func (l *Loop) inUse(ctx context.Context, pv *corev1.PersistentVolume) (string, 
 	if pv.Spec.ClaimRef == nil {
 		return "", nil
 	}
-	pods, err := l.Kube.CoreV1().Pods(pv.Spec.ClaimRef.Namespace).List(ctx, metav1.ListOptions{})
+	pods, err := r.Kube.CoreV1().Pods(pv.Spec.ClaimRef.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("list pods: %w", err)
 	}
@@ -139,36 +151,36 @@ var affinityNames = map[plan.AffinityKind]string{
 	plan.AffinityDelete: "delete", plan.AffinityStrip: "strip", plan.AffinityCreate: "create", plan.AffinityRestore: "restore", plan.AffinityForget: "forget",
 }
 
-func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Affinity) error {
+func (r *affinityReconciler) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Affinity) error {
 	switch step.Kind {
 	case plan.AffinityPatch:
-		return l.patchAffinity(ctx, f)
+		return r.patchAffinity(ctx, f)
 	case plan.AffinityRetain:
 		policy := string(f.PV.Spec.PersistentVolumeReclaimPolicy)
-		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: policy}, map[string]any{"persistentVolumeReclaimPolicy": "Retain"}, nil)
+		return r.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: policy}, map[string]any{"persistentVolumeReclaimPolicy": "Retain"}, nil)
 	case plan.AffinitySave:
-		return l.saveVolume(ctx, f.PV, f.SavedVersion)
+		return r.saveVolume(ctx, f.PV, f.SavedVersion)
 	case plan.AffinityDelete:
-		if err := l.checkRenewable(ctx, f); err != nil {
+		if err := r.checkRenewable(ctx, f); err != nil {
 			return err
 		}
 		uid, version := f.PV.UID, f.PV.ResourceVersion
-		return l.Kube.CoreV1().PersistentVolumes().Delete(ctx, f.PV.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		return r.Kube.CoreV1().PersistentVolumes().Delete(ctx, f.PV.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	case plan.AffinityStrip:
-		return l.patchVolume(ctx, f.PV, nil, nil, plan.Stripped(f.PV.Finalizers))
+		return r.patchVolume(ctx, f.PV, nil, nil, plan.Stripped(f.PV.Finalizers))
 	case plan.AffinityCreate:
-		_, err := l.Kube.CoreV1().PersistentVolumes().Create(ctx, plan.Renewed(f.Saved, f.Want), metav1.CreateOptions{})
+		_, err := r.Kube.CoreV1().PersistentVolumes().Create(ctx, plan.Renewed(f.Saved, f.Want), metav1.CreateOptions{})
 		return err
 	case plan.AffinityRestore:
 		policy := f.PV.Annotations[plan.AnnotationReclaimPolicy]
-		return l.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: nil}, map[string]any{"persistentVolumeReclaimPolicy": policy}, nil)
+		return r.patchVolume(ctx, f.PV, map[string]any{plan.AnnotationReclaimPolicy: nil}, map[string]any{"persistentVolumeReclaimPolicy": policy}, nil)
 	case plan.AffinityForget:
-		return gone(l.Kube.CoreV1().ConfigMaps(l.Namespace).Delete(ctx, plan.SavedName(f.PV.Name), metav1.DeleteOptions{
+		return gone(r.Kube.CoreV1().ConfigMaps(r.Namespace).Delete(ctx, plan.SavedName(f.PV.Name), metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{ResourceVersion: &f.SavedVersion},
 		}))
 	case plan.AffinityWait:
 		if f.Claim != nil && f.PV != nil && f.PV.Annotations[plan.AnnotationReclaimPolicy] == "" {
-			l.Notifier.Claim(f.Claim, plan.Notice{Reason: plan.ReasonAffinity, Note: "The volume's replicas moved, and where it may be used is brought up to date once nothing uses it: " + step.Why})
+			r.Notifier.Claim(f.Claim, plan.Notice{Reason: plan.ReasonAffinity, Note: "The volume's replicas moved, and where it may be used is brought up to date once nothing uses it: " + step.Why})
 		}
 	case plan.AffinityNone:
 	}
@@ -177,8 +189,8 @@ func (l *Loop) doAffinity(ctx context.Context, f *plan.VolumeFacts, step plan.Af
 
 // checkRenewable asks, before the object is deleted, whether the API server, and who admits objects to it, would take it anew. Both
 // decide before it is seen that there is one of the name.
-func (l *Loop) checkRenewable(ctx context.Context, f *plan.VolumeFacts) error {
-	_, err := l.Kube.CoreV1().PersistentVolumes().Create(ctx, plan.Renewed(f.PV, f.Want), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+func (r *affinityReconciler) checkRenewable(ctx context.Context, f *plan.VolumeFacts) error {
+	_, err := r.Kube.CoreV1().PersistentVolumes().Create(ctx, plan.Renewed(f.PV, f.Want), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -186,19 +198,19 @@ func (l *Loop) checkRenewable(ctx context.Context, f *plan.VolumeFacts) error {
 }
 
 // patchAffinity tries to change it in place. Without the gate MutablePVNodeAffinity the API server takes no change.
-func (l *Loop) patchAffinity(ctx context.Context, f *plan.VolumeFacts) error {
+func (r *affinityReconciler) patchAffinity(ctx context.Context, f *plan.VolumeFacts) error {
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: f.Want}}
-	err := l.patchVolume(ctx, f.PV, nil, map[string]any{"nodeAffinity": affinity}, nil)
+	err := r.patchVolume(ctx, f.PV, nil, map[string]any{"nodeAffinity": affinity}, nil)
 	if apierrors.IsInvalid(err) {
-		l.immutable = true
-		l.Logger.Info("this API server does not let a volume's node affinity be changed: such volumes are made anew under Retain")
+		r.immutable = true
+		r.Logger.Info("this API server does not let a volume's node affinity be changed: such volumes are made anew under Retain")
 		return nil
 	}
 	return err
 }
 
 // patchVolume changes the object only as it was read; finalizers where they are not nil.
-func (l *Loop) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, annotations, spec map[string]any, finalizers []string) error {
+func (r *affinityReconciler) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, annotations, spec map[string]any, finalizers []string) error {
 	meta := map[string]any{"resourceVersion": pv.ResourceVersion, "uid": pv.UID}
 	patch := map[string]any{"metadata": meta}
 	if annotations != nil {
@@ -213,6 +225,6 @@ func (l *Loop) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, ann
 	if err != nil {
 		return err
 	}
-	_, err = l.Kube.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	_, err = r.Kube.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }

@@ -32,9 +32,9 @@ type Config struct {
 // Loop looks at both sides and does what kube/plan says, while it leads.
 type Loop struct {
 	Config
-	nodes     *nodeReader
-	guards    *guardReconciler
-	immutable bool // the API server does not let a volume's node affinity be changed
+	nodes    *nodeReader
+	guards   *guardReconciler
+	affinity *affinityReconciler
 	// unanswered: nobody answered the last time either. An election, or a start of all controllers, is no news.
 	unanswered bool
 }
@@ -47,6 +47,7 @@ func New(c Config) *Loop {
 		guards: &guardReconciler{
 			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Guard: c.Guard, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector,
 		},
+		affinity: &affinityReconciler{Kube: c.Kube, Notifier: c.Notifier, Metrics: c.Metrics, Logger: c.Logger, Namespace: c.Namespace},
 	}
 }
 
@@ -101,7 +102,7 @@ func (l *Loop) SyncVolumes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.syncAffinity(ctx, volumes, cluster), l.syncNotices(ctx, nodes, volumes, cluster))
+	return errors.Join(l.affinity.sync(ctx, volumes, byID(nodes), cluster), l.syncNotices(ctx, nodes, volumes, cluster))
 }
 
 // cluster is what the API server has, perhaps a moment ago: what a step depends on is read again before it.

@@ -141,7 +141,7 @@ func TestS172_ARealAPIServerTakesIt(t *testing.T) {
 		now, err := e.kube.CoreV1().PersistentVolumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
 		return err == nil && now.UID != pv.UID && len(maps.Items) == 0 && bound()
 	})
-	require.True(t, l.immutable, "this API server refuses to change it")
+	require.True(t, l.affinity.immutable, "this API server refuses to change it")
 	now, err := e.kube.CoreV1().PersistentVolumes().Get(t.Context(), "pvc-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, terms("n2", "n3"), now.Spec.NodeAffinity.Required.NodeSelectorTerms)
@@ -220,7 +220,7 @@ func TestOneLoopLeads(t *testing.T) {
 // S172: a loop that was late, after another one went on, neither overwrites nor removes what that one saved.
 func TestS172_ALateLoopLeavesWhatIsSaved(t *testing.T) {
 	e := newRealEnv(t, "")
-	l, ctx := e.loop(), t.Context()
+	l, ctx := e.loop().affinity, t.Context()
 	pv, _ := boundVolume()
 	require.NoError(t, l.saveVolume(ctx, pv, ""))
 	_, late, err := l.savedVolume(ctx, pv.Name)
