@@ -35,8 +35,7 @@ type Loop struct {
 	nodes    *nodeReader
 	guards   *guardReconciler
 	affinity *affinityReconciler
-	// unanswered: nobody answered the last time either. An election, or a start of all controllers, is no news.
-	unanswered bool
+	notices  *noticeReporter
 }
 
 // New makes a loop.
@@ -48,6 +47,7 @@ func New(c Config) *Loop {
 			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Guard: c.Guard, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector,
 		},
 		affinity: &affinityReconciler{Kube: c.Kube, Notifier: c.Notifier, Metrics: c.Metrics, Logger: c.Logger, Namespace: c.Namespace},
+		notices:  &noticeReporter{Kube: c.Kube, Notifier: c.Notifier, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector},
 	}
 }
 
@@ -91,9 +91,9 @@ func (l *Loop) SyncGuards(ctx context.Context) error {
 func (l *Loop) SyncVolumes(ctx context.Context) error {
 	nodes, there, err := l.nodes.read(ctx)
 	if err != nil {
-		return errors.Join(err, l.noticeNoQuorum(ctx, err))
+		return errors.Join(err, l.notices.noticeNoQuorum(ctx, err))
 	}
-	l.unanswered = false
+	l.notices.answered()
 	volumes, err := l.Log.Volumes(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the controllers for their volumes: %w", err)
@@ -102,7 +102,7 @@ func (l *Loop) SyncVolumes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(l.affinity.sync(ctx, volumes, byID(nodes), cluster), l.syncNotices(ctx, nodes, volumes, cluster))
+	return errors.Join(l.affinity.sync(ctx, volumes, byID(nodes), cluster), l.notices.report(ctx, nodes, volumes, cluster))
 }
 
 // cluster is what the API server has, perhaps a moment ago: what a step depends on is read again before it.

@@ -7,28 +7,39 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/kube/plan"
 )
 
-// syncNotices says what is wrong with volumes to their claims and pods, and what is wrong with hosts to their nodes.
-func (l *Loop) syncNotices(ctx context.Context, nodes []*adminpb.Node, volumes []*adminpb.Volume, c *cluster) error {
+// noticeReporter says in Events what is wrong with volumes, hosts and controllers.
+type noticeReporter struct {
+	Kube     kubernetes.Interface
+	Notifier *Notifier
+	// Namespace is the controllers'; ControllerSelector selects their pods.
+	Namespace, ControllerSelector string
+	// unanswered: nobody answered the last time either. An election, or a start of all controllers, is no news.
+	unanswered bool
+}
+
+// report says what is wrong with volumes to their claims and pods, and what is wrong with hosts to their nodes.
+func (r *noticeReporter) report(ctx context.Context, nodes []*adminpb.Node, volumes []*adminpb.Volume, c *cluster) error {
+	known := byID(nodes)
 	for i := range c.nodes {
-		if n := l.nodes.known()[c.nodes[i].Name]; n != nil {
+		if n := known[c.nodes[i].Name]; n != nil {
 			for _, notice := range plan.OfNode(n) {
-				l.Notifier.Node(&c.nodes[i], notice)
+				r.Notifier.Node(&c.nodes[i], notice)
 			}
 		}
 	}
-	if err := l.noticeVolumes(ctx, volumes, c); err != nil {
+	if err := r.noticeVolumes(ctx, volumes, known, c); err != nil {
 		return err
 	}
-	return l.noticePending(ctx, nodes, c)
+	return r.noticePending(ctx, nodes, c)
 }
 
-func (l *Loop) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, c *cluster) error {
+func (r *noticeReporter) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, known map[string]*adminpb.Node, c *cluster) error {
 	claims := map[string]*corev1.PersistentVolumeClaim{} // by volume
 	for i := range c.pvs {
 		if ref := c.pvs[i].Spec.ClaimRef; ref != nil {
@@ -39,17 +50,17 @@ func (l *Loop) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, c *
 	namespaces := map[string]bool{}
 	for _, v := range volumes {
 		claim := claims[v.GetId()]
-		notices := plan.OfVolume(v, l.nodes.known())
+		notices := plan.OfVolume(v, known)
 		if claim == nil || len(notices) == 0 {
 			continue
 		}
 		for _, notice := range notices {
-			l.Notifier.Claim(claim, notice)
+			r.Notifier.Claim(claim, notice)
 		}
 		told[claim.Namespace+"/"+claim.Name], namespaces[claim.Namespace] = notices, true
 	}
 	for namespace := range namespaces {
-		if err := l.noticePodsOf(ctx, namespace, told); err != nil {
+		if err := r.noticePodsOf(ctx, namespace, told); err != nil {
 			return err
 		}
 	}
@@ -57,8 +68,8 @@ func (l *Loop) noticeVolumes(ctx context.Context, volumes []*adminpb.Volume, c *
 }
 
 // noticePodsOf says it to the pods that use the claims, too.
-func (l *Loop) noticePodsOf(ctx context.Context, namespace string, told map[string][]plan.Notice) error {
-	pods, err := l.Kube.CoreV1().Pods(namespace).List(ctx, cached)
+func (r *noticeReporter) noticePodsOf(ctx context.Context, namespace string, told map[string][]plan.Notice) error {
+	pods, err := r.Kube.CoreV1().Pods(namespace).List(ctx, cached)
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
@@ -66,7 +77,7 @@ func (l *Loop) noticePodsOf(ctx context.Context, namespace string, told map[stri
 		for _, claim := range claimsOf(&pods.Items[i]) {
 			for _, notice := range told[namespace+"/"+claim] {
 				notice.Note = "Volume of claim " + claim + ": " + notice.Note
-				l.Notifier.Pod(&pods.Items[i], notice)
+				r.Notifier.Pod(&pods.Items[i], notice)
 			}
 		}
 	}
@@ -74,8 +85,8 @@ func (l *Loop) noticePodsOf(ctx context.Context, namespace string, told map[stri
 }
 
 // noticePending says it to claims of our classes that wait, where no pools have room for them.
-func (l *Loop) noticePending(ctx context.Context, nodes []*adminpb.Node, c *cluster) error {
-	classes, err := l.Kube.StorageV1().StorageClasses().List(ctx, cached)
+func (r *noticeReporter) noticePending(ctx context.Context, nodes []*adminpb.Node, c *cluster) error {
+	classes, err := r.Kube.StorageV1().StorageClasses().List(ctx, cached)
 	if err != nil {
 		return fmt.Errorf("list storage classes: %w", err)
 	}
@@ -91,27 +102,30 @@ func (l *Loop) noticePending(ctx context.Context, nodes []*adminpb.Node, c *clus
 		}
 		asked := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		if notice, short := plan.NoCapacity(asked.Value(), replicas[*claim.Spec.StorageClassName], nodes); short {
-			l.Notifier.Claim(claim, notice)
+			r.Notifier.Claim(claim, notice)
 		}
 	}
 	return nil
 }
 
+// answered notes that somebody answers.
+func (r *noticeReporter) answered() { r.unanswered = false }
+
 // noticeNoQuorum says to the controllers' pods that nobody answers with a quorum, when it is called a second time in a row.
-func (l *Loop) noticeNoQuorum(ctx context.Context, why error) error {
+func (r *noticeReporter) noticeNoQuorum(ctx context.Context, why error) error {
 	if code := status.Code(why); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		return nil // they answer
 	}
-	if !l.unanswered {
-		l.unanswered = true
+	if !r.unanswered {
+		r.unanswered = true
 		return nil
 	}
-	pods, err := l.Kube.CoreV1().Pods(l.Namespace).List(ctx, metav1.ListOptions{LabelSelector: l.ControllerSelector})
+	pods, err := controllerPods(ctx, r.Kube, r.Namespace, r.ControllerSelector)
 	if err != nil {
-		return fmt.Errorf("list the controllers' pods: %w", err)
+		return err
 	}
-	for i := range pods.Items {
-		l.Notifier.Pod(&pods.Items[i], plan.NoQuorum(why.Error()))
+	for _, pod := range pods {
+		r.Notifier.Pod(pod, plan.NoQuorum(why.Error()))
 	}
 	return nil
 }
