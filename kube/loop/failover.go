@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/kube/plan"
@@ -20,9 +22,25 @@ import (
 // maxFailoverSteps bounds what is done of one node before the others are looked at.
 const maxFailoverSteps = 4
 
-// SyncNodes looks at the nodes that are silent, or out of service.
-func (l *Loop) SyncNodes(ctx context.Context) error {
-	nodes, err := l.Kube.CoreV1().Nodes().List(ctx, cached)
+// failoverReconciler fails nodes over that are gone, and returns them.
+type failoverReconciler struct {
+	Kube     kubernetes.Interface
+	Log      failoverLog
+	Notifier *Notifier
+	Metrics  *Metrics
+	Logger   *slog.Logger
+	pods     podReader
+}
+
+// failoverLog is what decides on failovers.
+type failoverLog interface {
+	OutOfService(ctx context.Context, node string) (*adminpb.OutOfServiceResponse, error)
+	SetOutOfService(ctx context.Context, req *adminpb.SetOutOfServiceRequest) error
+}
+
+// sync looks at the nodes that are silent, or out of service; known are those that the log had last.
+func (r *failoverReconciler) sync(ctx context.Context, known map[string]*adminpb.Node) error {
+	nodes, err := r.Kube.CoreV1().Nodes().List(ctx, cached)
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
@@ -30,10 +48,10 @@ func (l *Loop) SyncNodes(ctx context.Context) error {
 	refused := 0
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		if !plan.IsSilent(n) && n.Annotations[plan.AnnotationOutOfService] == "" && l.nodes.known()[n.Name].GetOutOfService() == 0 {
+		if !plan.IsSilent(n) && n.Annotations[plan.AnnotationOutOfService] == "" && known[n.Name].GetOutOfService() == 0 {
 			continue
 		}
-		did, err := l.failover(ctx, n.Name)
+		did, err := r.failover(ctx, n.Name)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))
 		}
@@ -41,20 +59,20 @@ func (l *Loop) SyncNodes(ctx context.Context) error {
 			refused++
 		}
 	}
-	l.Metrics.refused("failover", refused)
+	r.Metrics.refused("failover", refused)
 	return errors.Join(failed...)
 }
 
 // failover does step after step of one node until there is none to do now, which it returns.
-func (l *Loop) failover(ctx context.Context, name string) (step plan.Failover, err error) {
+func (r *failoverReconciler) failover(ctx context.Context, name string) (step plan.Failover, err error) {
 	for range maxFailoverSteps {
-		f, err := l.readNode(ctx, name)
+		f, err := r.readNode(ctx, name)
 		if err != nil || f == nil {
 			return step, err
 		}
 		step = plan.NextFailover(*f)
-		done, err := l.doFailover(ctx, f, step)
-		l.Metrics.step("failover", failoverNames[step.Kind], err)
+		done, err := r.doFailover(ctx, f, step)
+		r.Metrics.step("failover", failoverNames[step.Kind], err)
 		if err != nil || !done {
 			return step, err
 		}
@@ -64,28 +82,28 @@ func (l *Loop) failover(ctx context.Context, name string) (step plan.Failover, e
 
 // readNode reads the node first and the log last: what the log proves holds until it returns the node to service, and the node
 // changes before that. nil: there is no such node.
-func (l *Loop) readNode(ctx context.Context, name string) (*plan.NodeFacts, error) {
-	n, err := l.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+func (r *failoverReconciler) readNode(ctx context.Context, name string) (*plan.NodeFacts, error) {
+	n, err := r.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read it: %w", err)
 	}
-	attachments, err := l.attachmentsOn(ctx, name)
+	attachments, err := r.attachmentsOn(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := l.Log.OutOfService(ctx, name)
+	answer, err := r.Log.OutOfService(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("ask the log about it: %w", err)
 	}
-	pods, err := l.podFacts(ctx, name)
+	pods, err := r.pods.facts(ctx, name)
 	return &plan.NodeFacts{Node: n, Log: answer, Attachments: attachments, Pods: pods}, err
 }
 
-func (l *Loop) attachmentsOn(ctx context.Context, node string) (on []storagev1.VolumeAttachment, err error) {
-	all, err := l.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+func (r *failoverReconciler) attachmentsOn(ctx context.Context, node string) (on []storagev1.VolumeAttachment, err error) {
+	all, err := r.Kube.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list volume attachments: %w", err)
 	}
@@ -103,24 +121,24 @@ var failoverNames = map[plan.FailoverKind]string{
 }
 
 // doFailover does the step; done tells whether there may be another one now.
-func (l *Loop) doFailover(ctx context.Context, f *plan.NodeFacts, step plan.Failover) (done bool, err error) {
+func (r *failoverReconciler) doFailover(ctx context.Context, f *plan.NodeFacts, step plan.Failover) (done bool, err error) {
 	switch step.Kind {
 	case plan.FailoverWait:
-		l.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonFailoverWaits, Note: "Out of service: " + step.Why})
+		r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonFailoverWaits, Note: "Out of service: " + step.Why})
 	case plan.FailoverRefuse:
-		l.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonNoFailover, Note: "Its volumes are not failed over: " + step.Why})
+		r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonNoFailover, Note: "Its volumes are not failed over: " + step.Why})
 	case plan.FailoverTakeOut:
-		return true, l.takeOut(ctx, f)
+		return true, r.takeOut(ctx, f)
 	case plan.FailoverTaint:
-		return false, l.taint(ctx, f)
+		return false, r.taint(ctx, f)
 	case plan.FailoverEndPods:
-		return false, l.endPods(ctx, f)
+		return false, r.endPods(ctx, f)
 	case plan.FailoverUntaint:
-		return true, l.untaint(ctx, f, step)
+		return true, r.untaint(ctx, f, step)
 	case plan.FailoverMarkReturned:
-		return true, l.patchNode(ctx, f.Node, map[string]any{plan.AnnotationReturned: since(step.Since)}, nil)
+		return true, r.patchNode(ctx, f.Node, map[string]any{plan.AnnotationReturned: since(step.Since)}, nil)
 	case plan.FailoverReturn:
-		return false, l.returnNode(ctx, f, step)
+		return false, r.returnNode(ctx, f, step)
 	case plan.FailoverNone:
 	}
 	return false, nil
@@ -128,32 +146,32 @@ func (l *Loop) doFailover(ctx context.Context, f *plan.NodeFacts, step plan.Fail
 
 func since(index uint64) string { return strconv.FormatUint(index, 10) }
 
-func (l *Loop) takeOut(ctx context.Context, f *plan.NodeFacts) error {
-	err := l.Log.SetOutOfService(ctx, &adminpb.SetOutOfServiceRequest{
+func (r *failoverReconciler) takeOut(ctx context.Context, f *plan.NodeFacts) error {
+	err := r.Log.SetOutOfService(ctx, &adminpb.SetOutOfServiceRequest{
 		Node: f.Node.Name, HostId: f.Log.GetHostId(), Reason: "neither Kubernetes nor a controller hears of it",
 	})
 	if err != nil {
 		return fmt.Errorf("take it out of service: %w", err)
 	}
-	l.Logger.Info("a node is out of service: what its host held ends", "node", f.Node.Name, "host", f.Log.GetHostId())
+	r.Logger.Info("a node is out of service: what its host held ends", "node", f.Node.Name, "host", f.Log.GetHostId())
 	return nil
 }
 
 // taint sets the taint together with the loop's note that it is its own, and says why to the node and to the pods on it.
-func (l *Loop) taint(ctx context.Context, f *plan.NodeFacts) error {
+func (r *failoverReconciler) taint(ctx context.Context, f *plan.NodeFacts) error {
 	now := metav1.Now()
 	taints := append([]corev1.Taint{}, f.Node.Spec.Taints...)
 	taints = append(taints, corev1.Taint{Key: plan.TaintOutOfService, Value: plan.TaintValue, Effect: corev1.TaintEffectNoExecute, TimeAdded: &now})
-	if err := l.patchNode(ctx, f.Node, map[string]any{plan.AnnotationOutOfService: since(f.Log.GetSince())}, taints); err != nil {
+	if err := r.patchNode(ctx, f.Node, map[string]any{plan.AnnotationOutOfService: since(f.Log.GetSince())}, taints); err != nil {
 		return fmt.Errorf("taint it: %w", err)
 	}
-	l.Logger.Info("a node is tainted as out of service", "node", f.Node.Name, "proof", plan.Entry(f.Log))
-	l.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonOutOfService, Note: "Nothing that this node writes to a Holdfast volume is acknowledged, and its pods run elsewhere: " + plan.Entry(f.Log)})
-	return l.noticePods(ctx, f)
+	r.Logger.Info("a node is tainted as out of service", "node", f.Node.Name, "proof", plan.Entry(f.Log))
+	r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonOutOfService, Note: "Nothing that this node writes to a Holdfast volume is acknowledged, and its pods run elsewhere: " + plan.Entry(f.Log)})
+	return r.noticePods(ctx, f)
 }
 
 // untaint takes off the taint that the loop set, and no other; with the note, so that an admin's taint of later is not taken for it.
-func (l *Loop) untaint(ctx context.Context, f *plan.NodeFacts, step plan.Failover) error {
+func (r *failoverReconciler) untaint(ctx context.Context, f *plan.NodeFacts, step plan.Failover) error {
 	taints := []corev1.Taint{}
 	for _, t := range f.Node.Spec.Taints {
 		if t.Key != plan.TaintOutOfService || t.Value != plan.TaintValue || t.Effect != corev1.TaintEffectNoExecute {
@@ -164,24 +182,24 @@ func (l *Loop) untaint(ctx context.Context, f *plan.NodeFacts, step plan.Failove
 	if step.Since != 0 {
 		annotations[plan.AnnotationReturned] = since(step.Since)
 	}
-	if err := l.patchNode(ctx, f.Node, annotations, taints); err != nil {
+	if err := r.patchNode(ctx, f.Node, annotations, taints); err != nil {
 		return fmt.Errorf("take its taint off: %w", err)
 	}
-	l.Logger.Info("the taint of a node is taken off", "node", f.Node.Name, "why", step.Why)
+	r.Logger.Info("the taint of a node is taken off", "node", f.Node.Name, "why", step.Why)
 	return nil
 }
 
-func (l *Loop) returnNode(ctx context.Context, f *plan.NodeFacts, step plan.Failover) error {
-	err := l.Log.SetOutOfService(ctx, &adminpb.SetOutOfServiceRequest{Node: f.Node.Name, Returned: step.Since, Reason: "its host ended what it held"})
+func (r *failoverReconciler) returnNode(ctx context.Context, f *plan.NodeFacts, step plan.Failover) error {
+	err := r.Log.SetOutOfService(ctx, &adminpb.SetOutOfServiceRequest{Node: f.Node.Name, Returned: step.Since, Reason: "its host ended what it held"})
 	if err != nil {
 		return fmt.Errorf("return it to service: %w", err)
 	}
-	l.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonReturned, Note: "Its host ended what it held, and it serves again", Good: true})
+	r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonReturned, Note: "Its host ended what it held, and it serves again", Good: true})
 	return nil
 }
 
 // patchNode changes the node only as it was read.
-func (l *Loop) patchNode(ctx context.Context, n *corev1.Node, annotations map[string]any, taints []corev1.Taint) error {
+func (r *failoverReconciler) patchNode(ctx context.Context, n *corev1.Node, annotations map[string]any, taints []corev1.Taint) error {
 	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "uid": n.UID, "annotations": annotations}}
 	if taints != nil {
 		patch["spec"] = map[string]any{"taints": taints}
@@ -190,6 +208,6 @@ func (l *Loop) patchNode(ctx context.Context, n *corev1.Node, annotations map[st
 	if err != nil {
 		return err
 	}
-	_, err = l.Kube.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	_, err = r.Kube.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }

@@ -33,6 +33,7 @@ type Config struct {
 type Loop struct {
 	Config
 	nodes    *nodeReader
+	failover *failoverReconciler
 	guards   *guardReconciler
 	affinity *affinityReconciler
 	notices  *noticeReporter
@@ -43,6 +44,9 @@ func New(c Config) *Loop {
 	return &Loop{
 		Config: c,
 		nodes:  &nodeReader{Kube: c.Kube, Log: c.Log},
+		failover: &failoverReconciler{
+			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Logger: c.Logger, pods: podReader{c.Kube},
+		},
 		guards: &guardReconciler{
 			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Guard: c.Guard, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector,
 		},
@@ -77,6 +81,9 @@ func (l *Loop) done(part string, err error) {
 	}
 	l.Logger.Warn("what the log says could not be brought into Kubernetes; it is tried again", "part", part, "error", err)
 }
+
+// SyncNodes looks at the nodes that are silent, or out of service.
+func (l *Loop) SyncNodes(ctx context.Context) error { return l.failover.sync(ctx, l.nodes.known()) }
 
 // SyncGuards looks at who must not be drained.
 func (l *Loop) SyncGuards(ctx context.Context) error {

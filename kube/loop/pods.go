@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/kube/plan"
 )
@@ -51,9 +51,12 @@ func hasStarted(pod *corev1.Pod) bool {
 	return ready || pod.Status.Phase == corev1.PodRunning || slices.ContainsFunc(pod.Status.InitContainerStatuses, started) || slices.ContainsFunc(pod.Status.ContainerStatuses, started)
 }
 
-// runningPods are the pods on the node that did not end.
-func (l *Loop) runningPods(ctx context.Context, node string) (running []corev1.Pod, err error) {
-	pods, err := l.Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+// podReader reads what pods use.
+type podReader struct{ Kube kubernetes.Interface }
+
+// running are the pods on the node that did not end.
+func (r podReader) running(ctx context.Context, node string) (running []corev1.Pod, err error) {
+	pods, err := r.Kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {
 		return nil, fmt.Errorf("list its pods: %w", err)
 	}
@@ -65,15 +68,15 @@ func (l *Loop) runningPods(ctx context.Context, node string) (running []corev1.P
 	return running, nil
 }
 
-// podsUsing yields each running pod on the node that uses volumes of ours, with their handles.
-func (l *Loop) podsUsing(ctx context.Context, node string, fn func(pod *corev1.Pod, handles []string) error) error {
-	pods, err := l.runningPods(ctx, node)
+// using yields each running pod on the node that uses volumes of ours, with their handles.
+func (r podReader) using(ctx context.Context, node string, fn func(pod *corev1.Pod, handles []string) error) error {
+	pods, err := r.running(ctx, node)
 	if err != nil {
 		return err
 	}
 	for i := range pods {
 		var handles []string
-		volumes, err := l.volumesOf(ctx, &pods[i])
+		volumes, err := r.volumesOf(ctx, &pods[i])
 		if err != nil {
 			return err
 		}
@@ -99,16 +102,16 @@ type volumeOf struct {
 }
 
 // volumesOf are the persistent volumes that a pod uses.
-func (l *Loop) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []volumeOf, err error) {
+func (r podReader) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []volumeOf, err error) {
 	for _, name := range claimsOf(pod) {
-		claim, err := found(l.Kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}))
+		claim, err := found(r.Kube.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}))
 		if err != nil {
 			return nil, fmt.Errorf("read claim %s/%s: %w", pod.Namespace, name, err)
 		}
 		if claim == nil || claim.Spec.VolumeName == "" {
 			continue
 		}
-		pv, err := found(l.Kube.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{}))
+		pv, err := found(r.Kube.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{}))
 		if err != nil {
 			return nil, fmt.Errorf("read persistent volume %s: %w", claim.Spec.VolumeName, err)
 		}
@@ -119,15 +122,15 @@ func (l *Loop) volumesOf(ctx context.Context, pod *corev1.Pod) (volumes []volume
 	return volumes, nil
 }
 
-// podFacts are what the pods on a node use.
-func (l *Loop) podFacts(ctx context.Context, node string) (x plan.PodFacts, err error) {
-	pods, err := l.runningPods(ctx, node)
+// facts are what the pods on a node use.
+func (r podReader) facts(ctx context.Context, node string) (x plan.PodFacts, err error) {
+	pods, err := r.running(ctx, node)
 	if err != nil {
 		return x, err
 	}
 	waiting, used := map[string]bool{}, map[string]bool{}
 	for i := range pods {
-		volumes, err := l.volumesOf(ctx, &pods[i])
+		volumes, err := r.volumesOf(ctx, &pods[i])
 		if err != nil {
 			return x, err
 		}
@@ -200,34 +203,4 @@ func driverOf(pv *corev1.PersistentVolume) string {
 func staysOnNode(pod *corev1.Pod) bool {
 	of := metav1.GetControllerOf(pod)
 	return of != nil && (of.Kind == "DaemonSet" || of.Kind == "Node")
-}
-
-// noticePods tells the pods on a node that was tainted by which entry their volumes go on elsewhere.
-func (l *Loop) noticePods(ctx context.Context, f *plan.NodeFacts) error {
-	return l.podsUsing(ctx, f.Node.Name, func(pod *corev1.Pod, handles []string) error {
-		for _, handle := range handles {
-			if entry := plan.EntryOf(f.Log, handle); entry != "" {
-				l.Notifier.Pod(pod, plan.Notice{Reason: plan.ReasonOutOfService, Note: fmt.Sprintf(
-					"Node %s is out of service, and volume %s is free for another node: %s", f.Node.Name, handle, entry)})
-			}
-		}
-		return nil
-	})
-}
-
-// endPods deletes the pods whose volumes were taken from a node that is back before it was tainted: their mounts are dead. With their own
-// grace, and at the version that was looked at.
-func (l *Loop) endPods(ctx context.Context, f *plan.NodeFacts) error {
-	return l.podsUsing(ctx, f.Node.Name, func(pod *corev1.Pod, handles []string) error {
-		if pod.DeletionTimestamp != nil || !hasStarted(pod) {
-			return nil // it goes, or waits for the node
-		}
-		l.Notifier.Pod(pod, plan.Notice{Reason: plan.ReasonOutOfService, Note: fmt.Sprintf(
-			"Node %s was away, and volume %s was taken from it: the pod is deleted, so that it begins anew", f.Node.Name, handles[0])})
-		err := l.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
-		return err
-	})
 }

@@ -164,7 +164,7 @@ func TestS170_AStaleTaintIsRefused(t *testing.T) {
 	made.Status.Attached = true
 	_, err = e.kube.StorageV1().VolumeAttachments().UpdateStatus(t.Context(), made, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	slow, l := e.loop(), e.loop()
+	slow, l := e.loop().failover, e.loop()
 	require.NoError(t, e.log.SetOutOfService(t.Context(), &adminpb.SetOutOfServiceRequest{Node: "n1", HostId: "host-1"}))
 	stale, err := slow.readNode(t.Context(), "n1")
 	require.NoError(t, err)
