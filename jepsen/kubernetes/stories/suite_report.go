@@ -15,6 +15,7 @@ var leftOut = []struct{ Word, Why string }{
 	{"Disruptive", "They stop and start kubelets and nodes over SSH, which the nodes of this cluster do not have. The stories kubelet-killed, node-dead and kills do that here."},
 	{"SELinux", "They need nodes whose kernel enforces SELinux; this host's does not."},
 	{"volumegroupsnapshottable", "They give one pod the snapshots of three volumes, which their StatefulSet spread over three nodes: a volume with one copy is on the node of its snapshot. The story group-snapshot has its volumes on one node."},
+	{"any volume data source", "They need images of a controller that fills volumes, and of a validator of claims, which are of other projects and not built here."},
 	{"SnapshotMetadata", "They need the sidecar external-snapshot-metadata, whose program cannot be built from a published module."},
 }
 
