@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net/http"
+	"path"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +33,7 @@ func (*drainWorld) Nodes(_ context.Context, req *adminpb.NodesRequest) (*adminpb
 	if !req.GetStopReasons() {
 		return nil, status.Error(codes.InvalidArgument, "nobody asked why a node must not stop")
 	}
-	return &adminpb.NodesResponse{Nodes: []*adminpb.Node{{Id: "n1", State: "reachable", Adopted: true}}}, nil
+	return &adminpb.NodesResponse{Index: 9, Nodes: []*adminpb.Node{{Id: "n1", State: "reachable", Adopted: true}}}, nil
 }
 
 func (*drainWorld) Members(context.Context, *adminpb.MembersRequest) (*adminpb.MembersResponse, error) {
@@ -56,6 +59,46 @@ func TestDrainPlanSaysWhetherSomethingWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &drainWorld{volume: &adminpb.Volume{Id: "hf-1", Phase: "ready", Replicas: []*adminpb.Replica{{Node: "n1"}}, Publications: tc.publications}}
 			flags := serveAdmin(t, w)
+			for range 2 {
+				var out bytes.Buffer
+				require.Equal(t, tc.code, Main(append([]string{"nodes", "drain-plan", tc.node}, flags...), &out, &out), out.String())
+				require.Contains(t, out.String(), tc.says)
+			}
+		})
+	}
+}
+
+// kubeNodes is an API server whose nodes have no pods: in-kube is a node where nothing of Holdfast runs, and renamed one whose kubelet
+// has the host n1.
+func kubeNodes(out http.ResponseWriter, req *http.Request) {
+	out.Header().Set("Content-Type", "application/json")
+	switch req.URL.Path {
+	case "/api/v1/nodes/in-kube", "/api/v1/nodes/renamed":
+		fmt.Fprintf(out, `{"kind":"Node","apiVersion":"v1","metadata":{"name":%q,"uid":"u"}}`, path.Base(req.URL.Path))
+	case "/apis/storage.k8s.io/v1/csinodes/renamed":
+		fmt.Fprint(out, `{"kind":"CSINode","apiVersion":"storage.k8s.io/v1","spec":{"drivers":[{"name":"csi.holdfast.storage","nodeID":"n1"}]}}`)
+	case "/api/v1/nodes", "/api/v1/pods", "/apis/policy/v1/poddisruptionbudgets":
+		fmt.Fprint(out, `{"items":[]}`)
+	default:
+		out.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(out, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}
+}
+
+func TestDrainPlanOfANodeThatTheLogDoesNotHave(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node string
+		code int
+		says string
+	}{
+		"nothing of Holdfast runs there":  {"in-kube", exit.OK, "drain of node in-kube: 0 at risk, 0 wait, 2 ok (at index 9)"},
+		"that is said":                    {"in-kube", exit.OK, "no volume has a copy here or is used here"},
+		"a host of another id runs there": {"renamed", exit.Refused, "`holdfast nodes drain-plan n1`"},
+		"nobody has it":                   {"n9", exit.Refused, "drain-plan: say what a drain of n9 does: neither Kubernetes nor the log has a node of this name\n"},
+		"Kubernetes alone lacks it":       {"n1", exit.Refused, "drain-plan: read node n1: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flags := append(serveAdmin(t, &drainWorld{volume: &adminpb.Volume{Phase: "ready"}}), "--kubeconfig", serveKube(t, kubeNodes))
 			for range 2 {
 				var out bytes.Buffer
 				require.Equal(t, tc.code, Main(append([]string{"nodes", "drain-plan", tc.node}, flags...), &out, &out), out.String())

@@ -94,7 +94,7 @@ func (w *orphanWorld) ChangeVolume(_ context.Context, req *adminpb.VolumeChangeR
 // kubeconfig serves the API server, and answers how it is reached.
 func (w *orphanWorld) kubeconfig(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+	return serveKube(t, func(out http.ResponseWriter, req *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
 		switch req.URL.Path {
 		case "/api/v1/persistentvolumes":
@@ -126,7 +126,13 @@ func (w *orphanWorld) kubeconfig(t *testing.T) string {
 			out.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(out, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 		}
-	}))
+	})
+}
+
+// serveKube serves an API server, and answers the kubeconfig's path.
+func serveKube(t *testing.T, handle http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "config")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q}}]\nusers: [{name: a, user: {token: t}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", server.URL)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +36,9 @@ func Collect(ctx context.Context, api kubernetes.Interface, node, namespace, con
 	}
 	k := &Kube{Pods: pods.Items, Controllers: map[string]*corev1.Pod{}}
 	if k.Closed, err = closedNodes(ctx, api); err != nil {
+		return nil, err
+	}
+	if k.Host, err = hostOn(ctx, api, node); err != nil {
 		return nil, err
 	}
 	for i := range own.Items {
@@ -69,4 +73,21 @@ func closedNodes(ctx context.Context, api kubernetes.Interface) (map[string]stri
 		}
 	}
 	return closed, nil
+}
+
+// hostOn is the id of the host of Holdfast that a node's kubelet has; empty: it has none.
+func hostOn(ctx context.Context, api kubernetes.Interface, node string) (string, error) {
+	found, err := api.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read CSINode %s: %w", node, err)
+	}
+	for _, d := range found.Spec.Drivers {
+		if d.Name == plan.Driver {
+			return d.NodeID, nil
+		}
+	}
+	return "", nil
 }

@@ -38,6 +38,7 @@ type Kube struct {
 	Pods        []corev1.Pod                  // on the node
 	Controllers map[string]*corev1.Pod        // the controllers' pods, by name
 	Closed      map[string]string             // nodes on which no pod begins, and why
+	Host        string                        // the id under which the node's kubelet has a host of Holdfast; empty: it has none
 	Budget      *policyv1.PodDisruptionBudget // the guard's of the node; nil: there is none
 }
 
@@ -69,13 +70,32 @@ func conclude(resp *adminpb.DrainPlanResponse) {
 	resp.Summary = fmt.Sprintf("drain of node %s: %d at risk, %d wait, %d ok", resp.GetNode(), count[AtRisk], count[Waits], count[OK])
 }
 
+// IsRegistered tells whether the log has a host under the node's name.
+func (f *Facts) IsRegistered() bool {
+	return slices.ContainsFunc(f.Nodes, func(n *adminpb.Node) bool { return n.GetId() == f.Node })
+}
+
 func (f *Facts) node() []*adminpb.DrainFinding {
+	if !f.IsRegistered() {
+		return []*adminpb.DrainFinding{f.unregistered()}
+	}
 	away := f.away()
 	if away == "" {
 		return nil
 	}
 	return []*adminpb.DrainFinding{{Kind: "node", About: f.Node, State: AtRisk, Text: "the host is " + away + ": what it does is not known, and nothing on it is unmounted",
 		Remedy: "`holdfast doctor --node " + f.Node + "`"}}
+}
+
+// unregistered is said of a node that only Kubernetes has.
+func (f *Facts) unregistered() *adminpb.DrainFinding {
+	one := &adminpb.DrainFinding{Kind: "node", About: f.Node, State: OK, Text: "the log has no host of this name: no volume has a copy here or is used here"}
+	if f.Kube != nil && f.Kube.Host != "" {
+		one.State = AtRisk
+		one.Text = fmt.Sprintf("its kubelet has the host %s of Holdfast, and the log has no host %s: what is here is not known", f.Kube.Host, f.Node)
+		one.Remedy = "`holdfast nodes`; then `holdfast nodes drain-plan " + f.Kube.Host + "`, if it is there"
+	}
+	return one
 }
 
 // away is the state of a host that is not reachable, or that a restored log did not adopt; empty: it is, or the log does not have it.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -163,6 +164,9 @@ func TestWhatADrainMeetsBesideVolumes(t *testing.T) {
 		"a host that is not adopted":         {func() *Facts { f := facts(); f.Nodes[0].Adopted = false; return f }(), "node", AtRisk, "not adopted"},
 		"a guard that is not there yet":      {stops(facts().inKube("")), "guard", AtRisk, "no guard keeps it"},
 		"a guard that stands without reason": {guarded(facts().inKube("")), "guard", Waits, "still stands"},
+		"a node that only Kubernetes has":    {but(stuck(facts().inKube("")), func(f *Facts) { f.Nodes = nil }), "controller", AtRisk, "no quorum is left"},
+		"one where nothing runs":             {but(facts().inKube(""), func(f *Facts) { f.Nodes = nil }), "node", OK, "the log has no host of this name"},
+		"one where a host runs":              {but(facts().inKube(""), func(f *Facts) { f.Nodes, f.Kube.Host = nil, "h1" }), "node", AtRisk, "the host h1 of Holdfast"},
 		"a host that is away":                {func() *Facts { f := facts(); f.Nodes[0].State = "unreachable"; return f }(), "node", AtRisk, "unreachable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,6 +238,8 @@ func TestCollectReadsTheNodesPodsAndItsGuard(t *testing.T) {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Spec: corev1.NodeSpec{Unschedulable: true}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n3"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "c1", Labels: map[string]string{"part": "controller"}}, Spec: corev1.PodSpec{NodeName: "n1"}},
+		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "other", NodeID: "x"}, {Name: plan.Driver, NodeID: "h1"}}}},
+		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "other", NodeID: "x"}}}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "a", Labels: label("u1")}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast", Name: "b", Labels: label("u2")}},
 	)
@@ -243,6 +249,12 @@ func TestCollectReadsTheNodesPodsAndItsGuard(t *testing.T) {
 		require.Equal(t, "a", k.Budget.Name)
 		require.Contains(t, k.Controllers, "c1")
 		require.Equal(t, map[string]string{"n1": "its kubelet is not ready", "n2": "cordoned"}, k.Closed)
+		require.Equal(t, "h1", k.Host)
+		for _, without := range []string{"n2", "n3"} {
+			k, err = Collect(t.Context(), api, without, "", "part=controller")
+			require.NoError(t, err)
+			require.Empty(t, k.Host)
+		}
 		_, err = Collect(t.Context(), api, "n9", "", "part=controller")
 		require.ErrorContains(t, err, "read node n9")
 	}
