@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/listing"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/kube/orphans"
 )
 
@@ -100,6 +101,11 @@ func (o *orphansOptions) check(watched bool, ids []string) error {
 		return exit.Usagef("nothing was changed: name the ids of the orphans that are to be deleted, as `holdfast volumes orphans` shows them")
 	case o.yes && watched:
 		return exit.Usagef("--watch shows, and --yes deletes: choose one")
+	}
+	for _, id := range ids {
+		if o.yes && !fsm.VolumeID(id).Valid() {
+			return exit.Usagef("nothing was changed: %q is no volume's id: name the orphans by their ids, as `holdfast volumes orphans` shows them", id)
+		}
 	}
 	return nil
 }
@@ -192,12 +198,29 @@ func (o *orphansOptions) deleteOne(ctx context.Context, api kubernetes.Interface
 	return nil
 }
 
-// checkDeleted is nil for a volume that the command deleted before it was interrupted.
+// checkDeleted is nil for a volume that the command deleted before it was interrupted. One that never was is deleted too for a plan:
+// of such the history has nothing.
 func (*orphansOptions) checkDeleted(ctx context.Context, client *admin.Client, v *volumeVerb) error {
-	if planned, err := v.call(ctx, client); err == nil && planned.GetDone() {
-		return nil
+	planned, err := v.call(ctx, client)
+	if err != nil {
+		return callError("plan its deletion", err)
 	}
-	return exit.Refusedf("it is no orphan now: Kubernetes has it, the log does not, or it is too young")
+	if !planned.GetDone() {
+		return exit.Refusedf("it is no orphan now: Kubernetes has it, or it is too young")
+	}
+	was := false
+	err = client.History(ctx, &adminpb.HistoryRequest{Volume: v.req.GetVolume()}, func(m *adminpb.HistoryResponse) error {
+		e := m.GetEntry()
+		was = was || e != nil && e.GetKind() != "delete_volume" && e.GetOutcome().GetRejection() == nil
+		return nil
+	})
+	switch {
+	case err != nil:
+		return callError("read its history", err)
+	case !was:
+		return exit.Refusedf("there is no such volume, and none in the history")
+	}
+	return nil
 }
 
 // checkUnclaimed refuses a volume whose PersistentVolume may be written yet.

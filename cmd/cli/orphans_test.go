@@ -27,6 +27,7 @@ import (
 type orphanWorld struct {
 	adminpb.UnimplementedAdminServer
 	volumes   []*adminpb.Volume
+	gone      []*adminpb.Volume // that were deleted
 	made      time.Time
 	breakAt   int // the deletion after which the call is cut off; 0: none
 	deleted   int
@@ -55,8 +56,11 @@ func (*orphanWorld) Snapshots(context.Context, *adminpb.SnapshotsRequest) (*admi
 	return &adminpb.SnapshotsResponse{}, nil
 }
 
-func (w *orphanWorld) History(_ *adminpb.HistoryRequest, stream grpc.ServerStreamingServer[adminpb.HistoryResponse]) error {
-	for _, v := range w.volumes {
+func (w *orphanWorld) History(req *adminpb.HistoryRequest, stream grpc.ServerStreamingServer[adminpb.HistoryResponse]) error {
+	for _, v := range append(slices.Clone(w.volumes), w.gone...) {
+		if req.GetVolume() != "" && req.GetVolume() != v.GetId() {
+			continue
+		}
 		err := stream.Send(&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: &adminpb.HistoryEntry{
 			Kind: "create_volume", At: w.made.UTC().Format(time.RFC3339Nano), Volumes: []string{v.GetId()}, Outcome: &fsmpb.Outcome{VolumeId: v.GetId()},
 		}}})
@@ -84,7 +88,12 @@ func (w *orphanWorld) PlanVolume(_ context.Context, req *adminpb.VolumeChangeReq
 }
 
 func (w *orphanWorld) ChangeVolume(_ context.Context, req *adminpb.VolumeChangeRequest) (*adminpb.VolumeChangeResponse, error) {
-	w.volumes = slices.DeleteFunc(w.volumes, func(v *adminpb.Volume) bool { return v.GetId() == req.GetVolume() })
+	w.volumes = slices.DeleteFunc(w.volumes, func(v *adminpb.Volume) bool {
+		if v.GetId() == req.GetVolume() {
+			w.gone = append(w.gone, v)
+		}
+		return v.GetId() == req.GetVolume()
+	})
 	if w.deleted++; w.deleted == w.breakAt {
 		return nil, status.Error(codes.Unavailable, "cut off")
 	}
@@ -188,6 +197,29 @@ func TestOnlyWhatIsNamedIsDeleted(t *testing.T) {
 	require.True(t, w.has(listedVolume))
 	code, out = w.run(t, "--yes")
 	require.Equal(t, exit.Usage, code, out)
+}
+
+func TestWhatIsNoVolumeIsNotSaidToBeDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id, says string
+		code     int
+	}{
+		"an orphan's name":        {"pvc-b", `"pvc-b" is no volume's id`, exit.Usage},
+		"a snapshot":              {"hs-00000000-0000-4000-8000-00000000000b", "is no volume's id", exit.Usage},
+		"one that never was":      {"hf-00000000-0000-4000-8000-00000000000d", "is left: there is no such volume", exit.Refused},
+		"one that Kubernetes has": {listedVolume, "is left: it is no orphan now", exit.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newOrphanWorld()
+			for range 2 {
+				code, out := w.run(t, tc.id, "--yes")
+				require.Equal(t, tc.code, code, out)
+				require.Contains(t, out, tc.says)
+				require.NotContains(t, out, "is deleted")
+				require.Zero(t, w.deleted)
+			}
+		})
+	}
 }
 
 func TestAVolumeWhoseClaimWaitsIsNoOrphan(t *testing.T) {
