@@ -15,7 +15,7 @@ const (
 	MaxSize  = 1 << 40 // bytes, of a scratch volume, which a check doubles
 	MaxBurst = 64      // volumes that are made in the middle of one handover
 	rounds   = 2       // how often every controller gets leadership
-	spare    = 3       // scratch volumes beside those of a burst
+	spare    = 6       // scratch volumes beside those of a burst, of which up to three are claims
 )
 
 // Plan is what a run does. It is shown before it is done.
@@ -64,7 +64,7 @@ func NewPlan(cluster string, f *Facts, size int64, burst int, leftovers []*admin
 		p.Volumes += len(c.creates(world))
 		p.Rows += len(c.Rows)
 	}
-	p.Volumes += len(p.Handovers)*burst + 1
+	p.Volumes += len(p.Handovers)*burst + 1 + len(Checks()) + len(p.Handovers) + 1 // with the claims
 	return p, nil
 }
 

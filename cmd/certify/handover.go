@@ -15,7 +15,7 @@ const stays = "stays-published"
 
 // publishStaying makes it, and answers its publication's context.
 func (r *Runner) publishStaying(ctx context.Context, w certify.World) (string, error) {
-	made := r.persist(ctx, certify.Request{VolumeChangeRequest: r.creation(w, stays, 0)})
+	made := r.persist(ctx, certify.Request{VolumeChangeRequest: r.creation(w, r.run.Name(stays), 0)})
 	if made.Code != "OK" {
 		return "", fmt.Errorf("create a scratch volume: %s %s", made.Code, made.Message)
 	}
@@ -32,8 +32,13 @@ func (r *Runner) publication(w certify.World, through int) certify.Request {
 		Verb: "publish", Volume: r.run.Name(stays), Node: w.Hosts[0], Reason: r.run.Reason()}}
 }
 
-func (r *Runner) creation(w certify.World, what string, host int) *adminpb.VolumeChangeRequest {
-	return &adminpb.VolumeChangeRequest{Verb: "create", Volume: r.run.Name(what), SizeBytes: w.SizeBytes, Node: w.Hosts[host%len(w.Hosts)], Reason: r.run.Reason()}
+func (r *Runner) creation(w certify.World, name string, host int) *adminpb.VolumeChangeRequest {
+	return &adminpb.VolumeChangeRequest{Verb: "create", Volume: name, SizeBytes: w.SizeBytes, Node: w.Hosts[host%len(w.Hosts)], Reason: r.run.Reason()}
+}
+
+// drillName is that of a volume which is made in the middle of a handover.
+func (r *Runner) drillName(handover, i int) string {
+	return r.run.Name(fmt.Sprintf("drill-%d-%d", handover, i))
 }
 
 // handover hands leadership to a controller while volumes are made, and looks at what came of it. The volumes stay.
@@ -48,7 +53,7 @@ func (r *Runner) handover(ctx context.Context, w certify.World, n int, to, publi
 	begin := func(from, to int) {
 		for i := from; i < to; i++ {
 			wg.Go(func() {
-				h.Created[i], failed[i] = r.createAnyhow(ctx, r.creation(w, fmt.Sprintf("drill-%d-%d", n, i), i), i)
+				h.Created[i], failed[i] = r.createAnyhow(ctx, r.creation(w, r.drillName(n, i), i), i)
 			})
 		}
 	}
@@ -113,7 +118,7 @@ func (r *Runner) lookAfter(ctx context.Context, w certify.World, h *certify.Hand
 		}
 		for through, name := range r.names {
 			if name != c.Through[len(c.Through)-1] {
-				c.Repeated = append(c.Repeated, r.persist(ctx, certify.Request{VolumeChangeRequest: r.creation(w, fmt.Sprintf("drill-%d-%d", n, i), i), Through: through}))
+				c.Repeated = append(c.Repeated, r.persist(ctx, certify.Request{VolumeChangeRequest: r.creation(w, r.drillName(n, i), i), Through: through}))
 			}
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// removeOwn removes the volumes of this run.
+// removeOwn removes the volumes of this run; its claims are left until it ends.
 func (r *Runner) removeOwn(ctx context.Context) error {
 	var own []*adminpb.Volume
 	err := await(ctx, "list the volumes", func(ctx context.Context) error {
 		volumes, err := r.volumes(ctx)
 		own = nil
 		for _, v := range volumes {
-			if r.run.Owns(v.GetName()) && v.GetMadeBy() == r.Actor {
+			if r.run.Owns(v.GetName()) && v.GetMadeBy() == r.Actor && (r.ends || !r.run.IsClaim(v.GetName())) {
 				own = append(own, v)
 			}
 		}

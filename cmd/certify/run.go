@@ -17,18 +17,22 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 	if r.run, err = newRun(); err != nil {
 		return nil, err
 	}
-	r.ids = map[string]string{}
+	r.ids, r.claims, r.youngest, r.ends = map[string]string{}, 0, "", false
 	report = r.begin(f, plan)
+	w := certify.World{Run: r.run, SizeBytes: plan.SizeBytes, Hosts: plan.Hosts, Controllers: len(r.each)}
 	defer func() {
 		if removeErr := r.removeAtEnd(ctx); removeErr != nil {
 			report, err = nil, errors.Join(err, fmt.Errorf("scratch volumes are left, and the same command removes them: %w", removeErr))
 		}
 	}()
+	if err := r.claim(ctx, w, left); err != nil {
+		return nil, err
+	}
 	r.Progress("run %s: %d leftovers are removed first", r.run, len(left))
 	if err := r.remove(ctx, left); err != nil {
 		return nil, err
 	}
-	if err := r.steps(ctx, report, plan); err != nil && ctx.Err() != nil {
+	if err := r.steps(ctx, report, plan, w); err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	} else if err != nil {
 		report.Problems = append(report.Problems, err.Error())
@@ -41,6 +45,7 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 func (r *Runner) removeAtEnd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
+	r.ends = true
 	return r.removeOwn(ctx)
 }
 
@@ -59,13 +64,15 @@ func (r *Runner) begin(f *certify.Facts, plan *certify.Plan) *certify.Report {
 }
 
 // steps are the checks and the handovers.
-func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certify.Plan) error {
-	w := certify.World{Run: r.run, SizeBytes: plan.SizeBytes, Hosts: plan.Hosts, Controllers: len(r.each)}
+func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certify.Plan, w certify.World) error {
 	if err := r.addHashes(ctx, report, "before"); err != nil {
 		return err
 	}
 	for _, c := range certify.Checks() {
 		r.Progress("%s", c.Name)
+		if err := r.renewClaim(ctx, w); err != nil {
+			return err
+		}
 		rows, err := r.check(ctx, &c, w)
 		report.Rows = append(report.Rows, rows...)
 		if err != nil {
@@ -78,6 +85,9 @@ func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certif
 	}
 	for n, to := range plan.Handovers {
 		r.Progress("handover %d of %d: to %s, while %d volumes are made", n+1, len(plan.Handovers), to, plan.Burst)
+		if err := r.renewClaim(ctx, w); err != nil {
+			return err
+		}
 		h, err := r.handover(ctx, w, n, to, published, plan.Burst)
 		if err != nil {
 			return err
@@ -98,6 +108,7 @@ func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certif
 
 // finishReport looks once more, when nothing of the run is left.
 func (r *Runner) finishReport(ctx context.Context, report *certify.Report) {
+	r.ends = true
 	for _, step := range []func() error{
 		func() error { return r.removeOwn(ctx) },
 		func() error { return r.addAudit(ctx, report, "when all scratch volumes were removed") },

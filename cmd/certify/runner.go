@@ -31,10 +31,13 @@ type Runner struct {
 	// OlderThan is how old what an interrupted run left has to be: a younger run may be under way. 0: any age.
 	OlderThan time.Duration
 
-	run   certify.Run
-	each  []*admin.Client // of one controller each
-	names []string        // of the controllers, in the order of each
-	ids   map[string]string
+	run      certify.Run
+	each     []*admin.Client // of one controller each
+	names    []string        // of the controllers, in the order of each
+	ids      map[string]string
+	claims   int    // that were made beside the first
+	youngest string // the last of them, by its id
+	ends     bool   // nothing is done any more but to remove
 }
 
 // Look asks the cluster for what decides whether it may be drilled: what interrupted runs left, and what of others has a scratch

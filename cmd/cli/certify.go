@@ -40,7 +40,7 @@ func certifyCommand() *cobra.Command {
 	cmd.Long = "Checks those rows of the conformance suite that need no fault, and hands leadership over in the middle of creations, twice to\n" +
 		"every controller. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
 		certify.Prefix + "RUN-..., which it removes at the end, also when it is interrupted; a run some minutes later removes what a killed\n" +
-		"one left, if nobody used it since.\n" +
+		"one left, if nobody used it since. While a run is under way another is refused.\n" +
 		"Without --yes it says what it would do, and does nothing. The report is signed with the key of your certificate, and lists what\n" +
 		"was not checked. Exit code 1: something did not hold, or the cluster is not well; the report says what."
 	o.addFlags(cmd, changeTimeout)
