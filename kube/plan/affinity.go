@@ -149,7 +149,8 @@ func (f VolumeFacts) bound() bool {
 // saved: what was saved is what it is now.
 func (f VolumeFacts) saved() bool {
 	return f.Saved != nil && f.Saved.UID == f.PV.UID && equality.Semantic.DeepEqual(f.Saved.Spec, f.PV.Spec) &&
-		maps.Equal(f.Saved.Annotations, f.PV.Annotations) && maps.Equal(f.Saved.Labels, f.PV.Labels)
+		maps.Equal(f.Saved.Annotations, f.PV.Annotations) && maps.Equal(f.Saved.Labels, f.PV.Labels) &&
+		equality.Semantic.DeepEqual(f.Saved.OwnerReferences, f.PV.OwnerReferences)
 }
 
 func (f VolumeFacts) foreignFinalizer() string {
@@ -227,7 +228,7 @@ func termOf(n *adminpb.Node) (t corev1.NodeSelectorTerm) {
 func Renewed(saved *corev1.PersistentVolume, want []corev1.NodeSelectorTerm) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{Spec: *saved.Spec.DeepCopy()}
 	pv.Name, pv.Labels, pv.Annotations = saved.Name, maps.Clone(saved.Labels), maps.Clone(saved.Annotations)
-	pv.Finalizers = slices.Clone(saved.Finalizers)
+	pv.Finalizers, pv.OwnerReferences = slices.Clone(saved.Finalizers), saved.DeepCopy().OwnerReferences
 	if pv.Spec.ClaimRef != nil {
 		pv.Spec.ClaimRef.ResourceVersion = ""
 	}

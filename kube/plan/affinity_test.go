@@ -65,6 +65,9 @@ func TestS172_TheNextStepOfAVolume(t *testing.T) {
 	deletes := func(pv *corev1.PersistentVolume) {
 		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 	}
+	owned := func(pv *corev1.PersistentVolume) {
+		pv.OwnerReferences = []metav1.OwnerReference{{Kind: "Backup", Name: "b", UID: "b-1"}}
+	}
 	resized := func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "changed" }
 	for name, tc := range map[string]struct {
 		facts VolumeFacts
@@ -85,6 +88,8 @@ func TestS172_TheNextStepOfAVolume(t *testing.T) {
 		"saved":                                      {VolumeFacts{PV: with(retained), Saved: with(retained), Claim: bound, Want: now, Immutable: true}, AffinityDelete},
 		"saved by a loop that knew more":             {VolumeFacts{PV: with(retained), Saved: with(retained), Claim: bound, Want: now}, AffinityPatch},
 		"saved before it changed":                    {VolumeFacts{PV: with(retained, resized), Saved: with(retained), Claim: bound, Want: now, Immutable: true}, AffinitySave},
+		"saved before it got an owner":               {VolumeFacts{PV: with(retained, owned), Saved: with(retained), Claim: bound, Want: now, Immutable: true}, AffinitySave},
+		"saved with its owner":                       {VolumeFacts{PV: with(retained, owned), Saved: with(retained, owned), Claim: bound, Want: now, Immutable: true}, AffinityDelete},
 		"saved, and in use since":                    {VolumeFacts{PV: with(retained), Saved: with(retained), Claim: bound, Want: now, Immutable: true, InUse: "a pod"}, AffinityRestore},
 		"restored, and still saved":                  {VolumeFacts{PV: with(), Saved: with(retained), Claim: bound, Want: now, Immutable: true, InUse: "a pod"}, AffinityForget},
 		"somebody else's finalizer":                  {VolumeFacts{PV: with(attacher), Claim: bound, Want: now, Immutable: true}, AffinityWait},
@@ -117,7 +122,10 @@ func TestS172_TheNextStepOfAVolume(t *testing.T) {
 
 // S172: what is made anew is the same volume for the same claim, where the log has it now.
 func TestS172_WhatIsMadeAnew(t *testing.T) {
-	saved := volume([]string{"n1"}, retained)
+	saved := volume([]string{"n1"}, retained, func(pv *corev1.PersistentVolume) {
+		pv.Labels = map[string]string{"team": "a"}
+		pv.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Backup", Name: "b", UID: "b-1", BlockOwnerDeletion: new(bool)}}
+	})
 	text, err := Encode(saved)
 	require.NoError(t, err)
 	read, err := Decode(text)
@@ -127,6 +135,9 @@ func TestS172_WhatIsMadeAnew(t *testing.T) {
 		require.Equal(t, "pvc-1", pv.Name)
 		require.Empty(t, pv.UID)
 		require.Empty(t, pv.ResourceVersion)
+		require.Equal(t, saved.Labels, pv.Labels)
+		require.Equal(t, saved.OwnerReferences, pv.OwnerReferences)
+		require.Equal(t, saved.Finalizers, pv.Finalizers)
 		require.Equal(t, "hf-1", pv.Spec.CSI.VolumeHandle)
 		require.Equal(t, "claim-1", string(pv.Spec.ClaimRef.UID))
 		require.Empty(t, pv.Spec.ClaimRef.ResourceVersion)
