@@ -26,15 +26,17 @@ type affinityReconciler struct {
 	Notifier  *Notifier
 	Metrics   *Metrics
 	Logger    *slog.Logger
-	Namespace string // of what is saved of volumes
-	immutable bool   // the API server does not let a volume's node affinity be changed
+	Namespace string          // of what is saved of volumes
+	elsewhere map[string]bool // hosts of other sites than that of this Kubernetes
+	immutable bool            // the API server does not let a volume's node affinity be changed
 }
 
 // sync brings the node affinity of persistent volumes to where the log has their replicas. known are the log's nodes.
 func (r *affinityReconciler) sync(ctx context.Context, volumes []*adminpb.Volume, known map[string]*adminpb.Node, c *cluster) error {
+	r.elsewhere = plan.HostsElsewhere(known, c.nodes)
 	wanted := map[string][]corev1.NodeSelectorTerm{}
 	for _, v := range volumes {
-		if terms := plan.WantedTerms(v, known); terms != nil {
+		if terms := plan.WantedTerms(v, known, r.elsewhere); terms != nil {
 			wanted[v.GetId()] = terms
 		}
 	}
@@ -47,7 +49,7 @@ func (r *affinityReconciler) sync(ctx context.Context, volumes []*adminpb.Volume
 		names[name] = true
 	}
 	for i := range c.pvs {
-		f := plan.VolumeFacts{PV: &c.pvs[i], Want: wanted[c.pvs[i].Spec.CSI.VolumeHandle], Immutable: r.immutable}
+		f := plan.VolumeFacts{PV: &c.pvs[i], Want: wanted[c.pvs[i].Spec.CSI.VolumeHandle], Elsewhere: r.elsewhere, Immutable: r.immutable}
 		if plan.NextAffinity(f).Kind != plan.AffinityNone {
 			names[c.pvs[i].Name] = true
 		}
@@ -83,7 +85,7 @@ func (r *affinityReconciler) affinity(ctx context.Context, name string, wanted m
 
 // readVolume reads all that a step depends on, from the API server itself.
 func (r *affinityReconciler) readVolume(ctx context.Context, name string, wanted map[string][]corev1.NodeSelectorTerm) (f *plan.VolumeFacts, err error) {
-	f = &plan.VolumeFacts{Immutable: r.immutable}
+	f = &plan.VolumeFacts{Elsewhere: r.elsewhere, Immutable: r.immutable}
 	if f.PV, err = found(r.Kube.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
 		return nil, err
 	}

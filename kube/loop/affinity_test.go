@@ -130,6 +130,10 @@ func TestS172_WhatIsNotTouched(t *testing.T) {
 		"a pod that ended":        {objects: []runtime.Object{ended}, touched: true},
 		"a pod that waits for it": {objects: []runtime.Object{pending}, touched: true},
 		"the log does not know":   {change: func(e *env) { e.log.volumes = nil }},
+		"its replica at another site moved": {objects: []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, change: func(e *env) {
+			e.log.nodes[0].Site, e.log.nodes[1].Site, e.log.nodes[2].Site = "A", "B", "B"
+			e.log.volumes[0].Replicas[0].Node = "n1"
+		}},
 		"a replica is made": {change: func(e *env) {
 			e.log.volumes[0].Replicas = append(e.log.volumes[0].Replicas, &adminpb.Replica{Node: "n1", State: "planned"})
 		}},

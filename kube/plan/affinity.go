@@ -53,6 +53,8 @@ type VolumeFacts struct {
 	Claim        *corev1.PersistentVolumeClaim
 	// Want are where the log has it; nil: the log does not know now.
 	Want []corev1.NodeSelectorTerm
+	// Elsewhere are the hosts of other sites, which no pod here can be on: they are neither wanted nor missed.
+	Elsewhere map[string]bool
 	// InUse says what uses it; empty: nothing does.
 	InUse string
 	// Immutable: the API server refused to change a node affinity.
@@ -162,15 +164,21 @@ func (f VolumeFacts) foreignFinalizer() string {
 	return ""
 }
 
-// agrees: it names the hosts that the log does, each in one term. A volume without an affinity may be used anywhere, which
-// its maker said.
+// agrees: it names the hosts of this site that the log does, each in one term. A volume without an affinity may be used anywhere,
+// which its maker said.
 func (f VolumeFacts) agrees() bool {
 	if f.PV.Spec.NodeAffinity == nil || f.PV.Spec.NodeAffinity.Required == nil {
 		return true
 	}
-	have, readable := termKeys(f.PV.Spec.NodeAffinity.Required.NodeSelectorTerms)
+	have, readable := termKeys(slices.DeleteFunc(slices.Clone(f.PV.Spec.NodeAffinity.Required.NodeSelectorTerms), f.isElsewhere))
 	want, _ := termKeys(f.Want)
 	return !readable || slices.Equal(have, want)
+}
+
+func (f VolumeFacts) isElsewhere(t corev1.NodeSelectorTerm) bool {
+	return slices.ContainsFunc(t.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+		return e.Key == TopologyKey && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 && f.Elsewhere[e.Values[0]]
+	})
 }
 
 // termKeys are the terms in a form in which they are compared; not readable are terms that no topology makes.
@@ -196,14 +204,31 @@ func termKeys(terms []corev1.NodeSelectorTerm) (keys []string, readable bool) {
 // TopologyKey is the segment that names the host.
 const TopologyKey = "topology.holdfast.storage/node"
 
-// WantedTerms are where the log has a volume's replicas, as the provisioner would say it; nil while a replica is
-// being made, or a host is not known: then it is looked at again.
-func WantedTerms(v *adminpb.Volume, nodes map[string]*adminpb.Node) (terms []corev1.NodeSelectorTerm) {
+// HostsElsewhere are the hosts at sites of which no host is a node of this Kubernetes; none where no host at all is one.
+func HostsElsewhere(nodes map[string]*adminpb.Node, kube []corev1.Node) map[string]bool {
+	own, elsewhere := map[string]bool{}, map[string]bool{}
+	for i := range kube {
+		if n := nodes[kube[i].Name]; n != nil {
+			own[n.GetSite()] = true
+		}
+	}
+	for id, n := range nodes {
+		if len(own) > 0 && !own[n.GetSite()] {
+			elsewhere[id] = true
+		}
+	}
+	return elsewhere
+}
+
+// WantedTerms are where the log has a volume's replicas, as the provisioner would say it, but for those elsewhere; nil while a
+// replica is being made, or a host is not known: then it is looked at again.
+func WantedTerms(v *adminpb.Volume, nodes map[string]*adminpb.Node, elsewhere map[string]bool) (terms []corev1.NodeSelectorTerm) {
 	if v.GetPhase() != "ready" || v.GetConversion() != nil {
 		return nil
 	}
 	for _, r := range v.GetReplicas() {
 		switch n := nodes[r.GetNode()]; {
+		case elsewhere[r.GetNode()]:
 		case r.GetState() == "planned" || n == nil && r.GetState() != "leaving" && r.GetState() != "gone":
 			return nil
 		case r.GetState() == "present" || r.GetState() == "missing":

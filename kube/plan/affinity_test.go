@@ -173,7 +173,54 @@ func TestWhereTheLogHasAVolume(t *testing.T) {
 		"it leaves an unknown host": {of("ready", "present", "gone", "leaving"), []string{TopologyKey + "=n1"}},
 		"it is being created":       {of("creating", "present", "present"), nil},
 	} {
-		keys, _ := termKeys(WantedTerms(tc.v, nodes))
+		keys, _ := termKeys(WantedTerms(tc.v, nodes, nil))
 		require.Equal(t, tc.want, keys, name)
+	}
+}
+
+// A volume that is replicated to another site has a replica there too: no pod of this Kubernetes can use that one.
+func TestHostsOfOtherSitesAreNotWanted(t *testing.T) {
+	nodes := map[string]*adminpb.Node{"n1": {Id: "n1", Site: "A"}, "n2": {Id: "n2", Site: "A"}, "b1": {Id: "b1", Site: "B"}, "b2": {Id: "b2", Site: "B"}}
+	kube := func(names ...string) (all []corev1.Node) {
+		for _, name := range names {
+			all = append(all, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return all
+	}
+	at := func(hosts ...string) *adminpb.Volume {
+		v := &adminpb.Volume{Phase: "ready"}
+		for _, h := range hosts {
+			v.Replicas = append(v.Replicas, &adminpb.Replica{Node: h, State: "present"})
+		}
+		return v
+	}
+	planned := at("n1", "b1")
+	planned.Replicas[1].State = "planned"
+	for name, tc := range map[string]struct {
+		kube []corev1.Node
+		v    *adminpb.Volume
+		have []string // of the persistent volume
+		want []corev1.NodeSelectorTerm
+		step AffinityKind
+	}{
+		"it is replicated to another site":    {kube("n1", "n2", "other"), at("n1", "b1"), []string{"n1"}, term("n1"), AffinityNone},
+		"it is being replicated there":        {kube("n1", "n2"), planned, []string{"n1"}, term("n1"), AffinityNone},
+		"it was made at both sites":           {kube("n1", "n2"), at("n1", "b1"), []string{"n1", "b1"}, term("n1"), AffinityNone},
+		"its replica there moved":             {kube("n1", "n2"), at("n1", "b2"), []string{"n1", "b1"}, term("n1"), AffinityNone},
+		"its replica here moved":              {kube("n1", "n2"), at("n2", "b1"), []string{"n1", "b1"}, term("n2"), AffinityPatch},
+		"its object came from the other site": {kube("b1"), at("n1", "b1"), []string{"n1"}, term("b1"), AffinityPatch},
+		"it is at the other site only":        {kube("n1", "n2"), at("b1"), []string{"n1"}, nil, AffinityNone},
+		"Kubernetes has the nodes of both":    {kube("n1", "b1"), at("n1", "b1"), []string{"n1"}, term("n1", "b1"), AffinityPatch},
+		"no host is a node of Kubernetes":     {kube("other"), at("n1", "b1"), []string{"n1"}, term("n1", "b1"), AffinityPatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			elsewhere := HostsElsewhere(nodes, tc.kube)
+			want := WantedTerms(tc.v, nodes, elsewhere)
+			require.Equal(t, tc.want, want)
+			for range 2 {
+				f := VolumeFacts{PV: volume(tc.have), Claim: claim(corev1.ClaimBound), Want: want, Elsewhere: elsewhere}
+				require.Equal(t, tc.step, NextAffinity(f).Kind)
+			}
+		})
 	}
 }
