@@ -39,8 +39,8 @@ func (s *Server) EnrollAttested(ctx context.Context, req *enrollpb.AttestedReque
 	if s.Attestor == nil {
 		return nil, status.Error(codes.Unimplemented, "enrol: this controller takes join tokens only; start it with --enroll-service-account")
 	}
-	if !s.limit.Allow() {
-		return nil, status.Error(codes.ResourceExhausted, "enrol: too many requests: ask again in a second")
+	if err := s.checkPeer(ctx); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -59,6 +59,9 @@ func (s *Server) enrollAttested(ctx context.Context, req *enrollpb.AttestedReque
 	}
 	of, err := s.attest(ctx, req)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.limits.checkAll(time.Now()); err != nil {
 		return nil, nil, err
 	}
 	pin, err := s.Signer.Pin()

@@ -20,7 +20,6 @@ import (
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
-	"github.com/holdfast-storage/holdfast/raftnode/enroll/enrollpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -315,17 +314,6 @@ func TestARequestThatIsNotGood(t *testing.T) {
 		})
 	}
 	require.NoError(t, Join(t.Context(), token, fresh(t), time.Now()))
-}
-
-func TestRequestsAreLimited(t *testing.T) {
-	l := newLab(t)
-	s := &Server{Config: Config{Cluster: l, Logger: slog.New(slog.DiscardHandler), Error: func(err error) error { return err }}}
-	s.limit = newLimit()
-	s.limit.AllowN(time.Now().Add(time.Hour), burst) // none is left for an hour
-	for range 2 {
-		_, err := s.Enroll(t.Context(), &enrollpb.EnrollRequest{})
-		require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	}
 }
 
 func TestTextsThatAreNoTokens(t *testing.T) {

@@ -9,12 +9,11 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/net/netutil"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -25,14 +24,16 @@ import (
 
 // What anybody who reaches the listener can take of this process is bounded by these.
 const (
-	maxConnections = 32
-	maxRequest     = 16 << 10
-	maxHeaders     = 8 << 10
-	maxAge         = 30 * time.Second // of a connection
-	handshake      = 5 * time.Second
-	perSecond      = 5
-	burst          = 20
-	callTimeout    = 15 * time.Second
+	maxConnections     = 256 // of all peers
+	maxPeerConnections = 32
+	maxPeers           = 4096 // that are counted apart
+	maxRequest         = 16 << 10
+	maxHeaders         = 8 << 10
+	maxAge             = 30 * time.Second // of a connection
+	handshake          = 5 * time.Second
+	perSecond          = 5 // requests of one peer, and of all whose tokens are good
+	burst              = 20
+	callTimeout        = 15 * time.Second
 	// Validity is how long a certificate is good that a token brought.
 	Validity = 90 * 24 * time.Hour
 )
@@ -63,13 +64,13 @@ type Config struct {
 type Server struct {
 	enrollpb.UnimplementedEnrollmentServer
 	Config
-	limit *rate.Limiter
+	limits *limits
 }
 
 // NewServer makes the service, and the gRPC server that has nothing else. Its clients have no certificate: its limits are its
 // own, and interceptors come before it.
 func NewServer(c Config, interceptors ...grpc.UnaryServerInterceptor) (*Server, *grpc.Server) {
-	s := &Server{Config: c, limit: newLimit()}
+	s := &Server{Config: c, limits: newLimits()}
 	g := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(c.Credentials.EnrollServer())), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(2), grpc.ConnectionTimeout(handshake),
@@ -80,15 +81,19 @@ func NewServer(c Config, interceptors ...grpc.UnaryServerInterceptor) (*Server, 
 	return s, g
 }
 
-func newLimit() *rate.Limiter { return rate.NewLimiter(perSecond, burst) }
-
-// LimitConnections bounds how many connections a listener has at once.
-func LimitConnections(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConnections) }
+// checkPeer counts the request, of whom nothing is known but the address.
+func (s *Server) checkPeer(ctx context.Context) error {
+	var from net.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		from = p.Addr
+	}
+	return s.limits.checkPeer(from, time.Now())
+}
 
 // Enroll implements enrollpb.EnrollmentServer.
 func (s *Server) Enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enrollpb.EnrollResponse, error) {
-	if !s.limit.Allow() {
-		return nil, status.Error(codes.ResourceExhausted, "enrol: too many requests: ask again in a second")
+	if err := s.checkPeer(ctx); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -114,6 +119,9 @@ func (s *Server) enroll(ctx context.Context, req *enrollpb.EnrollRequest) (*enro
 		return nil, err
 	}
 	if err := s.checkCA(&token); err != nil {
+		return nil, err
+	}
+	if err := s.limits.checkAll(time.Now()); err != nil {
 		return nil, err
 	}
 	if err := s.bind(ctx, use); err != nil {
