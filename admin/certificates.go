@@ -75,9 +75,19 @@ func (c *seenCertificate) view(st *fsm.State, now time.Time) *adminpb.Certificat
 	return view
 }
 
+// ExpiresWithin tells whether a certificate has less left than a time, and less than a third of its life: what is made for an hour is
+// not about to expire when it is made, and what renews itself has done so before that. One that does not say when it was issued is
+// judged by the time alone. The alert on certificates has the same rule.
+func ExpiresWithin(within time.Duration, issued, notAfter, now time.Time) bool {
+	if !issued.IsZero() {
+		within = min(within, notAfter.Sub(issued)/3)
+	}
+	return notAfter.Sub(now) <= within
+}
+
 // expiryText says that a certificate is about to expire; empty when it is not.
 func expiryText(c Certificate, now time.Time) string {
-	if c.NotAfter.IsZero() || c.NotAfter.Sub(now) > expirySoon {
+	if c.NotAfter.IsZero() || !ExpiresWithin(expirySoon, c.Issued, c.NotAfter, now) {
 		return ""
 	}
 	return "certificate expires on " + timeView(c.NotAfter)

@@ -58,6 +58,31 @@ func TestCertificatesAreListedWithWhoSeesThem(t *testing.T) {
 	require.Contains(t, members.GetMembers()[2].GetDetail(), "expires on ")
 }
 
+// What is made for a short time, as an operator's certificate by Kubernetes is, is not about to expire when it is made.
+func TestACertificateIsJudgedByItsOwnLife(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const day = 24 * time.Hour
+	for name, tc := range map[string]struct {
+		life, age time.Duration
+		soon      bool
+	}{
+		"an hour, new":                  {time.Hour, 0, false},
+		"an hour, half of it gone":      {time.Hour, 30 * time.Minute, false},
+		"an hour, a quarter left":       {time.Hour, 45 * time.Minute, true},
+		"a day, as long as it is whole": {day, 15 * time.Hour, false},
+		"a year, three weeks left":      {365 * day, 344 * day, false},
+		"a year, two weeks left":        {365 * day, 351 * day, true},
+		"expired":                       {time.Hour, 2 * time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Certificate{Issued: now.Add(-tc.age), NotAfter: now.Add(tc.life - tc.age)}
+			require.Equal(t, tc.soon, expiryText(c, now) != "")
+		})
+	}
+	require.NotEmpty(t, expiryText(Certificate{NotAfter: now.Add(day)}, now), "nobody says when it was issued")
+	require.Empty(t, expiryText(Certificate{NotAfter: now.Add(30 * day)}, now))
+}
+
 func TestARevocationIsPlannedAndCarriedOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		req    *adminpb.RevocationPlanRequest

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -21,12 +22,18 @@ const (
 
 // WatchCertificate exports when the process's certificate expires, and begins to warn of it until ctx ends.
 func WatchCertificate(ctx context.Context, creds *pki.Credentials, registry prometheus.Registerer, log *slog.Logger) error {
-	err := registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "holdfast_certificate_expiry_timestamp_seconds", Help: "When the certificate that is in use expires, in seconds since 1970.",
-		ConstLabels: prometheus.Labels{"identity": creds.Identity().Actor()},
-	}, func() float64 { return float64(creds.Certificate().NotAfter.Unix()) }))
-	if err != nil {
-		return err
+	labels := prometheus.Labels{"identity": creds.Identity().Actor()}
+	for _, gauge := range []prometheus.GaugeFunc{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_certificate_expiry_timestamp_seconds", Help: "When the certificate that is in use expires, in seconds since 1970.", ConstLabels: labels,
+		}, func() float64 { return float64(creds.Certificate().NotAfter.Unix()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_certificate_issued_timestamp_seconds", Help: "When the certificate that is in use was issued, in seconds since 1970.", ConstLabels: labels,
+		}, func() float64 { return float64(creds.Certificate().Issued.Unix()) }),
+	} {
+		if err := registry.Register(gauge); err != nil {
+			return err
+		}
 	}
 	go warnOfExpiry(ctx, creds, log)
 	return nil
@@ -62,7 +69,7 @@ func (w *certificateWarner) look(now time.Time, own pki.Certificate, refused err
 		log.Error("the certificate files cannot be used", "error", text)
 	}
 	w.refused = text
-	if own.NotAfter.Sub(now) > warnBefore {
+	if !admin.ExpiresWithin(warnBefore, own.Issued, own.NotAfter, now) {
 		w.warned = time.Time{}
 		return
 	}

@@ -33,6 +33,12 @@ func TestACertificateIsWarnedOfOnceADay(t *testing.T) {
 	require.Empty(t, out.String())
 	w.look(later, own, nil, log)
 	require.Contains(t, out.String(), "node/n1", "at once, and not a day after the last")
+	out.Reset()
+	short := pki.Certificate{Issued: later, NotAfter: later.Add(24 * time.Hour)}
+	w.look(later, short, nil, log)
+	require.Empty(t, out.String(), "it was just issued for a day")
+	w.look(later.Add(17*time.Hour), short, nil, log)
+	require.Contains(t, out.String(), "about to expire")
 }
 
 func TestFilesThatAreRefusedAreSaidOnce(t *testing.T) {
@@ -65,5 +71,9 @@ func TestTheExpiryIsExported(t *testing.T) {
 	require.Equal(t, float64(creds.Certificate().NotAfter.Unix()), expiry())
 	_, err = pki.Issue(filepath.Join(dir, "ca"), filepath.Join(dir, "out"), pki.Identity{Role: pki.Node, Name: "n1"}, 9*time.Hour)
 	require.NoError(t, err)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	require.Equal(t, "holdfast_certificate_issued_timestamp_seconds", families[1].GetName())
+	require.InDelta(t, time.Now().Unix(), families[1].GetMetric()[0].GetGauge().GetValue(), 600)
 	require.InDelta(t, time.Now().Add(9*time.Hour).Unix(), expiry(), 600, "of the files that are there now")
 }
