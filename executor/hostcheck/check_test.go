@@ -76,6 +76,7 @@ func TestRulesOfAHost(t *testing.T) {
 		"a filter that is none":            {func(f *Facts) { f.LVM.GlobalFilter = []string{"x|y|"} }, Unknown, "could not be understood", "global_filter"},
 		"LVM cannot be asked":              {func(f *Facts) { f.LVM = &LVM{Err: "exit code 5"} }, Unknown, "exit code 5", "lvmconfig"},
 		"a devices file with a volume":     {func(f *Facts) { f.LVM = &LVM{UseDevices: true, Devices: []string{"/dev/sda", "/dev/drbd1000"}} }, Error, "/dev/drbd1000", "lvmdevices --deldev /dev/drbd1000"},
+		"LVM is a container's":             {func(f *Facts) { f.LVM = &LVM{Unseen: true, ScanLVs: true} }, Warn, "the host's LVM looks at is not seen", "global_filter"},
 		"LVM scans logical volumes":        {func(f *Facts) { f.LVM.ScanLVs = true }, Warn, "inside of logical volumes", "scan_lvs"},
 		"cgroup v1":                        {func(f *Facts) { f.Cgroup = &Cgroup{Version: 1, IO: true} }, Warn, "cgroup v1", "--io-cgroup"},
 		"cgroup v2 without io":             {func(f *Facts) { f.Cgroup.IO = false }, Warn, "no io controller", "io controller"},
@@ -155,6 +156,7 @@ func TestWhatAHostDoesNotNeedIsNotMissing(t *testing.T) {
 		"cgroup v1 with a named group":      func(f *Facts) { f.Cgroup, f.Wants.IOCgroup = &Cgroup{Version: 1, IO: true}, true },
 		"a folder that is not made yet":     func(f *Facts) { f.DataDir, f.Disk = &DataDir{Path: "/data", Missing: true}, nil },
 		"a folder without identity":         func(f *Facts) { f.DataDir.Identity, f.DataDir.Holder = "", 0 },
+		"LVM in the container only":         func(f *Facts) { f.LVM = &LVM{HostHasNone: true, ScanLVs: true} },
 		"a devices file":                    func(f *Facts) { f.LVM = &LVM{UseDevices: true, Devices: []string{"/dev/sda", "/dev/loop1"}} },
 		"a pool that is not made yet":       func(f *Facts) { f.ThinPools[0] = ThinPool{VG: "vg", Name: "thin", NoPool: true} },
 		"a mounted Secret": func(f *Facts) {

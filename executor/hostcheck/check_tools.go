@@ -73,6 +73,11 @@ func checkLVM(f *Facts) []Finding {
 		return notGathered("which devices LVM looks at")
 	case l == nil:
 		return []Finding{okf("there is no LVM on this host that could look into volumes")}
+	case l.HostHasNone:
+		return []Finding{okf("there is no LVM on this host that could look into volumes")}
+	case l.Unseen:
+		return []Finding{warn("mount the host's /etc/lvm into the node's pod; or see on the host that `lvmconfig --typeconfig full devices/global_filter` rejects /dev/drbd*, /dev/loop* and /dev/mapper/hfc-*",
+			"which devices the host's LVM looks at is not seen in this container: a volume group that a workload made inside of its volume may keep the volume from being unstaged")}
 	case l.Err != "":
 		return []Finding{unknown("run `lvm lvmconfig --typeconfig full devices/global_filter`", "which devices LVM looks at could not be read: %s", l.Err)}
 	case l.UseDevices:

@@ -104,6 +104,8 @@ type LVM struct {
 	Devices      []string `json:"devices,omitempty"`          // that it lists
 	ScanLVs      bool     `json:"scan_lvs,omitempty"`
 	AutoActivate bool     `json:"auto_activate,omitempty"` // volume groups that appear are activated
+	HostHasNone  bool     `json:"host_has_none,omitempty"` // it is in this container only
+	Unseen       bool     `json:"unseen,omitempty"`        // what is read here is a container's configuration: the host's is not seen
 	Err          string   `json:"err,omitempty"`
 }
 

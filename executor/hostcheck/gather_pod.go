@@ -36,6 +36,43 @@ func (g *Gatherer) link(name string) string {
 	return target
 }
 
+// containersLVM is what is known of the host's LVM where the commands here go by a container's configuration; nil: by the host's, or
+// nobody can tell.
+func (g *Gatherer) containersLVM() *LVM {
+	n := g.namespaces()
+	switch {
+	case n == nil || g.isMounted("/etc/lvm"): // nobody mounts another one there
+		return nil
+	case n.OwnPID:
+		return &LVM{Unseen: true}
+	case !g.exists("proc/1/root/etc") || g.same(".", "proc/1/root") || g.same("etc/lvm", "proc/1/root/etc/lvm"):
+		return nil
+	}
+	for _, dir := range []string{"usr/sbin", "usr/bin", "sbin", "bin"} {
+		if g.exists("proc/1/root/" + dir + "/lvm") {
+			return &LVM{Unseen: true}
+		}
+	}
+	return &LVM{HostHasNone: true}
+}
+
+// isMounted tells whether something is mounted at a path, in this process's mount namespace.
+func (g *Gatherer) isMounted(path string) bool {
+	for line := range strings.Lines(g.text("proc/self/mountinfo")) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == path {
+			return true
+		}
+	}
+	return false
+}
+
+// same tells whether two names are of one file.
+func (g *Gatherer) same(a, b string) bool {
+	first, errFirst := os.Stat(g.path(a))
+	second, errSecond := os.Stat(g.path(b))
+	return errFirst == nil && errSecond == nil && os.SameFile(first, second)
+}
+
 // secureBoot is the firmware's variable: four bytes of attributes and one of the value.
 const secureBoot = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 

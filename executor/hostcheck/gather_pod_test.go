@@ -48,6 +48,41 @@ func TestNamespacesOfAPod(t *testing.T) {
 	}
 }
 
+// A container's LVM has the image's configuration, of which nothing follows for the host's.
+func TestWhoseConfigurationLVMHas(t *testing.T) {
+	const mounted = "29 1 8:1 /etc/lvm /etc/lvm rw,relatime - ext4 /dev/sda1 rw\n"
+	type files = map[string]string
+	for name, tc := range map[string]struct {
+		files, links files
+		want         *LVM
+	}{
+		"a host's own":                    {files: files{"etc/lvm/lvm.conf": ""}, links: files{"proc/1/root": "../.."}},
+		"a pod that mounts the host's":    {files: files{"etc/lvm/lvm.conf": "", "proc/1/root/etc/lvm/lvm.conf": "", "proc/1/root/usr/sbin/lvm": "", "proc/self/mountinfo": mounted}},
+		"a pod with an image's":           {files: files{"etc/lvm/lvm.conf": "", "proc/1/root/etc/lvm/lvm.conf": "", "proc/1/root/usr/sbin/lvm": ""}, want: &LVM{Unseen: true}},
+		"a pod on a host without LVM":     {files: files{"etc/lvm/lvm.conf": "", "proc/1/root/etc/hostname": "n1"}, want: &LVM{HostHasNone: true}},
+		"who may not see the host's root": {files: files{"etc/lvm/lvm.conf": ""}},
+		"pids of its own":                 {files: files{"etc/lvm/lvm.conf": ""}, links: files{"proc/self/ns/pid": "pid:[7]"}, want: &LVM{Unseen: true}},
+		"pids of its own, with a mount":   {files: files{"proc/self/mountinfo": mounted}, links: files{"proc/self/ns/pid": "pid:[7]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			links := files{"proc/self/ns/pid": initialPID, "proc/1/ns/net": "net:[1]"}
+			for at, target := range tc.links {
+				links[at] = target
+			}
+			g := &Gatherer{System: System{Root: t.TempDir()}}
+			linked(t, g.Root, links)
+			for at, text := range tc.files {
+				path := filepath.Join(g.Root, at)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			}
+			for range 2 {
+				require.Equal(t, tc.want, g.containersLVM())
+			}
+		})
+	}
+}
+
 func TestMultipathIsSeenFromAPod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files map[string]string

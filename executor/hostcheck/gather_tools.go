@@ -79,6 +79,9 @@ func (g *Gatherer) lvm(ctx context.Context) *LVM {
 	if _, err := g.LookPath("lvm"); err != nil {
 		return nil // nothing scans
 	}
+	if l := g.containersLVM(); l != nil {
+		return l
+	}
 	out, err := g.Run(ctx, "lvm", "lvmconfig", "--typeconfig", "full",
 		"devices/global_filter", "devices/filter", "devices/use_devicesfile", "devices/devicesfile", "devices/scan_lvs", "global/event_activation")
 	if err != nil {
