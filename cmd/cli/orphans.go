@@ -44,7 +44,9 @@ func orphansCommand() *cobra.Command {
 	cmd.Long = "Reads the PersistentVolumes, attachments and snapshots of a Kubernetes cluster (the one of the kubeconfig, or of this pod)\n" +
 		"and shows what only it, or only the log, has, as `volumes leaks` does. With the ids of leaks and --yes those volumes are\n" +
 		"deleted, and nothing else: one that is published, is younger than --older-than, or was made for a claim that still exists\n" +
-		"is refused, and so is all of it where Kubernetes and the log have no volume in common. Exit code 0: neither has anything that\n" +
+		"is refused, and so is all of it where Kubernetes and the log have no volume in common. The log does not know which Kubernetes a\n" +
+		"volume is of, but for its site: where several use one site, the others' volumes are shown too, and --yes deletes those of\n" +
+		"them that are named and not published. Exit code 0: neither has anything that\n" +
 		"the other lacks, which is so of two that have nothing; 1: something was found, or refused."
 	flags := cmd.Flags()
 	flags.StringVar(&o.site, "site", "", "the orchestrator's `site`, where several use the cluster")
