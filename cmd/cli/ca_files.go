@@ -95,13 +95,13 @@ func caRenewCommand() *cobra.Command {
 
 func caRotateCommand() *cobra.Command {
 	v, c := &fileVerb{}, &connection{}
-	var change, finish bool
+	var change, finish, unasked bool
 	cmd := &cobra.Command{Use: "rotate", Short: "Replace the CA in three stages, without a restart", Args: noArgs,
 		Long: "Replaces a cluster's CA. The first stage makes a new CA beside the old one, and has bundles name both; when every host\n" +
 			"and operator has its bundle, --switch has the new CA sign and issues the certificates in the folders again; when none of the\n" +
 			"old ones is in use any more, --finish drops the old CA from the bundles. Each stage shows its plan, and carries it out with\n" +
-			"--yes; each may be repeated after any interruption. With --dir or --endpoints, --finish also asks the cluster whether a\n" +
-			"certificate of the old CA is in use.",
+			"--yes; each may be repeated after any interruption. --finish asks the cluster, which --dir, --endpoints or --kube names,\n" +
+			"whether a certificate of the old CA is in use, and is refused then: who has one would be cut off.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case change && finish:
@@ -109,22 +109,29 @@ func caRotateCommand() *cobra.Command {
 			case change:
 				return v.run(cmd, func() (*pki.FilePlan, error) { return pki.PlanSwitch(v.caDir, v.folders, v.validity) })
 			case finish:
-				return v.run(cmd, func() (*pki.FilePlan, error) { return v.planFinish(cmd.Context(), c) })
+				return v.run(cmd, func() (*pki.FilePlan, error) { return v.planFinish(cmd.Context(), c, unasked) })
 			}
 			return v.run(cmd, func() (*pki.FilePlan, error) { return pki.PlanRotate(v.caDir, v.folders) })
 		}}
 	v.addFlags(cmd)
 	cmd.Flags().BoolVar(&change, "switch", false, "the second stage: the new CA signs, and the certificates in the folders are issued again")
 	cmd.Flags().BoolVar(&finish, "finish", false, "the last stage: the bundles name the new CA only")
+	cmd.Flags().BoolVar(&unasked, "even-if-in-use", false, "with --finish: do not ask the cluster; who has a certificate of the old CA is cut off")
 	c.addFlags(cmd, readTimeout)
 	return cmd
 }
 
-// planFinish plans the last stage. Where a cluster is named, it is refused while a certificate of the old CA is in
-// use there.
-func (v *fileVerb) planFinish(ctx context.Context, c *connection) (*pki.FilePlan, error) {
+// planFinish plans the last stage. It is carried out only where a cluster says that no certificate of the old CA is in use there, or
+// unasked.
+func (v *fileVerb) planFinish(ctx context.Context, c *connection, unasked bool) (*pki.FilePlan, error) {
 	p, err := pki.PlanFinish(v.caDir, v.folders)
-	if err != nil || c.dir == "" && len(c.endpoints) == 0 {
+	if err != nil || unasked {
+		return p, err
+	}
+	if c.dir == "" && len(c.endpoints) == 0 && !c.kube.wanted() {
+		if v.yes && p.Todo() > 0 {
+			err = exit.Usagef("nothing was changed: name the cluster with --dir, --endpoints or --kube: it is asked whether a certificate of the old CA is in use; or, where nobody can be asked, --even-if-in-use")
+		}
 		return p, err
 	}
 	issuer, err := pki.IssuerID(v.caDir)

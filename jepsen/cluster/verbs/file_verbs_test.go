@@ -149,7 +149,7 @@ func (f *fileVerbs) nothingLeft(dir string, args ...string) {
 // TestCAVerbsGoOnWhereTheyWereKilled: the stages of a rotation, and the renewal of what expires.
 func TestCAVerbsGoOnWhereTheyWereKilled(t *testing.T) {
 	f := newFileVerbs(t, testBinary(t))
-	stages := [][]string{{"ca", "rotate"}, {"ca", "rotate", "--switch"}, {"ca", "rotate", "--finish"}}
+	stages := [][]string{{"ca", "rotate"}, {"ca", "rotate", "--switch"}, {"ca", "rotate", "--finish", "--even-if-in-use"}}
 	names := []string{"begin", "switch", "finish"}
 	before := t.TempDir()
 	f.killed(fileVerb{name: "make", refuses: true,

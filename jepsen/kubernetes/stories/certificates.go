@@ -215,7 +215,7 @@ func (r *rotation) replaced(ctx context.Context) error {
 // oldGone is the last stage. The certificate of the old CA, which was good until then, is refused.
 func (r *rotation) oldGone(ctx context.Context) error {
 	return all(
-		func() error { return r.stage(ctx, "--finish") },
+		func() error { return r.stage(ctx, "--finish --even-if-in-use") },
 		func() error {
 			return r.Time("to the new CA alone on every node", func() error { return r.trust(ctx, 1) })
 		},
