@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,6 +52,8 @@ func (k *kubeConnection) wanted() bool {
 // connect forwards the controllers' ports to this machine until ctx ends. Without a certificate in files it gets one by what
 // Kubernetes lets the person do.
 func (k *kubeConnection) connect(ctx context.Context, files pki.Files) ([]string, pki.Files, error) {
+	// What fails of a forwarded connection is the error of the call that used it; that one was closed while it was read is none.
+	client.LogTo(slog.New(slog.DiscardHandler))
 	config, _, err := k.source.Config()
 	if err != nil {
 		return nil, files, exit.Wrap(exit.Usage, err)

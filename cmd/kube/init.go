@@ -50,6 +50,7 @@ func InitCommand() *cobra.Command {
 			if err != nil {
 				return exit.Wrap(exit.Usage, err)
 			}
+			client.LogTo(logger)
 			return o.run(cmd.Context(), wait.Loop{Log: logger, Most: longestPause})
 		}}
 	flags := cmd.Flags()

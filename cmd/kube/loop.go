@@ -98,6 +98,7 @@ func (o *loopOptions) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return exit.Wrap(exit.Usage, err)
 	}
+	client.LogTo(logger)
 	creds, err := pki.Load(o.files)
 	if err != nil {
 		return exit.Usagef("load the certificate: %w", err)
