@@ -16,8 +16,9 @@ import (
 )
 
 // needMore are the commands that are no questions to a cluster of processes: they ask Kubernetes or read its list, are processes
-// themselves, or are for a controller that is stopped. Tests of their own run them: kube/why, cmd/cli, jepsen/cluster/runbooks.
-var needMore = []string{"why", "volumes orphans", "volumes leaks", "dev", "dev clean", "ca make", "ca issue", "recover"}
+// themselves, are for a controller that is stopped, or for a report. Tests of their own run them: kube/why, cmd/cli, jepsen/cluster/runbooks
+// and verbs.
+var needMore = []string{"why", "volumes orphans", "volumes leaks", "dev", "dev clean", "ca make", "ca issue", "recover", "certify verify"}
 
 // changes are the flags with which a command changes something; without them it shows a plan.
 var changes = []string{"--yes", "--return"}
