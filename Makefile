@@ -33,7 +33,7 @@ SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleS
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
 
 # What has goroutines: its tests run under the race detector, but for those that mostly wait for devices, in the short form.
-RACED    := raftnode executor csi admin
+RACED    := raftnode executor csi admin kube/loop
 DEVICES  := ^TestSnapshots(ByCopying|BySharing|WithoutDirectIO)$$
 
 # Tests have a short form, which make test runs, and a long one: LONG=1.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -110,10 +111,12 @@ type logs struct {
 func (l *logs) Nodes(context.Context) ([]*adminpb.Node, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.nodes {
-		n.OutOfService = l.state[n.GetId()].GetSince()
+	all := make([]*adminpb.Node, len(l.nodes))
+	for i, n := range l.nodes {
+		all[i] = proto.CloneOf(n) // as over a connection: the duties read at the same time
+		all[i].OutOfService = l.state[n.GetId()].GetSince()
 	}
-	return l.nodes, l.err
+	return all, l.err
 }
 func (l *logs) Volumes(ctx context.Context) ([]*adminpb.Volume, error) {
 	if l.onVolumes != nil {
@@ -138,7 +141,7 @@ func (l *logs) OutOfService(_ context.Context, node string) (*adminpb.OutOfServi
 	case x.Since != 0:
 		x.Waits = []string{"n2 has not disconnected it"}
 	}
-	return x, nil
+	return proto.CloneOf(x), nil
 }
 
 func (l *logs) SetOutOfService(_ context.Context, req *adminpb.SetOutOfServiceRequest) error {
