@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -91,11 +92,12 @@ func move(from, to string) error {
 	return nil
 }
 
-// letACertificateExpire puts a certificate for an hour into the place of the node's, and then renews it for the usual time.
+// letACertificateExpire puts a certificate of which an hour is left into the place of the node's, and then renews it for the usual time.
 func (w *watched) letACertificateExpire() {
 	ca, folder, short := filepath.Join(w.Dir, "ca"), filepath.Join(w.Dir, "pki", "node-n1"), filepath.Join(w.Base, "short")
 	w.quiet("HoldfastCertExpires")
 	w.runs("ca", "issue", "--ca-dir", ca, "--role", "node", "--name", "n1", "--out", short, "--validity", "1h")
+	require.NoError(w.t, harness.AgeCertificate(ca, filepath.Join(short, "node-n1.crt"), 48*time.Hour, time.Hour))
 	for _, pattern := range []string{"*.crt", "*.key"} { // the key last
 		files, err := filepath.Glob(filepath.Join(short, pattern))
 		require.NoError(w.t, err)

@@ -1,19 +1,12 @@
 package runbooks
 
 import (
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast-storage/holdfast/durablefile"
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
@@ -23,24 +16,6 @@ func (o *operations) issue(folder, role, name, validity string) string {
 	res := o.Run(o.t.Context(), "ca", "issue", "--ca-dir", filepath.Join(o.Dir, "ca"), "--out", folder, "--role", role, "--name", name, "--validity", validity)
 	require.Zero(o.t, res.Code, res.Stderr)
 	return folder
-}
-
-// age replaces a certificate by one with the same key that was issued a time ago and has a time left: one is about to expire only when
-// most of its life is over.
-func (o *operations) age(file string, ago, left time.Duration) {
-	o.t.Helper()
-	pair, err := tls.LoadX509KeyPair(filepath.Join(o.Dir, "ca", "ca.crt"), filepath.Join(o.Dir, "ca", "ca.key"))
-	require.NoError(o.t, err)
-	text, err := os.ReadFile(file)
-	require.NoError(o.t, err)
-	block, _ := pem.Decode(text)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	require.NoError(o.t, err)
-	now := time.Now()
-	cert.SerialNumber, cert.NotBefore, cert.NotAfter = new(big.Int).Add(cert.SerialNumber, big.NewInt(1)), now.Add(-ago), now.Add(left)
-	der, err := x509.CreateCertificate(rand.Reader, cert, pair.Leaf, cert.PublicKey, pair.PrivateKey)
-	require.NoError(o.t, err)
-	require.NoError(o.t, durablefile.Write(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 }
 
 // as runs a command with the certificate of an admin.
@@ -84,7 +59,7 @@ func (o *operations) expiredCertificate(s *shell) {
 	s.run()
 	o.accepts(mine, "ops")
 	node := filepath.Join(o.Dir, "pki", "node-n1")
-	o.age(filepath.Join(node, "node-n1.crt"), 48*time.Hour, time.Hour)
+	require.NoError(o.t, harness.AgeCertificate(filepath.Join(o.Dir, "ca"), filepath.Join(node, "node-n1.crt"), 48*time.Hour, time.Hour))
 	s.set("FOLDER", node)
 	soon := func(out string) bool { return strings.Contains(out, "expires") }
 	require.NoError(o.t, harness.Poll(o.t.Context(), harness.Patience, "n1 to be about to expire", func() (bool, error) { return row("n1", "expires")(o.must("nodes")), nil }))
