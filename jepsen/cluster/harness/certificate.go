@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/holdfast-storage/holdfast/durablefile"
 )
 
 // AgeCertificate replaces a certificate by one of the CA in a folder with the same key, that was issued a time ago and has a time left:
@@ -41,5 +39,9 @@ func AgeCertificate(caDir, file string, ago, left time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("sign %s: %w", file, err)
 	}
-	return durablefile.Write(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	aged := file + ".aged"
+	if err := os.WriteFile(aged, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(aged, file) // at once: the process reads it meanwhile
 }
