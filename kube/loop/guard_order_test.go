@@ -71,6 +71,10 @@ func TestS173_AnAutoscalerTakesNoMachineThatHoldsSomething(t *testing.T) {
 	says("n1", "false", "true")
 	says("n2", "true", "false")
 	says("n3", "false", "true")
+	e.log.nodes[1].Pools = []*adminpb.Pool{{Id: "empty"}, {Id: "hp-1", ReservedBytes: 1 << 20}} // of a snapshot whose volume is gone
+	says("n2", "false", "true")
+	e.log.nodes[1].Pools = nil
+	says("n2", "true", "false")
 	e.be(corev1.PodRunning)
 	old, _ := e.guard("n1")
 	e.log.nodes[0].Volumes = 0
@@ -82,6 +86,18 @@ func TestS173_AnAutoscalerTakesNoMachineThatHoldsSomething(t *testing.T) {
 	says("n1", "false", "true")
 	now, _ := e.guard("n1")
 	require.Equal(t, old.UID, now.UID)
+}
+
+// S173: a guard that is made while nobody can tell says that the machine must stay.
+func TestS173_AnAutoscalerTakesNoMachineOfWhichNobodyCanTell(t *testing.T) {
+	e := guardEnv(t, &writes{})
+	e.log.nodes[0].Adopted = false
+	for range 2 {
+		e.sync()
+		pod, _ := e.guard("n1")
+		require.Equal(t, "false", pod.Annotations[plan.AnnotationSafeToEvict])
+		require.Equal(t, "true", pod.Annotations[plan.AnnotationDoNotDisrupt])
+	}
 }
 
 // S173: what a guard does not depend on does not keep a node from being closed.

@@ -76,9 +76,10 @@ func (r *guardReconciler) readGuardObjects(ctx context.Context, g *guards) error
 // guardFacts are what is known of one guard.
 func (r *guardReconciler) guardFacts(g *guards, n *corev1.Node) plan.GuardFacts {
 	host := g.hosts[n.Name]
+	unheard := plan.IsUnheard(host, n)
 	return plan.GuardFacts{
-		Why: g.whys[n.Name], Unknown: plan.IsUnheard(host, n), Ours: host != nil || g.members[n.Name], Usable: plan.IsUsable(n), Missing: g.missing,
-		Holds: host.GetVolumes() > 0 || g.members[n.Name],
+		Why: g.whys[n.Name], Unknown: unheard, Ours: host != nil || g.members[n.Name], Usable: plan.IsUsable(n), Missing: g.missing,
+		Holds: unheard || plan.HoldsData(host) || g.members[n.Name],
 		Owner: g.owner, Spec: r.Guard.SpecOf(n), Budget: g.budgets[string(n.UID)], Pod: g.pods[string(n.UID)],
 	}
 }

@@ -45,7 +45,8 @@ type GuardFacts struct {
 	Ours bool
 	// Usable: the node is Ready, and neither cordoned, drained by an autoscaler, nor being deleted.
 	Usable bool
-	// Holds: something is gone for good with the machine, a replica or a controller's log, also where the node may be drained.
+	// Holds: something is gone for good with the machine, a replica, a snapshot or a controller's log, also where the node may be
+	// drained; or nobody can tell.
 	Holds bool
 	// Missing is how many guards should run and do not.
 	Missing int
@@ -142,6 +143,11 @@ func (f *GuardFacts) isSaid() bool {
 	}
 	owner := metav1.GetControllerOf(f.Budget)
 	return f.Budget.Annotations[AnnotationWhy] == f.Why && (f.Owner == nil || owner != nil && owner.UID == f.Owner.UID)
+}
+
+// HoldsData tells whether the log has anything in the host's pools: replicas, or snapshots, which outlive their volumes.
+func HoldsData(host *adminpb.Node) bool {
+	return host.GetVolumes() > 0 || slices.ContainsFunc(host.GetPools(), func(p *adminpb.Pool) bool { return p.GetReservedBytes() > 0 })
 }
 
 // drainTaints are set by autoscalers on a node that they drain without cordoning it. They wait until no pod of a name that they evicted is there.
