@@ -71,9 +71,7 @@ func checkLVM(f *Facts) []Finding {
 	switch {
 	case l == nil && f.Tools["lvm"].Path != "":
 		return notGathered("which devices LVM looks at")
-	case l == nil:
-		return []Finding{okf("there is no LVM on this host that could look into volumes")}
-	case l.HostHasNone:
+	case l == nil || l.HostHasNone:
 		return []Finding{okf("there is no LVM on this host that could look into volumes")}
 	case l.Unseen:
 		return []Finding{warn("mount the host's /etc/lvm into the node's pod; or see on the host that `lvmconfig --typeconfig full devices/global_filter` rejects /dev/drbd*, /dev/loop* and /dev/mapper/hfc-*",
