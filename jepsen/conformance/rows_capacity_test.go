@@ -68,9 +68,9 @@ func (k *fixture) capacity(req *csi.GetCapacityRequest) *csi.GetCapacityResponse
 	return res
 }
 
-// untilTheDiskRests asks until agrees does: what is free is the disk's, and others write there, so that a contradiction
+// untilFreeSpaceIsSteady asks until agrees does: what is free is the disk's, and others write there, so that a contradiction
 // counts when it stays.
-func (k *fixture) untilTheDiskRests(what string, agrees func() (bool, error)) {
+func (k *fixture) untilFreeSpaceIsSteady(what string, agrees func() (bool, error)) {
 	k.t.Helper()
 	require.NoError(k.t, harness.Poll(k.ctx, time.Minute, what, agrees))
 }
@@ -101,7 +101,7 @@ var getCapacityRows = map[string]rowTest{
 		require.Positive(k.t, here(one))
 		require.Positive(k.t, here(two))
 		require.Zero(k.t, here(nodeTerms("nowhere")[0]))
-		k.untilTheDiskRests("nodes to add up to the cluster, and a volume to take its size of its node", func() (bool, error) {
+		k.untilFreeSpaceIsSteady("nodes to add up to the cluster, and a volume to take its size of its node", func() (bool, error) {
 			before := [3]int64{here(one), here(two), here(nil)}
 			v := k.createVolume(withSize(1<<30, 0))
 			after := [2]int64{here(one), here(two)}
@@ -125,7 +125,7 @@ var getCapacityRows = map[string]rowTest{
 	"CSI-CTRL-GetCapacity-07": rowOf(func(k *fixture) {
 		as := withVolumeCapabilities(blockCapability(writer))
 		most := func() int64 { return k.capacity(capacityOf(blockCapability(writer))).GetMaximumVolumeSize().GetValue() }
-		k.untilTheDiskRests("the maximum to be the most that is made", func() (bool, error) {
+		k.untilFreeSpaceIsSteady("the maximum to be the most that is made", func() (bool, error) {
 			maximum := most()
 			for _, above := range []int64{maximum + 1, maximum + extent} {
 				v, err := k.controller.CreateVolume(k.ctx, k.newCreateRequest(withoutTopology, as, withSize(above, 0)))
