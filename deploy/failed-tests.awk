@@ -10,9 +10,10 @@ function name_of(line) { sub(/^ *(=== (RUN|CONT|NAME|PAUSE)|--- (FAIL|PASS|SKIP)
 /^ *[A-Za-z0-9_]+\.go:[0-9]+: / { said = $1 !~ /^testing\.go:/ }
 /^panic: |DATA RACE|test timed out|^fatal error: / { rest = 40 }
 rest > 0 { rest--; if (!brief) print substr($0, 1, 600); next }
-/^FAIL\t.*\[|^# |: cannot |^[^ ]+\.go:[0-9]+:[0-9]+: / { print substr($0, 1, 600); next }
+brief && /^# |^[^ ]+\.go:[0-9]+:[0-9]+: / { print substr($0, 1, 600); next }
 brief && /^ *[A-Za-z0-9_]+\.go:[0-9]+: / { wrong = /^ *(evidence_test|testing)\.go:/ ? 0 : 1 }
 brief && /^[ \t]+Error( Trace)?: / { wrong = 3 }
 brief { if (wrong > 0) { wrong--; keep(substr($0, 1, 300), 12) } next }
+/^FAIL\t.*\[|^# |: cannot |^[^ ]+\.go:[0-9]+:[0-9]+: / { print substr($0, 1, 600) }
 said { keep(substr($0, 1, 600), 60) }
 END { for (i = 1; i <= count; i++) printf "%s\n%s", failed[order[i]], text[order[i]] }
