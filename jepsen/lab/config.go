@@ -74,11 +74,15 @@ func (c Config) check() error {
 }
 
 // requiredPrograms are the programs that the lab calls and their Debian packages.
-var requiredPrograms = []struct{ program, pkg string }{
-	{"linux.uml", "user-mode-linux"}, {"busybox", "busybox-static"}, {"ip", "iproute2"}, {"nft", "nftables"},
-	{"mkfs.ext4", "e2fsprogs"}, {"drbdadm", "drbd-utils"}, {"lvm", "lvm2"}, {"cryptsetup", "cryptsetup-bin"}, {"thin_check", "thin-provisioning-tools"},
-	{"insmod", "kmod"}, {"bash", "bash"},
+func requiredPrograms() []requiredProgram {
+	return []requiredProgram{
+		{guestKernel().program, "user-mode-linux"}, {"busybox", "busybox-static"}, {"ip", "iproute2"}, {"nft", "nftables"},
+		{"mkfs.ext4", "e2fsprogs"}, {"drbdadm", "drbd-utils"}, {"lvm", "lvm2"}, {"cryptsetup", "cryptsetup-bin"}, {"thin_check", "thin-provisioning-tools"},
+		{"insmod", "kmod"}, {"bash", "bash"},
+	}
 }
+
+type requiredProgram struct{ program, pkg string }
 
 // WhyUnavailable says why a lab cannot run here: an ErrUnavailable that names what is missing, or nil.
 func WhyUnavailable() error {
@@ -91,7 +95,7 @@ func WhyUnavailable() error {
 	}
 	_ = tun.Close() // nothing was written
 	var missing []string
-	for _, n := range requiredPrograms {
+	for _, n := range requiredPrograms() {
 		if _, err := exec.LookPath(n.program); err != nil {
 			missing = append(missing, n.pkg)
 		}

@@ -79,8 +79,11 @@ func (s *ringWriter) awaitFailure() acked {
 	return s.acked()
 }
 
-// A filesystem that is shut down while its device does not answer acknowledges nothing more, although the device
-// completes all requests in the end. The long form has it five times for each filesystem, since the writer may be anywhere.
+// A filesystem that is shut down while its device does not answer acknowledges nothing that is begun later, although the device
+// completes all requests in the end. What waited for the device at that time may be acknowledged: ext4 looks at the state of its
+// journal only where a sync waits for a transaction, and a block that is overwritten within one tick of the kernel's clock needs none. So
+// the disk is forced off too before blocked I/O goes on. The long form has it five times for each filesystem, since the writer may be
+// anywhere.
 func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 	l := lab.New(t, lab.Config{Guests: 1, Disks: []int64{400 << 20}})
 	l.MustBoot(t)
@@ -104,7 +107,7 @@ func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 				require.Equal(t, "shut down", strings.TrimSpace(g.MustExec(t, endFilesystem(device))))
 				require.Equal(t, "shut down", strings.TrimSpace(g.MustExec(t, endFilesystem(device))), "asked twice")
 				g.MustExec(t, "dmsetup resume slow")
-				require.Equal(t, last, s.awaitFailure().Number, "acknowledged after it was shut down")
+				require.LessOrEqual(t, s.awaitFailure().Number, last+1, "begun and acknowledged after it was shut down")
 				g.MustExec(t, "umount /m")
 			}
 		})

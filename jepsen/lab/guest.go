@@ -131,12 +131,13 @@ func (g *Guest) launch() error {
 
 // commandLine is the kernel's.
 func (g *Guest) commandLine() []string {
-	l := g.lab
-	argv := []string{"linux.uml", fmt.Sprintf("mem=%dM", l.config.Memory/mib), "umid=" + g.Name(), "uml_dir=" + l.paths.UML(g.Index),
+	l, k := g.lab, guestKernel()
+	argv := []string{k.program, fmt.Sprintf("mem=%dM", l.config.Memory/mib), "umid=" + g.Name(), "uml_dir=" + l.paths.UML(g.Index),
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + filepath.Join(l.bin(), "init.sh"),
-		fmt.Sprintf("node=%d", g.Index), "lab=" + g.Dir(), "top=" + l.Dir(),
+		fmt.Sprintf("node=%d", g.Index), "lab=" + g.Dir(), "top=" + l.Dir(), "modules=" + k.modules,
 		fmt.Sprintf("net=%d,%d,%d", l.subnet(Replication), l.subnet(Management), l.subnet(API)),
 		"panic=1", "noreboot", "initcall_blacklist=raid6_select_algo", "con=null", "con0=null,fd:1", "ssl=null"}
+	argv = append(argv, k.options...)
 	for _, n := range Networks {
 		argv = append(argv, fmt.Sprintf("%s:transport=tap,ifname=%s,mac=%s,depth=128,gro=1",
 			n.Interface(), l.paths.Tap(letters[n], g.Index), g.mac(n)))
@@ -220,8 +221,8 @@ func (g *Guest) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Pause stops the guest's time, as a long pause of its host would, until Resume. It stops the guest's first
-// process, which traces all others.
+// Pause stops the guest's time, as a long pause of its host would, until Resume. It stops the guest's kernel: a process of the guest
+// that computes may go on until it asks the kernel for something.
 func (g *Guest) Pause() error { return g.signal(syscall.SIGSTOP) }
 
 // Resume ends a pause.

@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # PID 1 of a guest. Stage 1 runs on the host's root, mounted read-only, and builds the guest's
 # own: an overlay of it and a tmpfs, which vanishes with the guest. Stage 2 runs in there.
-# From the kernel's command line: node= number, lab= the guest's folder, top= the lab's,
-# net= the third numbers of the three subnets.
+# From the kernel's command line: node= number, lab= the guest's folder, top= the lab's, modules= that of the kernel's modules by
+# release, net= the third numbers of the three subnets.
 #
 # A boot is mostly the processes that are begun here: to execute a program with shared libraries costs a guest tens of
 # milliseconds of the machine's processors, a function of busybox a tenth of that. So no program is named where busybox has it.
@@ -11,11 +11,11 @@ fail() { echo "LAB: $*" >/dev/console; exec /bin/busybox poweroff -f; }
 if [ "${1:-}" != stage2 ]; then /bin/busybox mount -t proc proc /proc; fi # by itself it is begun from /proc/self/exe
 read -r line </proc/cmdline
 for word in $line; do
-  case $word in node=* | lab=* | top=* | net=*) eval "${word%%=*}=\${word#*=}" ;; esac
+  case $word in node=* | lab=* | top=* | modules=* | net=*) eval "${word%%=*}=\${word#*=}" ;; esac
 done
 read -r release </proc/sys/kernel/osrelease
 if [ "${1:-}" != stage2 ]; then
-  modules=/usr/lib/uml/modules/$release
+  modules=$modules/$release
   insmod "$modules/kernel/fs/overlayfs/overlay.ko" || fail "no overlay"
   mount -t tmpfs -o size=200m,mode=755 tmpfs /mnt
   mkdir /mnt/u /mnt/w /mnt/root

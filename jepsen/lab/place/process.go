@@ -12,7 +12,7 @@ import (
 )
 
 // Processes are all processes of the guests in or below a directory: the kernel, its disk
-// threads and the processes of the guest, which the kernel traces.
+// threads and the processes of the guest.
 func Processes(dir string) []int {
 	found, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
 	var pids []int
@@ -35,8 +35,11 @@ func isInside(proc, dir string) bool {
 	}
 	exe, _ := os.Readlink(filepath.Join(proc, "exe"))
 	cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
-	return filepath.Base(exe) == "linux.uml" && isBelow(cwd, dir)
+	return (filepath.Base(exe) == "linux.uml" || exe == guestProgram) && isBelow(cwd, dir)
 }
+
+// guestProgram is what a process of a guest executes on the host where the kernel does not trace it: a file in memory.
+const guestProgram = "/memfd:uml-userspace (deleted)"
 
 func isBelow(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
