@@ -192,8 +192,22 @@ func TestS13_TheSelfTestReportsWhetherTheNodeAnswers(t *testing.T) {
 	require.Error(t, c.SelfTest(t.Context()))
 }
 
+func TestS13_AnEmptyFolderIsMadeRootsOnly(t *testing.T) {
+	dir := t.TempDir() // as kubelet makes one for a pod
+	require.NoError(t, os.Chmod(dir, 0o755))
+	for range 2 {
+		s, err := Listen(filepath.Join(dir, "fence.sock"), decideAlways(fsmpb.Verdict_VERDICT_REFUSED), slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		require.NoError(t, s.listener.Close())
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	}
+}
+
 func TestS13_AFolderThatOthersMayEnterIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), nil, 0o600))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	for range 2 {
 		_, err := Listen(filepath.Join(dir, "fence.sock"), decideAlways(fsmpb.Verdict_VERDICT_REFUSED), slog.New(slog.DiscardHandler))

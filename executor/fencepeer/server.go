@@ -52,20 +52,24 @@ func Listen(path string, ask DecideFunc, log *slog.Logger) (*Server, error) {
 	return &Server{listener: listener, decide: ask, log: log, peerUID: peerUID}, nil
 }
 
-// makeRootOnlyFolder creates a directory that only root may enter. An existing one is not changed:
-// others may use it too.
+// makeRootOnlyFolder creates a directory that only root may enter. An existing one is made so while it is empty, as kubelet makes
+// it for a pod; one with files is not changed: others may use it too.
 func makeRootOnlyFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return err
+	}
+	inside, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("others may enter the folder %s: run `chmod 0700 %s`, or choose another with --fence-socket", dir, dir)
+	if len(inside) > 0 {
+		return fmt.Errorf("others may enter the folder %s, which is not empty: run `chmod 0700 %s`, or choose another with --fence-socket", dir, dir)
 	}
-	return nil
+	return os.Chmod(dir, 0o700)
 }
 
 // Serve responds until ctx ends, and then waits for the requests in progress, whose handlers will
