@@ -97,7 +97,8 @@ control groups a container has its own only, and limits are of those of other po
 {{- $folders = concat $folders (list
     (dict "name" "drbd" "path" "/etc/drbd.d" "type" "DirectoryOrCreate")
     (dict "name" "drbd-conf" "path" "/etc/drbd.conf" "type" "File")
-    (dict "name" "drbd-lib" "path" "/var/lib/drbd" "type" "DirectoryOrCreate")) }}
+    (dict "name" "drbd-lib" "path" "/var/lib/drbd" "type" "DirectoryOrCreate")
+    (dict "name" "lock" "path" "/run/lock" "type" "DirectoryOrCreate")) }}
 {{- end }}
 {{- toYaml $folders }}
 {{- end }}
