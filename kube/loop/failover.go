@@ -30,6 +30,7 @@ type failoverReconciler struct {
 	Metrics  *Metrics
 	Logger   *slog.Logger
 	pods     podReader
+	hurry    hurry
 }
 
 // failoverLog is what decides on failovers.
@@ -59,6 +60,7 @@ func (r *failoverReconciler) sync(ctx context.Context, known map[string]*adminpb
 			refused++
 		}
 	}
+	r.hurry.looked()
 	r.Metrics.refused("failover", refused)
 	return errors.Join(failed...)
 }
@@ -73,6 +75,9 @@ func (r *failoverReconciler) failover(ctx context.Context, name string) (step pl
 		step = plan.NextFailover(*f)
 		done, err := r.doFailover(ctx, f, step)
 		r.Metrics.step("failover", failoverNames[step.Kind], err)
+		if step.Kind >= plan.FailoverTakeOut {
+			r.hurry.begin()
+		}
 		if err != nil || !done {
 			return step, err
 		}
@@ -117,7 +122,7 @@ func (r *failoverReconciler) attachmentsOn(ctx context.Context, node string) (on
 
 var failoverNames = map[plan.FailoverKind]string{
 	plan.FailoverNone: "none", plan.FailoverWait: "wait", plan.FailoverRefuse: "refuse", plan.FailoverTakeOut: "take-out", plan.FailoverTaint: "taint",
-	plan.FailoverEndPods: "end-pods", plan.FailoverUntaint: "untaint", plan.FailoverMarkReturned: "mark-returned", plan.FailoverReturn: "return",
+	plan.FailoverForgetPods: "forget-pods", plan.FailoverEndPods: "end-pods", plan.FailoverUntaint: "untaint", plan.FailoverMarkReturned: "mark-returned", plan.FailoverReturn: "return",
 }
 
 // doFailover does the step; done tells whether there may be another one now.
@@ -131,6 +136,8 @@ func (r *failoverReconciler) doFailover(ctx context.Context, f *plan.NodeFacts, 
 		return true, r.takeOut(ctx, f)
 	case plan.FailoverTaint:
 		return false, r.taint(ctx, f)
+	case plan.FailoverForgetPods:
+		return false, r.forgetPods(ctx, f)
 	case plan.FailoverEndPods:
 		return false, r.endPods(ctx, f)
 	case plan.FailoverUntaint:

@@ -24,6 +24,28 @@ func (r *failoverReconciler) noticePods(ctx context.Context, f *plan.NodeFacts) 
 	})
 }
 
+// forgetPods removes the pods from the API server that were told to end on a node that is tainted: its collector of pods does the same,
+// but looks every twenty seconds. Only pods that use this driver's volumes, at the version that was looked at.
+func (r *failoverReconciler) forgetPods(ctx context.Context, f *plan.NodeFacts) error {
+	return r.pods.using(ctx, f.Node.Name, func(pod *corev1.Pod, _ []string) error {
+		if pod.DeletionTimestamp == nil {
+			return nil // it tolerates the taint
+		}
+		r.Logger.Info("a pod of a node that is out of service is removed", "node", f.Node.Name, "pod", pod.Namespace+"/"+pod.Name)
+		return r.deletePod(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	})
+}
+
+// deletePod deletes no other pod of its name.
+func (r *failoverReconciler) deletePod(ctx context.Context, pod *corev1.Pod, options metav1.DeleteOptions) error {
+	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+	err := r.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
 // endPods deletes the pods whose volumes were taken from a node that is back before it was tainted: their mounts are dead. With their own
 // grace, and at the version that was looked at.
 func (r *failoverReconciler) endPods(ctx context.Context, f *plan.NodeFacts) error {
@@ -33,10 +55,6 @@ func (r *failoverReconciler) endPods(ctx context.Context, f *plan.NodeFacts) err
 		}
 		r.Notifier.Pod(pod, plan.Notice{Reason: plan.ReasonOutOfService, Note: fmt.Sprintf(
 			"Node %s was away, and volume %s was taken from it: the pod is deleted, so that it begins anew", f.Node.Name, handles[0])})
-		err := r.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
-		return err
+		return r.deletePod(ctx, pod, metav1.DeleteOptions{})
 	})
 }

@@ -58,18 +58,21 @@ func New(c Config) *Loop {
 // Run looks again and again until ctx ends. No duty waits for another one, of which one may have much to do.
 func (l *Loop) Run(ctx context.Context) {
 	var duties sync.WaitGroup
-	duties.Go(func() { l.every(ctx, l.Often, "nodes", l.SyncNodes) })
-	duties.Go(func() { l.every(ctx, l.Seldom, "guards", l.SyncGuards) })
-	duties.Go(func() { l.every(ctx, l.Seldom, "volumes", l.SyncVolumes) })
+	seldom := func() time.Duration { return l.Seldom }
+	duties.Go(func() {
+		l.every(ctx, func() time.Duration { return l.failover.hurry.pause(l.Often) }, "nodes", l.SyncNodes)
+	})
+	duties.Go(func() { l.every(ctx, seldom, "guards", l.SyncGuards) })
+	duties.Go(func() { l.every(ctx, seldom, "volumes", l.SyncVolumes) })
 	duties.Wait()
 }
 
-func (l *Loop) every(ctx context.Context, interval time.Duration, part string, look func(context.Context) error) {
+func (l *Loop) every(ctx context.Context, interval func() time.Duration, part string, look func(context.Context) error) {
 	for ctx.Err() == nil {
 		l.done(part, look(ctx))
 		select {
 		case <-ctx.Done():
-		case <-time.After(interval):
+		case <-time.After(interval()):
 		}
 	}
 }

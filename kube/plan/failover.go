@@ -25,6 +25,9 @@ const (
 	FailoverTakeOut
 	// FailoverTaint sets the taint, under the proof.
 	FailoverTaint
+	// FailoverForgetPods removes the pods whose end was asked for, and whose volumes are free, from the API server at once, as it would
+	// do by itself some time later: nobody is there who could confirm their end.
+	FailoverForgetPods
 	// FailoverEndPods deletes the pods whose volumes were taken from a node that is back, with their grace.
 	FailoverEndPods
 	// FailoverUntaint takes the loop's own taint off, and marks the node as returned where it is.
@@ -61,6 +64,8 @@ type PodFacts struct {
 	Foreign string
 	// Waiting are the names of persistent volumes that only pods use which did not start yet.
 	Waiting map[string]bool
+	// Ending: a pod that uses volumes of this driver was told to end.
+	Ending bool
 }
 
 // NextFailover decides it (S170). The taint is set only while the node is out of service in the log, its kubelet is not heard of, every
@@ -80,6 +85,8 @@ func NextFailover(f NodeFacts) Failover {
 		return Failover{Kind: FailoverMarkReturned, Since: f.Log.GetSince()}
 	case f.ownTaint() && !f.annotated(AnnotationOutOfService, f.Log.GetSince()):
 		return Failover{Kind: FailoverUntaint, Why: "the taint is of an earlier time out of service"}
+	case f.ownTaint() && f.tainted() && f.silent() && f.Log.GetProven() && f.Pods.Ending:
+		return Failover{Kind: FailoverForgetPods, Since: f.Log.GetSince()}
 	case f.ownTaint(), f.tainted():
 		return Failover{Kind: FailoverWait, Why: f.returnWaits(), Since: f.Log.GetSince()}
 	case !f.silent():

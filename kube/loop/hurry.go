@@ -1,0 +1,24 @@
+package loop
+
+import "time"
+
+// hurry has nodes looked at more often for a while after a step was done for one: the next step waits for others, a host that confirms or
+// Kubernetes that ends pods, and a pod waits for it. It is one duty's, and needs no lock.
+type hurry struct{ left int }
+
+const (
+	hurryLooks = 20
+	hurryPause = 500 * time.Millisecond
+)
+
+func (h *hurry) begin() { h.left = hurryLooks + 1 }
+
+func (h *hurry) looked() { h.left = max(h.left-1, 0) }
+
+// pause is how long to wait before the next look, where it is usually so long.
+func (h *hurry) pause(usual time.Duration) time.Duration {
+	if h.left > 0 {
+		return min(usual, hurryPause)
+	}
+	return usual
+}
