@@ -2,7 +2,7 @@
 // host which of them were acknowledged; it also checks such a ring. With it a scenario knows whether a volume
 // lost an acknowledged write, and for how long its writes were suspended.
 //
-//	writer write --path P --acks F [--direct] [--from N] [--stamp TEXT] [--blocks N] [--eager N --pause D]
+//	writer write --path P --acks F [--direct] [--durable fdatasync|dsync|aio] [--from N] [--stamp TEXT] [--blocks N] [--eager N --pause D]
 //	writer check --path P --acked N [--direct] [--blocks N]
 //	writer scan --path P [--direct] [--bytes N]
 //	writer fill --path POOL --from N

@@ -21,6 +21,7 @@ func main() {
 // options are the flags of all verbs.
 type options struct {
 	path, acks, stamp   string
+	durable             string
 	then                []string
 	direct              bool
 	from, acked, blocks uint64
@@ -43,6 +44,7 @@ func run(args []string) error {
 	flags.StringVar(&o.acks, "acks", "", "file that says what was acknowledged")
 	flags.StringVar(&o.stamp, "stamp", "", "who writes")
 	flags.BoolVar(&o.direct, "direct", false, "past the page cache")
+	flags.StringVar(&o.durable, "durable", "fdatasync", "`what` makes a block durable: fdatasync after it; or the write itself, by dsync or aio")
 	flags.Uint64Var(&o.from, "from", 1, "first number to write")
 	flags.Uint64Var(&o.eager, "eager", 0, "how many blocks to write before the first pause")
 	flags.DurationVar(&o.pause, "pause", 0, "between two blocks")
@@ -94,7 +96,7 @@ func (o *options) write() error {
 // openRings opens the ring and those that are written after it.
 func (o *options) openRings() (all []*ring, err error) {
 	for _, path := range append([]string{o.path}, o.then...) {
-		r, err := openRing(path, os.O_CREATE|os.O_RDWR, o.direct, o.blocks)
+		r, err := o.openDurable(path)
 		if err != nil {
 			return nil, err
 		}

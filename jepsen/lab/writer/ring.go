@@ -62,6 +62,8 @@ type ring struct {
 	file   *os.File
 	blocks uint64
 	buf    []byte // aligned, for O_DIRECT
+	// put makes one write durable.
+	put func(buf []byte, offset int64) error
 }
 
 func openRing(path string, flags int, direct bool, blocks uint64) (*ring, error) {
@@ -75,7 +77,9 @@ func openRing(path string, flags int, direct bool, blocks uint64) (*ring, error)
 	if blocks == 0 {
 		return nil, fmt.Errorf("a ring has at least one block")
 	}
-	return &ring{file: f, blocks: blocks, buf: aligned(blockSize)}, nil
+	r := &ring{file: f, blocks: blocks, buf: aligned(blockSize)}
+	r.put = r.writeAndSync
+	return r, nil
 }
 
 // aligned is a buffer for O_DIRECT: it starts at a multiple of a block.
@@ -90,7 +94,11 @@ func (r *ring) offset(number uint64) int64 { return int64(number%r.blocks) * blo
 // writeBlock writes one block and returns when it is on stable storage.
 func (r *ring) writeBlock(b block) error {
 	b.marshal(r.buf)
-	if _, err := r.file.WriteAt(r.buf, r.offset(b.number)); err != nil {
+	return r.put(r.buf, r.offset(b.number))
+}
+
+func (r *ring) writeAndSync(buf []byte, offset int64) error {
+	if _, err := r.file.WriteAt(buf, offset); err != nil {
 		return err
 	}
 	return unix.Fdatasync(int(r.file.Fd()))
