@@ -37,6 +37,12 @@ type Mounter interface {
 	// for a sync of it gets an error, whatever the device answers later. It works while the
 	// device's I/O is suspended. Not mounted, or done already, is success.
 	Shutdown(ctx context.Context, device Device) error
+	// Writers lists the processes that have the device, a device above it, or a file on their
+	// filesystems open for writing, in whichever mount namespace. It works while the device's
+	// I/O is suspended. Those of an xfs that is shut down are left out: no write of them succeeds.
+	Writers(ctx context.Context, device Device) ([]Process, error)
+	// Kill sends a process of Writers the signal that ends it. Gone already is success.
+	Kill(ctx context.Context, p Process) error
 	// RemoveTarget removes an empty directory or an empty file that is no mount. Not there is
 	// success. Anything else is Precondition or Invalid, and stays.
 	RemoveTarget(ctx context.Context, path string) error

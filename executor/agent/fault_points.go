@@ -63,7 +63,7 @@ var HeaderBackupFaultPoints = []string{"stale-header.before", "stale-header.afte
 var ReplicaFaultPoints = replicaFaultPoints()
 
 func replicaFaultPoints() []string {
-	points := []string{"set-primary.granted", "end-loser.down", "keep-loser.asked", "keep-loser.cut", "keep-loser.reported", "attach-disk.recorded", "remake-metadata.made", "outdate.before", "outdate.after", "end-freeze.before", "end-freeze.after", "end-freeze.shut-down"}
+	points := []string{"set-primary.granted", "end-loser.down", "keep-loser.asked", "keep-loser.cut", "keep-loser.reported", "attach-disk.recorded", "remake-metadata.made", "outdate.before", "outdate.after", "end-freeze.before", "end-freeze.after", "end-freeze.shut-down", "end-freeze.killed"}
 	for _, kind := range plan.ReplicaSteps {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}

@@ -32,6 +32,8 @@ type fakeMounter struct {
 	effects     map[string]int
 	mountGroups []string // the group of each bind
 	trimmed     []int64  // where each step of a trim began
+	writers     []executor.Process
+	killed      map[int]bool // by PID
 }
 
 type fakeMount struct {
@@ -42,7 +44,7 @@ type fakeMount struct {
 var _ executor.Mounter = (*fakeMounter)(nil)
 
 func newFakeMounter(pool *backendtest.FakeBackend) *fakeMounter {
-	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, targets: map[string]bool{}, foreign: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
+	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, targets: map[string]bool{}, foreign: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}, killed: map[int]bool{}}
 }
 
 func (m *fakeMounter) setFail(fail func(effect, path string) error) {
@@ -292,6 +294,36 @@ func (m *fakeMounter) Unmount(_ context.Context, device executor.Device, path st
 
 func (m *fakeMounter) Shutdown(_ context.Context, device executor.Device) error {
 	return m.effect("shutdown", device.Path)
+}
+
+func (m *fakeMounter) setWriters(writers ...executor.Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writers = writers
+}
+
+// Writers answers those that a test made. A killed one needs a moment until it runs no more.
+func (m *fakeMounter) Writers(_ context.Context, device executor.Device) ([]executor.Process, error) {
+	if err := m.effect("writers", device.Path); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	answer := slices.Clone(m.writers)
+	for i, p := range m.writers {
+		m.writers[i].Dying = p.Dying || m.killed[p.PID]
+	}
+	return answer, nil
+}
+
+func (m *fakeMounter) Kill(_ context.Context, p executor.Process) error {
+	if err := m.effect("kill", p.Name); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.killed[p.PID] = true
+	return nil
 }
 
 func (m *fakeMounter) RemoveTarget(_ context.Context, path string) error {

@@ -100,10 +100,12 @@ func errDiskNotDetached(v *volume, status *executor.ResourceStatus) error {
 // failSuspendedIO ends the suspended I/O of a replica whose disk was detached. The kernel fails
 // most of what was blocked, but completes successfully a write that this host's disk had taken
 // and only the peer had not confirmed. If that was the last write of a sync, the filesystem would
-// acknowledge data that the other replica does not have: so it is shut down first. Where that
-// fails, I/O stays suspended.
+// acknowledge data that the other replica does not have: so it is shut down first. If no sync
+// follows the write, as with direct I/O that is durable by itself, its writer would take it for
+// acknowledged: so all writers are killed. Where either fails, I/O stays suspended.
 func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, status *executor.ResourceStatus) error {
-	device, _, err := s.aboveEncryption(ctx, v, executor.Device{Path: status.Path, Number: status.Number, StablePath: status.Path})
+	replica := executor.Device{Path: status.Path, Number: status.Number, StablePath: status.Path}
+	device, _, err := s.aboveEncryption(ctx, v, replica)
 	if err != nil {
 		return err
 	}
@@ -111,6 +113,10 @@ func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, statu
 		return fmt.Errorf("end the suspended I/O of volume %s: %w", v.id, err)
 	}
 	s.hitFaultPoint("end-freeze.shut-down")
+	if err := s.endWriters(ctx, v, replica); err != nil {
+		return fmt.Errorf("end the suspended I/O of volume %s: %w", v.id, err)
+	}
+	s.hitFaultPoint("end-freeze.killed")
 	now, err := s.observer.resourceStatus(ctx, v)
 	switch {
 	case err != nil:

@@ -34,6 +34,7 @@ type kernel struct {
 	mounts   []*mountEntry
 	limits   map[string]fsm.VolumeID // by a device's path: whose limits it has
 	writers  []*Writer
+	lastPID  int // of them
 	busy     map[string]bool
 	watchers []*watcher
 }

@@ -203,6 +203,29 @@ func (t *mountTools) Shutdown(ctx context.Context, device executor.Device) error
 	})
 }
 
+// Writers lists the users that have the volume of a device open for writing, each of them a process.
+func (t *mountTools) Writers(_ context.Context, device executor.Device) (all []executor.Process, err error) {
+	err = t.process.act(func() error {
+		d, err := t.host().find(device.Path)
+		for _, w := range t.host().writers {
+			if err == nil && w.target.volume == d.volume && !w.readOnly {
+				all = append(all, executor.Process{PID: w.pid, Name: w.path, Dying: w.gone})
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+func (t *mountTools) Kill(_ context.Context, p executor.Process) error {
+	return t.process.act(func() error {
+		for _, w := range t.host().writers {
+			w.gone = w.gone || w.pid == p.PID
+		}
+		return nil
+	})
+}
+
 func (t *mountTools) RemoveTarget(ctx context.Context, path string) error {
 	h := t.host()
 	return t.process.do(ctx, effect{part: "mount", name: "remove-target", detail: path}, func() error {

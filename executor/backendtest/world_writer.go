@@ -22,6 +22,7 @@ var (
 // Writer is a process of a user that has a file open on a volume.
 type Writer struct {
 	host       *Host
+	pid        int
 	path       string // as the kernel names it
 	target     target
 	filesystem *filesystem // nil: the device itself is open
@@ -41,7 +42,8 @@ func (h *Host) OpenWriter(path string, epoch fsm.Epoch) (*Writer, error) {
 	if m == nil {
 		return nil, fmt.Errorf("nothing is mounted on %s", path)
 	}
-	w := &Writer{host: h, path: m.path, target: m.target, filesystem: m.filesystem, readOnly: m.readOnly, epoch: epoch}
+	h.lastPID++
+	w := &Writer{host: h, pid: h.lastPID, path: m.path, target: m.target, filesystem: m.filesystem, readOnly: m.readOnly, epoch: epoch}
 	h.writers = append(h.writers, w)
 	return w, nil
 }

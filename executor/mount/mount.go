@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,8 @@ type Mounter struct {
 	shutdownMu      sync.Mutex
 	shutdowns       map[uint64]*pendingShutdown // by device: shutdowns that have not answered yet
 	mountCounts     mountCount
+
+	hangingLooks atomic.Int32 // of Writers, which the kernel did not answer yet
 }
 
 // New opens the roots. Until Close they cannot be unmounted.

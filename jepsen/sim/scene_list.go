@@ -11,7 +11,7 @@ var scenes = []scene{
 		name: "take-over", claims: []string{"pair"}, prepare: keepsSnapshots, play: takeOver,
 		leadsTo: slices.Concat(aroundEach("agent.outdate", "drbd.resume-io", "mount.shutdown", "agent.end-loser", "agent.keep-loser",
 			"agent.detach-disk", "drbd.detach", "agent.connect-discard", "agent.disconnect", "drbd.disconnect"),
-			[]string{"agent.end-loser.down", "agent.keep-loser.asked", "agent.keep-loser.cut", "agent.keep-loser.reported", "agent.end-freeze.shut-down"}),
+			[]string{"agent.end-loser.down", "agent.keep-loser.asked", "agent.keep-loser.cut", "agent.keep-loser.reported", "agent.end-freeze.shut-down", "agent.end-freeze.killed"}),
 	},
 	{name: "busy-loser", claims: []string{"pair"}, prepare: keepsSnapshots, play: busyLoser, leadsTo: aroundEach("agent.end-freeze")},
 	{name: "handler-dies", claims: []string{"pair"}, play: handlerDies, leadsTo: aroundEach("agent.resume-io")},

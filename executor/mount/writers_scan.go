@@ -1,0 +1,156 @@
+package mount
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// writerScan is one look at all processes.
+type writerScan struct {
+	devices map[uint64]bool
+	remote  remoteMounts
+	hanging *atomic.Int32
+}
+
+func newWriterScan(devices map[uint64]bool, hanging *atomic.Int32) *writerScan {
+	return &writerScan{devices: devices, remote: remoteMounts{known: map[int]bool{}}, hanging: hanging}
+}
+
+// lookAt looks at one process, and tells whether it has any of the devices open for writing.
+func (s *writerScan) lookAt(pid int) (p executor.Process, writes bool, err error) {
+	folder := filepath.Join(procFolder, strconv.Itoa(pid))
+	threads, err := numbersIn(folder + "/task")
+	if err != nil {
+		return p, false, err
+	}
+	if writes, err = s.writes(folder, threads); !writes || err != nil {
+		return p, false, err
+	}
+	first, err := readThreadStat(folder)
+	if err != nil {
+		return p, false, err
+	}
+	p = executor.Process{PID: pid, Start: first.start, Name: first.name, Own: isOwn(pid)}
+	p.Dying, err = allDying(folder, threads)
+	return p, true, err
+}
+
+// writes looks at each table of open files that the threads have: the first thread may have ended before the others, and
+// threads may have tables of their own.
+func (s *writerScan) writes(folder string, threads []int) (bool, error) {
+	looked := 0 // a thread whose table was looked at
+	for _, thread := range threads {
+		if looked != 0 && sharesFiles(looked, thread) {
+			continue
+		}
+		at := filepath.Join(folder, "task", strconv.Itoa(thread))
+		fds, err := numbersIn(at + "/fd")
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if len(fds) > 0 {
+			looked = thread
+		}
+		if found, err := s.anyWrites(at, fds); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// sharesFiles tells whether two threads have one table of open files. A kernel that does not know says no.
+func sharesFiles(one, other int) bool {
+	const kcmpFiles = 2
+	different, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(one), uintptr(other), kcmpFiles, 0, 0, 0)
+	return errno == 0 && different == 0
+}
+
+func (s *writerScan) anyWrites(thread string, fds []int) (bool, error) {
+	for _, fd := range fds {
+		found, err := s.fdWrites(thread, strconv.Itoa(fd))
+		if found || err != nil && !isGone(err) {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// fdWrites tells whether a descriptor is of the devices, and for writing. An xfs that is shut down answers EIO to the
+// look, and to every write that was in flight, too.
+func (s *writerScan) fdWrites(thread, fd string) (bool, error) {
+	info, err := readFDInfo(filepath.Join(thread, "fdinfo", fd))
+	if err != nil || !info.forWriting() {
+		return false, err
+	}
+	if remote, err := s.remote.has(thread, info.mount); remote || err != nil {
+		return false, err
+	}
+	st, err := lookWithin(filepath.Join(thread, "fd", fd), s.hanging)
+	switch {
+	case errors.Is(err, unix.EIO):
+		return false, nil
+	case err != nil:
+		return false, err
+	case st.Mode&unix.S_IFMT == unix.S_IFBLK:
+		return s.devices[unix.Mkdev(st.Rdev_major, st.Rdev_minor)], nil
+	}
+	return s.devices[unix.Mkdev(st.Dev_major, st.Dev_minor)], nil
+}
+
+// numbersIn lists the entries of a folder that are numbers.
+func numbersIn(folder string) (all []int, err error) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	names, err := f.Readdirnames(-1)
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all, err
+}
+
+// fdInfo is what /proc says of an open file.
+type fdInfo struct{ flags, mount int }
+
+func readFDInfo(path string) (info fdInfo, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return info, err
+	}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch key {
+		case "flags":
+			flags, err := strconv.ParseInt(strings.TrimSpace(value), 8, 64)
+			if err != nil {
+				return info, err
+			}
+			info.flags = int(flags)
+		case "mnt_id":
+			if info.mount, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+				return info, err
+			}
+		}
+	}
+	return info, nil
+}
+
+func (i fdInfo) forWriting() bool {
+	mode := i.flags & unix.O_ACCMODE
+	return i.flags&unix.O_PATH == 0 && (mode == unix.O_WRONLY || mode == unix.O_RDWR)
+}

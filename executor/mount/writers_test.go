@@ -1,0 +1,139 @@
+package mount
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// sleeper starts a process that has the file open, in a mount namespace of its own, and that is no child of this program.
+func sleeper(t *testing.T, file *os.File) (pid int) {
+	t.Helper()
+	said := filepath.Join(t.TempDir(), "pid")
+	cmd := exec.Command("unshare", "-m", "sh", "-c", "sleep 1000 & echo $! >"+said)
+	cmd.ExtraFiles = []*os.File{file}
+	require.NoError(t, cmd.Run())
+	text, err := os.ReadFile(said)
+	require.NoError(t, err)
+	pid, err = strconv.Atoi(string(text[:len(text)-1]))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it may be gone
+	return pid
+}
+
+func open(t *testing.T, path string, flags int) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, flags, 0o600)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() }) // the test may have
+	return f
+}
+
+func writersOf(t *testing.T, h *testHost, device executor.Device) []executor.Process {
+	t.Helper()
+	all, err := h.Writers(t.Context(), device)
+	require.NoError(t, err)
+	return all
+}
+
+func find(all []executor.Process, pid int) (executor.Process, bool) {
+	i := slices.IndexFunc(all, func(p executor.Process) bool { return p.PID == pid })
+	if i < 0 {
+		return executor.Process{}, false
+	}
+	return all[i], true
+}
+
+// Whoever has a file of the filesystem or the device itself open for writing is found, in whichever namespace, and killed;
+// who reads, and who writes to another volume, is not.
+func TestS9_TheWritersOfADeviceAreFoundAndKilled(t *testing.T) {
+	h := newHost(t)
+	device, dir := h.stageNew("ext4")
+	raw := h.device(testSize)
+	file := filepath.Join(dir, "file")
+	writing := open(t, file, os.O_CREATE|os.O_WRONLY)
+	onFile, reader := sleeper(t, writing), sleeper(t, open(t, file, os.O_RDONLY))
+	onNode := sleeper(t, open(t, raw.Path, os.O_RDWR))
+	require.NoError(t, os.Remove(file), "it need not have a name")
+	for _, d := range []executor.Device{device, raw} {
+		victim, other := onFile, onNode
+		if d == raw {
+			victim, other = onNode, onFile
+		}
+		all := writersOf(t, h, d)
+		for _, pid := range []int{other, reader} {
+			_, found := find(all, pid)
+			require.False(t, found)
+		}
+		own, found := find(all, os.Getpid())
+		require.True(t, found && own.Own && !own.Dying)
+		p, found := find(all, victim)
+		require.True(t, found && !p.Own && !p.Dying)
+		require.Equal(t, "sleep", p.Name)
+		another := p
+		another.Start++
+		require.NoError(t, h.Kill(t.Context(), another), "its number is another process's now")
+		require.NoError(t, unix.Kill(victim, 0))
+		require.NoError(t, h.Kill(t.Context(), p))
+		require.Eventually(t, func() bool {
+			p, found := find(writersOf(t, h, d), victim)
+			return !found || p.Dying
+		}, 10*time.Second, 10*time.Millisecond)
+		require.NoError(t, h.Kill(t.Context(), p), "it is gone")
+	}
+	require.ErrorContains(t, h.Kill(t.Context(), executor.Process{PID: 1}), "is never killed")
+}
+
+func TestS9_AThreadThatRunsNoMoreIsDying(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stat threadStat
+		want bool
+	}{
+		"it runs":                           {stat: threadStat{state: 'R', pending: killPending}},
+		"it sleeps, and may wake":           {stat: threadStat{state: 'S'}},
+		"it waits for a device":             {stat: threadStat{state: 'D'}},
+		"it waits for a device, killed":     {stat: threadStat{state: 'D', pending: killPending}, want: true},
+		"it waits for a device, terminated": {stat: threadStat{state: 'D', pending: 1 << (unix.SIGTERM - 1)}},
+		"it ends, and waits for a device":   {stat: threadStat{state: 'D', flags: exiting}, want: true},
+		"it ended":                          {stat: threadStat{state: 'Z'}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, tc.stat.dying()) })
+	}
+}
+
+func TestThreadsAreReadByTheirNames(t *testing.T) {
+	s, err := parseThreadStat("12 (a) b (c) D 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 999 22 23 24 25 26 27 28 29 256 31\n")
+	require.NoError(t, err)
+	require.Equal(t, threadStat{name: "a) b (c", state: 'D', parent: 3, flags: 8, start: 999, pending: 256}, s)
+	require.True(t, s.dying())
+	for _, text := range []string{"", "12 (a", "12 (a) D 3"} {
+		_, err := parseThreadStat(text)
+		require.Error(t, err)
+	}
+}
+
+// What an encrypted or logical device is on is found as well as what is above that again.
+func TestS9_DevicesAboveADeviceCount(t *testing.T) {
+	folder := t.TempDir()
+	hold := func(below, name, above string) {
+		dir := filepath.Join(folder, below, "holders", name)
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "dev"), []byte(above+"\n"), 0o600))
+	}
+	hold("147:107", "dm-3", "253:3")
+	hold("253:3", "dm-4", "253:4")
+	hold("147:108", "dm-5", "253:5")
+	all, err := stackAbove(folder, unix.Mkdev(147, 107))
+	require.NoError(t, err)
+	require.Equal(t, map[uint64]bool{unix.Mkdev(147, 107): true, unix.Mkdev(253, 3): true, unix.Mkdev(253, 4): true}, all)
+}
