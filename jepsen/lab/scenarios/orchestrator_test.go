@@ -42,6 +42,7 @@ type volume struct {
 	context, publishContext map[string]string
 	secrets                 map[string]string // of an encrypted one
 	hosts                   []string          // in its accessible topology
+	durable                 string            // what makes its writers' blocks durable; empty: a sync
 }
 
 func retriable(err error) bool {

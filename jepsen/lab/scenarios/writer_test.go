@@ -65,6 +65,9 @@ func (w *env) newWriter(t *testing.T, v *volume, node, stamp string, from, eager
 	if v.block {
 		argv = append(argv, "--direct")
 	}
+	if v.durable != "" {
+		argv = append(argv, "--durable", v.durable)
+	}
 	for _, next := range further {
 		argv = append(argv, "--then", next.path())
 	}
@@ -109,6 +112,14 @@ func (x *writer) stop(t *testing.T) ackFile {
 	_, err := x.job.Wait(t.Context())
 	require.NoError(t, err)
 	return x.readAcks()
+}
+
+// wasKilled tells whether it ended, although nobody but the host may have ended it.
+func (x *writer) wasKilled(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := x.job.Wait(ctx)
+	return err == nil && x.readAcks().Error == ""
 }
 
 // isFrozen is true when nothing was acknowledged for a second.
