@@ -173,7 +173,7 @@ func (r *failoverReconciler) taint(ctx context.Context, f *plan.NodeFacts) error
 		return fmt.Errorf("taint it: %w", err)
 	}
 	r.Logger.Info("a node is tainted as out of service", "node", f.Node.Name, "proof", plan.Entry(f.Log))
-	r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonOutOfService, Note: "Nothing that this node writes to a Holdfast volume is acknowledged, and its pods run elsewhere: " + plan.Entry(f.Log)})
+	r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonOutOfService, Entry: f.Log.GetSince(), Note: "Nothing that this node writes to a Holdfast volume is acknowledged, and its pods run elsewhere: " + plan.Entry(f.Log)})
 	return r.noticePods(ctx, f)
 }
 

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -80,7 +81,15 @@ func (n *Notifier) say(about *corev1.ObjectReference, notice plan.Notice) {
 	if notice.Good {
 		kind = corev1.EventTypeNormal
 	}
-	n.recorder.Eventf(about, nil, kind, notice.Reason, "Holdfast", "%s", notice.Note)
+	n.recorder.Eventf(about, nil, kind, notice.Reason, actionOf(notice), "%s", notice.Note)
+}
+
+// actionOf is part of what makes an Event one of its own.
+func actionOf(notice plan.Notice) string {
+	if notice.Entry == 0 {
+		return "Holdfast"
+	}
+	return fmt.Sprintf("HoldfastEntry%d", notice.Entry)
 }
 
 // isDue tells whether it is said now, and remembers that.

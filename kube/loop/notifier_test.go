@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -35,6 +38,28 @@ func TestANoticeIsSaidOnce(t *testing.T) {
 		require.Contains(t, <-recorder.Events, want)
 	}
 	require.Empty(t, recorder.Events)
+}
+
+// S170: a second failover of a node, soon after the first, has an Event with its own entry.
+func TestS170_ANoticeOfAnotherEntryIsAnEventOfItsOwn(t *testing.T) {
+	kube := fake.NewClientset()
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
+	require.NoError(t, broadcaster.StartRecordingToSinkWithContext(t.Context()))
+	defer broadcaster.Shutdown()
+	n := NewNotifier(broadcaster.NewRecorder(scheme.Scheme, "test"), NewMetrics(prometheus.NewRegistry()))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	notes := func() (all []string) {
+		list, err := kube.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		for _, e := range list.Items {
+			all = append(all, e.Note)
+		}
+		return all
+	}
+	for i, note := range []string{"log index 4", "log index 9"} {
+		n.Node(node, plan.Notice{Reason: plan.ReasonOutOfService, Note: note, Entry: uint64(i) + 1})
+		require.Eventually(t, func() bool { return slices.Contains(notes(), note) }, 10*time.Second, 10*time.Millisecond, "%v", notes())
+	}
 }
 
 func TestNoticesHaveABoundedRate(t *testing.T) {

@@ -12,6 +12,9 @@ type Notice struct {
 	Reason string
 	Note   string
 	Good   bool // nothing is wrong any more
+	// Entry is the index of the log that it stands on; 0: none. Kubernetes makes one Event of all that differ by their sentences alone,
+	// for some minutes, and shows the first: what stands on another entry is another Event.
+	Entry uint64
 }
 
 // The reasons of notices.
