@@ -26,6 +26,8 @@ type Config struct {
 	Programs string // the folder with NAME-VERSION of each program
 	Version  string // of Kubernetes
 	Nodes    int
+	// Guests are nodes after those, with kernels of their own.
+	Guests   int
 	PoolSize int64 // bytes of the disk at PoolAt on each node
 	// Archives are files with container images that each node gets.
 	Archives []string
@@ -76,6 +78,34 @@ func (c Config) Node(number int) machine.Config {
 		Files: c.nodeFiles(number),
 	}
 }
+
+// guestMemory is that of a node with a kernel of its own, bytes.
+const guestMemory = 2 << 30
+
+// Guest is the machine of a node with a kernel of its own.
+func (c Config) Guest(number int) (machine.Config, error) {
+	kernel, err := machine.InstalledKernel()
+	kernel.Memory, kernel.Load = guestMemory, []string{"loop", "drbd", "dm-thin-pool", "dm-snapshot", "veth", "nf_tables"}
+	kernel.Address, kernel.Gateway = address(number)+"/24", Control
+	kernel.Routes = c.routes(number)
+	node := c.Node(number)
+	node.Kernel = &kernel
+	return node, err
+}
+
+// routes are the addresses of other nodes by the networks of their pods.
+func (c Config) routes(number int) map[string]string {
+	all := map[string]string{}
+	for other := 1; other <= c.all(); other++ {
+		if other != number {
+			all[pods(other)] = address(other)
+		}
+	}
+	return all
+}
+
+// all is how many nodes there are, with those that have kernels of their own.
+func (c Config) all() int { return c.Nodes + c.Guests }
 
 // hosts is the content of /etc/hosts of all machines.
 func hosts(nodes int) string {

@@ -78,7 +78,7 @@ func (c Config) RunSnapshotController() error {
 // controlFiles are the files of the machine with the control plane.
 func (c Config) controlFiles() map[string]string {
 	return map[string]string{
-		"/etc/hosts": hosts(c.Nodes),
+		"/etc/hosts": hosts(c.all()),
 		"/etc/coredns/Corefile": fmt.Sprintf(`.:53 {
   bind %s
   errors

@@ -27,7 +27,7 @@ func (c Config) nodeUnits(number int) []machine.Unit {
 // nodeFiles are the files of a node that differ from the host's.
 func (c Config) nodeFiles(number int) map[string]string {
 	return map[string]string{
-		"/etc/hosts":                       hosts(c.Nodes),
+		"/etc/hosts":                       hosts(c.all()),
 		"/etc/resolv.conf":                 "nameserver " + Control + "\n",
 		"/etc/containerd/config.toml":      containerdConfig,
 		"/etc/cni/net.d/10-pods.conflist":  fmt.Sprintf(network, pods(number)),

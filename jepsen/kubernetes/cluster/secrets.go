@@ -60,7 +60,7 @@ func (c Config) subjects() map[string]subject {
 		"proxy":                    {name: "system:kube-proxy"},
 		"coredns":                  {name: "coredns"},
 	}
-	for n := 1; n <= c.Nodes; n++ {
+	for n := 1; n <= c.all(); n++ {
 		name := NodeName(n)
 		all[name] = subject{name: "system:node:" + name, groups: []string{"system:nodes"}, hosts: []string{name, address(n)}}
 	}

@@ -42,8 +42,8 @@ func (c Config) StartControlPlane(ctx context.Context) error {
 	if err := control.MakeSwitch(ctx, Control+"/24"); err != nil {
 		return err
 	}
-	for n := 1; n <= c.Nodes; n++ {
-		if err := control.Route(ctx, pods(n), address(n)); err != nil {
+	for network, via := range c.routes(0) {
+		if err := control.Route(ctx, network, via); err != nil {
 			return err
 		}
 	}
@@ -52,19 +52,9 @@ func (c Config) StartControlPlane(ctx context.Context) error {
 
 // StartNode starts the machine of a node, gives it the images of the archives, and returns when kubelet was told to run.
 func (c Config) StartNode(ctx context.Context, number int) error {
-	node := c.Node(number)
-	if err := machine.Start(ctx, node); err != nil {
+	node, err := c.startMachine(ctx, number)
+	if err != nil {
 		return err
-	}
-	if err := node.Plug(ctx, c.ControlPlane(), address(number)+"/24", Control); err != nil {
-		return err
-	}
-	for other := 1; other <= c.Nodes; other++ {
-		if other != number {
-			if err := node.Route(ctx, pods(other), address(other)); err != nil {
-				return err
-			}
-		}
 	}
 	// A node that was complete has its images on its disk, and its programs run already.
 	complete := filepath.Join(node.Folder(), "complete")
@@ -82,6 +72,40 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 		return err
 	}
 	return os.WriteFile(complete, nil, 0o644)
+}
+
+// startMachine starts a node's machine, and boots its kernel where it has one of its own.
+func (c Config) startMachine(ctx context.Context, number int) (machine.Config, error) {
+	if number > c.Nodes {
+		return c.bootGuest(ctx, number)
+	}
+	node := c.Node(number)
+	if err := machine.Start(ctx, node); err != nil {
+		return node, err
+	}
+	if err := node.Plug(ctx, c.ControlPlane(), address(number)+"/24", Control); err != nil {
+		return node, err
+	}
+	for network, via := range c.routes(number) {
+		if err := node.Route(ctx, network, via); err != nil {
+			return node, err
+		}
+	}
+	return node, nil
+}
+
+func (c Config) bootGuest(ctx context.Context, number int) (machine.Config, error) {
+	node, err := c.Guest(number)
+	if err != nil {
+		return node, err
+	}
+	if err := machine.Start(ctx, node); err != nil {
+		return node, err
+	}
+	if err := node.PlugGuest(ctx, c.ControlPlane()); err != nil {
+		return node, err
+	}
+	return node, node.Boot(ctx)
 }
 
 func (c Config) importImages(ctx context.Context, node machine.Config) error {
@@ -171,8 +195,8 @@ func (c Config) WaitNodes(ctx context.Context, within time.Duration) error {
 				ready++
 			}
 		}
-		if ready < c.Nodes {
-			return fmt.Errorf("%d of %d nodes are ready", ready, c.Nodes)
+		if ready < c.all() {
+			return fmt.Errorf("%d of %d nodes are ready", ready, c.all())
 		}
 		return nil
 	})

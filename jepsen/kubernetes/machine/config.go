@@ -14,7 +14,7 @@ import (
 type Disk struct {
 	Name string // of the file
 	Size int64  // bytes
-	At   string // where it is mounted
+	At   string // where it is mounted; empty: it is raw, for a machine with a kernel of its own
 }
 
 // Config is what a machine is made of.
@@ -28,6 +28,10 @@ type Config struct {
 	Kept []string
 	// Files are the contents of files that differ from the host's, by path.
 	Files map[string]string
+	// Kernel is one of the machine's own; nil: the host's.
+	Kernel *Kernel
+	// guest is set in the machine's own kernel.
+	guest bool
 }
 
 // Folder has the machine's disks, logs and state.

@@ -18,15 +18,18 @@ import (
 const systemDisk = 32 << 30
 
 func (c Config) makeDisks(ctx context.Context) error {
-	failed := makeDisk(ctx, c.path("disk.img"), systemDisk)
+	failed := makeDisk(ctx, c.path("disk.img"), systemDisk, true)
+	if c.Kernel != nil {
+		failed = errors.Join(failed, makeDisk(ctx, c.path("guest.img"), systemDisk, true))
+	}
 	for _, d := range c.Disks {
-		failed = errors.Join(failed, makeDisk(ctx, c.path(d.Name+".img"), d.Size))
+		failed = errors.Join(failed, makeDisk(ctx, c.path(d.Name+".img"), d.Size, d.At != ""))
 	}
 	return failed
 }
 
-// makeDisk makes an image with a filesystem unless there is one.
-func makeDisk(ctx context.Context, path string, size int64) error {
+// makeDisk makes an image unless there is one, with a filesystem where that is wanted.
+func makeDisk(ctx context.Context, path string, size int64, formatted bool) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -34,8 +37,10 @@ func makeDisk(ctx context.Context, path string, size int64) error {
 	if err := errors.Join(os.WriteFile(part, nil, 0o600), os.Truncate(part, size)); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", part).CombinedOutput(); err != nil {
-		return fmt.Errorf("make a filesystem in %s: %w: %s", part, err, out)
+	if formatted {
+		if out, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", part).CombinedOutput(); err != nil {
+			return fmt.Errorf("make a filesystem in %s: %w: %s", part, err, out)
+		}
 	}
 	return os.Rename(part, path)
 }

@@ -27,6 +27,9 @@ func (c Config) Command(ctx context.Context, name string, args ...string) (*exec
 
 // Exec runs a program in the machine to its end, and returns its output; what it says beside that is part of the error.
 func (c Config) Exec(ctx context.Context, name string, args ...string) (string, error) {
+	if c.Kernel != nil {
+		return c.ask(ctx, append([]string{name}, args...))
+	}
 	cmd, err := c.Command(ctx, name, args...)
 	if err != nil {
 		return "", err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,10 @@ import (
 // Main is to be called first by a program that starts machines: where it was started as a machine's first process, it is that and does
 // not return.
 func Main() {
+	if i := slices.Index(os.Args, guestArg); i > 0 && os.Getpid() == 1 {
+		fmt.Fprintln(os.Stderr, bootGuest(os.Args[i+1:]))
+		os.Exit(1)
+	}
 	if len(os.Args) != 4 && len(os.Args) != 5 || os.Args[1] != initArg {
 		return
 	}
@@ -51,24 +56,53 @@ func (c Config) enterCgroups() error {
 
 // boot makes the machine's root, and runs its units for ever.
 func (c Config) boot(cgroups []string) error {
-	for _, step := range []struct {
-		does string
-		do   func() error
-	}{
-		{"name the machine", func() error { return unix.Sethostname([]byte(c.Name)) }},
+	return c.begin([]step{
+		{"name the machine", func() error { return setHostname(c.Name) }},
 		{"make its root", func() error { return c.makeRoot(cgroups) }},
 		{"change to its root", c.pivot},
 		{"write its files", c.writeFiles},
 		{"pretend settings of the kernel", pretendSettings},
 		{"raise its loopback", func() error { return run("ip", "link", "set", "lo", "up") }},
-		{"forward packets", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644) }},
-	} {
-		if err := step.do(); err != nil {
-			return fmt.Errorf("%s: %w", step.does, err)
+		{"forward packets", forwardPackets},
+	})
+}
+
+// step is a part of how a machine begins.
+type step struct {
+	does string
+	do   func() error
+}
+
+// begin takes the steps, and runs the machine's units for ever.
+func (c Config) begin(steps []step) error {
+	for _, s := range steps {
+		fmt.Fprintln(os.Stderr, s.does)
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.does, err)
 		}
 	}
 	return c.supervise()
 }
+
+// bootGuest is what the first process of a machine's own kernel does.
+func bootGuest(args []string) error {
+	if err := errors.Join(os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), os.Setenv("HOME", "/root")); err != nil {
+		return err
+	}
+	if len(args) < 2 {
+		return errors.New("the guest is told neither its folder nor its name")
+	}
+	c, err := Open(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	c.guest = true
+	return c.begin(c.guestSteps())
+}
+
+func forwardPackets() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644) }
+
+func setHostname(name string) error { return unix.Sethostname([]byte(name)) }
 
 func (c Config) writeFiles() error {
 	var failed error

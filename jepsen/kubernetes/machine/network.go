@@ -31,16 +31,19 @@ func (c Config) MakeSwitch(ctx context.Context, address string) error {
 
 // Plug connects the machine to the switch of another, with an address and the default route through gateway.
 func (c Config) Plug(ctx context.Context, into Config, address, gateway string) error {
+	if err := c.cable(ctx, into); err != nil {
+		return err
+	}
+	return c.ips(ctx, "addr add "+address+" dev eth0", "link set eth0 up", "route add default via "+gateway)
+}
+
+func (c Config) cable(ctx context.Context, into Config) error {
 	pid, err := c.PID()
 	if err != nil {
 		return err
 	}
 	port := "to-" + c.Name
-	if err := into.ips(ctx, fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, pid),
-		fmt.Sprintf("link set %s master %s up", port, bridge)); err != nil {
-		return err
-	}
-	return c.ips(ctx, "addr add "+address+" dev eth0", "link set eth0 up", "route add default via "+gateway)
+	return into.ips(ctx, fmt.Sprintf("link add %s type veth peer name eth0 netns %d", port, pid), fmt.Sprintf("link set %s master %s up", port, bridge))
 }
 
 // Route sends what is for a network through an address.

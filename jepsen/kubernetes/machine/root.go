@@ -25,19 +25,28 @@ func (c Config) makeRoot(cgroups []string) error {
 	if err := run("mount", "-t", "xfs", "-o", "loop,discard", c.path("disk.img"), diskAt); err != nil {
 		return err
 	}
-	for _, dir := range []string{"upper", "work", "root", "kept"} {
-		if err := os.MkdirAll(filepath.Join(diskAt, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	layers := fmt.Sprintf("lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work", diskAt)
-	if err := mount("overlay", rootAt, "overlay", 0, layers); err != nil {
+	if err := c.makeOverlay(""); err != nil {
 		return err
 	}
 	if err := c.mountKernel(cgroups); err != nil {
 		return err
 	}
-	return errors.Join(c.mountKept(), c.mountDisks(), bind(c.Dir, c.Dir))
+	if c.Kernel != nil {
+		return bind(c.Dir, c.Dir) // the guest mounts the rest
+	}
+	return errors.Join(c.mountKept(), c.mountDisks(func(i int, at string) error {
+		return run("mount", "-t", "xfs", "-o", "loop,discard", c.path(c.Disks[i].Name+".img"), at)
+	}), bind(c.Dir, c.Dir))
+}
+
+// makeOverlay lays the mounted disk above what is the root.
+func (c Config) makeOverlay(options string) error {
+	for _, dir := range []string{"upper", "work", "root", "kept"} {
+		if err := os.MkdirAll(filepath.Join(diskAt, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	return mount("overlay", rootAt, "overlay", 0, fmt.Sprintf("lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work", diskAt)+options)
 }
 
 func (c Config) mountKernel(cgroups []string) error {
@@ -71,13 +80,14 @@ func (c Config) mountKept() error {
 	return nil
 }
 
-func (c Config) mountDisks() error {
-	for _, d := range c.Disks {
-		at := filepath.Join(rootAt, d.At)
-		if err := os.MkdirAll(at, 0o755); err != nil {
-			return err
+// mountDisks mounts those that are not raw, by their number.
+func (c Config) mountDisks(mount func(number int, at string) error) error {
+	for i, d := range c.Disks {
+		if d.At == "" {
+			continue
 		}
-		if err := run("mount", "-t", "xfs", "-o", "loop,discard", c.path(d.Name+".img"), at); err != nil {
+		at := filepath.Join(rootAt, d.At)
+		if err := errors.Join(os.MkdirAll(at, 0o755), mount(i, at)); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func Start(ctx context.Context, c Config) error {
 	if pid, err := c.PID(); err == nil {
 		return fmt.Errorf("the machine %s runs already, as process %d", c.Name, pid)
 	}
-	if err := errors.Join(c.save(), removeAll(c.path("ready"), c.path("process.json"))); err != nil {
+	if err := errors.Join(c.save(), removeAll(c.path(ready), c.path(guestReady), c.path("process.json"))); err != nil {
 		return err
 	}
 	if err := c.makeDisks(ctx); err != nil {
@@ -44,8 +44,11 @@ func Start(ctx context.Context, c Config) error {
 	if err := c.startInit(); err != nil {
 		return fmt.Errorf("start the machine %s: %w", c.Name, err)
 	}
-	return c.waitReady(ctx)
+	return c.waitFor(ctx, ready)
 }
+
+// The files that say that a machine, and its own kernel, can run programs.
+const ready, guestReady = "ready", "guest-ready"
 
 func (c Config) startInit() error {
 	out, err := os.Create(c.Log("init"))
@@ -67,9 +70,9 @@ func (c Config) startInit() error {
 	return writeJSON(c.path("process.json"), p)
 }
 
-func (c Config) waitReady(ctx context.Context) error {
+func (c Config) waitFor(ctx context.Context, file string) error {
 	for {
-		if _, err := os.Stat(c.path("ready")); err == nil {
+		if _, err := os.Stat(c.path(file)); err == nil {
 			return nil
 		}
 		if _, err := c.PID(); err != nil {

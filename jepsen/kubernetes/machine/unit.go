@@ -27,9 +27,22 @@ func Run(c Config, units ...Unit) error {
 	for _, u := range units {
 		byName[u.Name] = u
 	}
-	if err := writeJSON(c.path("units.json"), byName); err != nil {
+	c.guest = c.Kernel != nil
+	if err := writeJSON(c.unitsFile(), byName); err != nil || c.guest {
+		return err // a guest looks at the file by itself
+	}
+	return c.hangUp()
+}
+
+// runOutside has a machine with a kernel of its own run that.
+func (c Config) runOutside(kernel Unit) error {
+	if err := writeJSON(c.unitsFile(), map[string]Unit{kernel.Name: kernel}); err != nil {
 		return err
 	}
+	return c.hangUp()
+}
+
+func (c Config) hangUp() error {
 	pid, err := c.PID()
 	if err != nil {
 		return err
@@ -37,8 +50,16 @@ func Run(c Config, units ...Unit) error {
 	return syscall.Kill(pid, syscall.SIGHUP)
 }
 
+func (c Config) unitsFile() string {
+	if c.guest {
+		return c.path("guest-units.json")
+	}
+	return c.path("units.json")
+}
+
 // Add has the machine run these units beside those that it runs. Of one name the new one counts.
 func Add(c Config, units ...Unit) error {
+	c.guest = c.Kernel != nil
 	all, err := c.Units()
 	if err != nil {
 		return err
@@ -52,7 +73,7 @@ func Add(c Config, units ...Unit) error {
 // Units are what the machine was told to run, by name.
 func (c Config) Units() (map[string]Unit, error) {
 	units := map[string]Unit{}
-	err := readJSON(c.path("units.json"), &units)
+	err := readJSON(c.unitsFile(), &units)
 	if os.IsNotExist(err) {
 		return units, nil
 	}
@@ -72,17 +93,29 @@ func (c Config) supervise() error {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGCHLD)
 	s.reload()
-	if err := os.WriteFile(c.path("ready"), nil, 0o644); err != nil {
+	file, changed := ready, make(<-chan time.Time)
+	if c.guest {
+		file, changed = guestReady, time.Tick(guestLooks)
+	}
+	if err := os.WriteFile(c.path(file), nil, 0o644); err != nil {
 		return err
 	}
-	for sig := range signals {
-		if sig == syscall.SIGHUP {
+	for {
+		select {
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				s.reload()
+			}
+		case <-changed:
 			s.reload()
+			s.answer()
 		}
 		s.reap()
 	}
-	return nil
 }
+
+// guestLooks is how often a guest, whose processes the host cannot signal, looks at what it is told.
+const guestLooks = 300 * time.Millisecond
 
 // reload starts what is new, and ends what is no longer wanted or wanted otherwise: that is started again once it has ended.
 func (s *supervisor) reload() {
@@ -143,8 +176,14 @@ func (s *supervisor) start(u Unit) {
 		return
 	}
 	defer out.Close()
+	none, err := os.Open(os.DevNull)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer none.Close()
 	p, err := os.StartProcess(u.Args[0], u.Args, &os.ProcAttr{
-		Env: append(os.Environ(), u.Env...), Files: []*os.File{nil, out, out}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: append(os.Environ(), u.Env...), Files: []*os.File{none, out, out}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "start %s: %v\n", u.Name, err)

@@ -57,11 +57,19 @@ func (o options) stories(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	page := filepath.Join(settings.Reports, "STORIES-"+c.Version+".md")
+	page := filepath.Join(settings.Reports, o.page())
 	say("the table of stories is in %s", page)
 	return story.Run(ctx, k, settings, stories.All(), only, func(results []story.Result) error {
 		return story.Write(page, "Holdfast on Kubernetes "+c.Version, results)
 	})
+}
+
+// page is the name of the table's file: clusters with guests have other stories.
+func (o options) page() string {
+	if o.guests > 0 {
+		return "STORIES-REPLICATED-" + o.version + ".md"
+	}
+	return "STORIES-" + o.version + ".md"
 }
 
 func (o options) settings() (story.Settings, error) {

@@ -16,7 +16,7 @@ import (
 
 // cluster is the cluster that the flags describe, without images for new nodes.
 func (o options) cluster() cluster.Config {
-	return cluster.Config{Dir: filepath.Join(o.dir, "cluster"), Programs: o.programs, Version: o.version, Nodes: o.nodes, PoolSize: o.pool}
+	return cluster.Config{Dir: filepath.Join(o.dir, "cluster"), Programs: o.programs, Version: o.version, Nodes: o.nodes, Guests: o.guests, PoolSize: o.pool}
 }
 
 // up starts what does not run yet of the cluster. It executes this program again in the cluster's network, where it goes on.
@@ -65,7 +65,7 @@ func (o options) kubectl(ctx context.Context, c cluster.Config, args ...string) 
 }
 
 func startNodes(ctx context.Context, c cluster.Config) error {
-	for n := 1; n <= c.Nodes; n++ {
+	for n := 1; n <= c.Nodes+c.Guests; n++ {
 		if _, err := c.Node(n).PID(); err == nil {
 			continue
 		}
