@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
@@ -30,7 +31,8 @@ storageClasses:
   holdfast-restore: {enabled: true}
   holdfast-xfs: {enabled: true, parameters: {fsType: xfs}}
 # The control groups of pods are not where they are found by themselves: a machine has its own below the host's.
-node: {ioCgroup: kubepods}
+node: {ioCgroup: kubepods, replication: {enabled: %t}}
+controller: {nodes: [%s]}
 volumeAttributesClasses:
   silver: {iopsLimit: "1000"}
   gold: {iopsLimit: "5000"}
@@ -49,7 +51,8 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 // helmInstall installs the chart, or upgrades it with more arguments, and waits until each node offers the driver.
 func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
 	file := valuesFile(t)
-	if err := os.WriteFile(file, fmt.Appendf(nil, values, t.Settings.Tag), 0o644); err != nil {
+	text := fmt.Sprintf(values, t.Settings.Tag, t.Cluster.Guests > 0, controllersOn(t))
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return err
 	}
 	args := append([]string{"upgrade", "--install", release, t.Settings.Chart, "--values", file, "--wait", "--timeout", "10m"}, more...)
@@ -59,12 +62,22 @@ func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
 	return offered(ctx, t)
 }
 
+// controllersOn are the nodes with the host's kernel, where there are others: those lose their power in stories that are not about
+// controllers. Else the chart chooses.
+func controllersOn(t *story.Teller) string {
+	var names []string
+	for n := 1; n <= t.Cluster.Nodes && t.Cluster.Guests > 0; n++ {
+		names = append(names, cluster.NodeName(n))
+	}
+	return strings.Join(names, ", ")
+}
+
 func valuesFile(t *story.Teller) string { return filepath.Join(t.Cluster.Dir, "values.yaml") }
 
 // offered waits until kubelet has the driver on every node.
 func offered(ctx context.Context, t *story.Teller) error {
 	return kit.Until(ctx, patience, func() error {
-		for n := 1; n <= t.Cluster.Nodes; n++ {
+		for n := 1; n <= t.Cluster.Nodes+t.Cluster.Guests; n++ {
 			found, err := t.Client.StorageV1().CSINodes().Get(ctx, cluster.NodeName(n), metav1.GetOptions{})
 			if err != nil {
 				return err
