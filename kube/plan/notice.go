@@ -70,7 +70,8 @@ func notUpToDate(v *adminpb.Volume, r *adminpb.Replica) string {
 		}
 	}
 	if r.GetConnection() == "sync_target" {
-		return fmt.Sprintf("The replica on node %s is being synchronised (%d %%): do not stop %s until it is up to date", r.GetNode(), r.GetPercent(), good)
+		// No number that changes: Kubernetes shows the first of a series for some minutes.
+		return fmt.Sprintf("The replica on node %s is being synchronised: do not stop %s until it is up to date; `holdfast volumes replicas %s` says how far it is", r.GetNode(), good, v.GetName())
 	}
 	return fmt.Sprintf("The replica on node %s is not up to date (%s): do not stop %s, and see `holdfast volumes replicas %s`", r.GetNode(), orUnknown(r.GetDisk()), good, v.GetName())
 }

@@ -21,7 +21,7 @@ func TestWhatUsersOfAVolumeAreTold(t *testing.T) {
 		"it is being created": {&adminpb.Volume{Phase: "creating", Abnormal: true}, "", ""},
 		"a node is away":      {&adminpb.Volume{Phase: "ready", Replicas: []*adminpb.Replica{whole("n1"), whole("n2")}}, ReasonNodeAway, "holdfast nodes lost n2"},
 		"a replica is being synchronised": {&adminpb.Volume{Phase: "ready", Replication: &adminpb.Replication{}, Replicas: []*adminpb.Replica{
-			whole("n1"), {Node: "n3", State: "present", Connection: "sync_target", Percent: 40}}}, ReasonNotUpToDate, "n3 is being synchronised (40 %): do not stop node n1"},
+			whole("n1"), {Node: "n3", State: "present", Connection: "sync_target", Percent: 40}}}, ReasonNotUpToDate, "n3 is being synchronised: do not stop node n1"},
 		"a replica is outdated": {&adminpb.Volume{Name: "v", Phase: "ready", Replication: &adminpb.Replication{}, Replicas: []*adminpb.Replica{
 			whole("n1"), {Node: "n3", State: "present", Disk: "outdated"}}}, ReasonNotUpToDate, "(outdated): do not stop node n1"},
 		"I/O is suspended": {&adminpb.Volume{Name: "v", Phase: "ready", Replicas: []*adminpb.Replica{{Node: "n1", State: "present", Suspended: true}}}, ReasonSuspended, "holdfast volumes v"},
