@@ -205,6 +205,23 @@ func TestS13_AnEmptyFolderIsMadeRootsOnly(t *testing.T) {
 	}
 }
 
+// Whose folder it is can change its mode, and put a socket of his own there, whose verdicts the kernel would take.
+func TestS13_AFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("to give a folder away needs root")
+	}
+	for _, mode := range []os.FileMode{0o700, 0o755} {
+		dir := t.TempDir()
+		require.NoError(t, os.Chmod(dir, mode))
+		require.NoError(t, os.Chown(dir, 1000, 0))
+		_, err := Listen(filepath.Join(dir, "fence.sock"), decideAlways(fsmpb.Verdict_VERDICT_REFUSED), slog.New(slog.DiscardHandler))
+		require.ErrorContains(t, err, "belongs to another user")
+		info, err := os.Stat(dir)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode().Perm())
+	}
+}
+
 func TestS13_AFolderThatOthersMayEnterIsRefusedAndLeftAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), nil, 0o600))

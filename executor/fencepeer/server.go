@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -58,10 +60,20 @@ func makeRootOnlyFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode().Perm()&0o077 == 0 {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
 		return err
 	}
+	switch {
+	case int(st.Uid) != os.Geteuid(): // who may change its mode, and replace the socket
+		return fmt.Errorf("the folder %s belongs to another user: run `chown root %s`, or choose another with --fence-socket", dir, dir)
+	case st.Mode&0o077 == 0:
+		return nil
+	}
+	return makeEmptyFolderPrivate(dir)
+}
+
+func makeEmptyFolderPrivate(dir string) error {
 	inside, err := os.ReadDir(dir)
 	if err != nil {
 		return err
