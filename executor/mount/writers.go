@@ -34,6 +34,9 @@ func (m *Mounter) Writers(ctx context.Context, device executor.Device) ([]execut
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)
 	}
+	if err := addOverlays(devices, pids); err != nil {
+		return nil, fmt.Errorf("look for overlays: %w", err)
+	}
 	scan := newWriterScan(devices, &m.hangingLooks)
 	var writers []executor.Process
 	for _, pid := range pids {

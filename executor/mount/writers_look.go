@@ -17,6 +17,8 @@ import (
 // them wait, and none of them is of a device.
 type remoteMounts struct {
 	known map[int]bool // by the mount's id: whether it is remote
+	// numbers are those of the mounts' filesystems, by the mount's id. The files of an overlay may have others.
+	numbers map[int]uint64
 }
 
 // has tells whether a mount that a thread uses is remote. One that is in no table, as after a lazy unmount, is not.
@@ -34,6 +36,7 @@ func (r *remoteMounts) has(thread string, id int) (bool, error) {
 	r.known[id] = false
 	for _, info := range infos {
 		r.known[info.ID] = isRemote(info.FSType)
+		r.numbers[info.ID] = unix.Mkdev(uint32(info.Major), uint32(info.Minor))
 	}
 	return r.known[id], nil
 }

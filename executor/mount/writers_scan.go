@@ -21,7 +21,7 @@ type writerScan struct {
 }
 
 func newWriterScan(devices map[uint64]bool, hanging *atomic.Int32) *writerScan {
-	return &writerScan{devices: devices, remote: remoteMounts{known: map[int]bool{}}, hanging: hanging}
+	return &writerScan{devices: devices, remote: remoteMounts{known: map[int]bool{}, numbers: map[int]uint64{}}, hanging: hanging}
 }
 
 // lookAt looks at one process, and tells whether it has any of the devices open for writing.
@@ -104,8 +104,10 @@ func (s *writerScan) fdWrites(thread, fd string) (bool, error) {
 		return false, err
 	case st.Mode&unix.S_IFMT == unix.S_IFBLK:
 		return s.devices[unix.Mkdev(st.Rdev_major, st.Rdev_minor)], nil
+	case st.Mode&unix.S_IFMT != unix.S_IFREG: // a pipe, or another device, has its name there at most
+		return false, nil
 	}
-	return s.devices[unix.Mkdev(st.Dev_major, st.Dev_minor)], nil
+	return s.devices[unix.Mkdev(st.Dev_major, st.Dev_minor)] || s.devices[s.remote.numbers[info.mount]], nil
 }
 
 // numbersIn lists the entries of a folder that are numbers.

@@ -137,3 +137,34 @@ func TestS9_DevicesAboveADeviceCount(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[uint64]bool{unix.Mkdev(147, 107): true, unix.Mkdev(253, 3): true, unix.Mkdev(253, 4): true}, all)
 }
+
+// A pipe that has its name on the filesystem is none of its content: who writes to it is not killed.
+func TestS9_WhoWritesToAPipeOnAVolumeIsNoWriter(t *testing.T) {
+	h := newHost(t)
+	device, dir := h.stageNew("ext4")
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	_, found := find(writersOf(t, h, device), sleeper(t, open(t, pipe, os.O_RDWR)))
+	require.False(t, found)
+}
+
+// A container's root may be an overlay whose changes are on a volume, as where a pod runs containers itself: its files have the
+// number of no device.
+func TestS9_WhoWritesThroughAnOverlayIsFound(t *testing.T) {
+	h := newHost(t)
+	device, dir := h.stageNew("ext4")
+	other := h.device(testSize)
+	for _, name := range []string{"lower", "upper", "work"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+	}
+	for _, lower := range []string{filepath.Join(dir, "lower"), h.mkdir("lower")} {
+		at := h.mkdir("merged")
+		require.NoError(t, unix.Mount("overlay", at, "overlay", 0, "lowerdir="+lower+",upperdir="+dir+"/upper,workdir="+dir+"/work"))
+		victim := sleeper(t, open(t, filepath.Join(at, "file"), os.O_CREATE|os.O_WRONLY))
+		_, found := find(writersOf(t, h, device), victim)
+		require.True(t, found, lower)
+		_, found = find(writersOf(t, h, other), victim)
+		require.False(t, found, lower)
+		require.NoError(t, unix.Unmount(at, unix.MNT_DETACH))
+	}
+}

@@ -1,0 +1,106 @@
+package mount
+
+import (
+	"errors"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// resolveCached is the kernel's RESOLVE_CACHED, since 5.12.
+const resolveCached = 0x20
+
+// addOverlays adds to the devices those of overlays that keep on them what is written. An overlay is known by its number in every mount
+// namespace, but where it keeps that only by a path in the one that it was made in, as that of the program that runs containers.
+func addOverlays(devices map[uint64]bool, pids []int) error {
+	seen := map[string]bool{}
+	for again := true; again; { // an overlay may be on another one
+		again = false
+		clear(seen)
+		for _, pid := range pids {
+			if pid == firstPID {
+				continue // others have its namespace
+			}
+			added, err := overlaysOf(filepath.Join(procFolder, strconv.Itoa(pid)), seen, devices)
+			if err != nil {
+				return err
+			}
+			again = again || added
+		}
+	}
+	return nil
+}
+
+// overlaysOf looks at the mounts of a process whose namespace was not seen yet.
+func overlaysOf(folder string, seen map[string]bool, devices map[uint64]bool) (added bool, err error) {
+	namespace := make([]byte, 64)
+	n, err := unix.Readlink(folder+"/ns/mnt", namespace)
+	if err != nil || seen[string(namespace[:n])] {
+		return false, ignoreGone(err)
+	}
+	infos, err := mountsAt(folder + "/mountinfo")
+	if err != nil {
+		return false, ignoreGone(err)
+	}
+	seen[string(namespace[:n])] = true
+	for _, info := range infos {
+		number := unix.Mkdev(uint32(info.Major), uint32(info.Minor))
+		if info.FSType != "overlay" || devices[number] {
+			continue
+		}
+		if upper, found := upperDevice(folder+"/root", info, infos); found && devices[upper] {
+			devices[number], added = true, true
+		}
+	}
+	return added, nil
+}
+
+// ignoreGone: a process that ends has no namespace any more, and no files.
+func ignoreGone(err error) error {
+	if isGone(err) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// upperDevice is the number of the filesystem that an overlay's changes are on. Its path is walked in the kernel's memory only, where
+// the overlay keeps it: no device or server is asked, and none can make the walk wait.
+func upperDevice(root string, overlay *mountinfo.Info, infos []*mountinfo.Info) (number uint64, found bool) {
+	path, found := upperPath(overlay.VFSOptions)
+	if !found {
+		return 0, false
+	}
+	base, err := unix.Open(root, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer closeFD(base)
+	upper, err := unix.Openat2(base, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached | unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return 0, false
+	}
+	defer closeFD(upper)
+	info, err := readFDInfo("/proc/self/fdinfo/" + strconv.Itoa(upper))
+	if err != nil {
+		return 0, false
+	}
+	for _, below := range infos {
+		if below.ID == info.mount {
+			return unix.Mkdev(uint32(below.Major), uint32(below.Minor)), true
+		}
+	}
+	return 0, false
+}
+
+// upperPath is where an overlay keeps what is written. One without is only read.
+func upperPath(options string) (path string, found bool) {
+	for option := range strings.SplitSeq(options, ",") {
+		if path, found = strings.CutPrefix(option, "upperdir="); found {
+			return path, true
+		}
+	}
+	return "", false
+}
