@@ -75,9 +75,7 @@ func (r *failoverReconciler) failover(ctx context.Context, name string) (step pl
 		step = plan.NextFailover(*f)
 		done, err := r.doFailover(ctx, f, step)
 		r.Metrics.step("failover", failoverNames[step.Kind], err)
-		if step.Kind >= plan.FailoverTakeOut {
-			r.hurry.begin()
-		}
+		r.hurry.note(name, step)
 		if err != nil || !done {
 			return step, err
 		}
@@ -137,7 +135,7 @@ func (r *failoverReconciler) doFailover(ctx context.Context, f *plan.NodeFacts, 
 	case plan.FailoverTaint:
 		return false, r.taint(ctx, f)
 	case plan.FailoverForgetPods:
-		return false, r.forgetPods(ctx, f)
+		return false, r.forgetPods(ctx, f, step)
 	case plan.FailoverEndPods:
 		return false, r.endPods(ctx, f)
 	case plan.FailoverUntaint:

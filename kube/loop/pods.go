@@ -140,7 +140,7 @@ func (r podReader) facts(ctx context.Context, node string) (x plan.PodFacts, err
 		for _, v := range volumes {
 			waiting[v.pv.Name] = true
 			used[v.pv.Name] = used[v.pv.Name] || hasStarted(&pods[i])
-			x.Ending = x.Ending || isOurs(v.pv) && pods[i].DeletionTimestamp != nil
+			x.Ending = x.Ending || isOurs(v.pv) && isToForget(&pods[i])
 		}
 	}
 	maps.DeleteFunc(waiting, func(name string, _ bool) bool { return used[name] })
