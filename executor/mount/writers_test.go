@@ -111,6 +111,24 @@ func TestS9_AThreadThatRunsNoMoreIsDying(t *testing.T) {
 	}
 }
 
+// A thread may begin another one and end, between the list of threads and the look at them.
+func TestS9_AThreadThatBeganSinceIsNotDying(t *testing.T) {
+	const dying, runs = "1 (a) Z 1 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 0 31\n", "2 (a) R 1 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 0 31\n"
+	folder := t.TempDir()
+	for thread, stat := range map[string]string{"1": dying, "2": runs} {
+		dir := filepath.Join(folder, "task", thread)
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o600))
+	}
+	all, err := allDying(folder, []int{1})
+	require.NoError(t, err)
+	require.False(t, all)
+	require.NoError(t, os.RemoveAll(filepath.Join(folder, "task", "2")))
+	all, err = allDying(folder, []int{1})
+	require.NoError(t, err)
+	require.True(t, all)
+}
+
 func TestThreadsAreReadByTheirNames(t *testing.T) {
 	s, err := parseThreadStat("12 (a) b (c) D 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 999 22 23 24 25 26 27 28 29 256 31\n")
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,7 +67,7 @@ func (s *threadStat) dying() bool {
 	return s.flags&exiting != 0
 }
 
-// allDying tells whether all threads of a process are.
+// allDying tells whether all threads of a process are. One that began after they were listed is not: who began it may have ended since.
 func allDying(folder string, threads []int) (bool, error) {
 	for _, thread := range threads {
 		s, err := readThreadStat(filepath.Join(folder, "task", strconv.Itoa(thread)))
@@ -77,7 +78,11 @@ func allDying(folder string, threads []int) (bool, error) {
 			return false, err
 		}
 	}
-	return true, nil
+	now, err := numbersIn(folder + "/task")
+	if isGone(err) {
+		return true, nil
+	}
+	return !slices.ContainsFunc(now, func(thread int) bool { return !slices.Contains(threads, thread) }), err
 }
 
 // isOwn tells whether a process is this one, or was started by it or by what it started. One that is gone is not.
