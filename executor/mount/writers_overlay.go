@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -78,7 +79,7 @@ func upperDevice(root string, overlay *mountinfo.Info, infos []*mountinfo.Info) 
 		return 0, false
 	}
 	defer closeFD(base)
-	upper, err := unix.Openat2(base, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached | unix.RESOLVE_IN_ROOT})
+	upper, err := openCached(base, path)
 	if err != nil {
 		return 0, false
 	}
@@ -93,6 +94,25 @@ func upperDevice(root string, overlay *mountinfo.Info, infos []*mountinfo.Info) 
 		}
 	}
 	return 0, false
+}
+
+const (
+	// cachedTries bounds how often a walk is begun anew that another change of names or mounts came between.
+	cachedTries = 100
+	cachedPause = time.Millisecond
+)
+
+// openCached opens a path that the kernel has in its memory. It answers EAGAIN for one that it has not, and also where somebody mounts or
+// renames anything meanwhile: then the walk is begun anew.
+func openCached(base int, path string) (fd int, err error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached | unix.RESOLVE_IN_ROOT}
+	for range cachedTries {
+		if fd, err = unix.Openat2(base, path, how); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+		time.Sleep(cachedPause)
+	}
+	return fd, err
 }
 
 // upperPath is where an overlay keeps what is written. One without is only read.
