@@ -25,7 +25,12 @@ const (
 // What is only mapped or open for reading does not count: it is made durable by a sync, which ends in a flush that fails.
 // Nor does the host's first process, which keeps files for others at most, and nor what only the kernel writes to: a loop
 // device, too, sends a flush after such a write.
+// A look that hangs is an error after half a minute, so that its caller can do what it does where writers cannot be ended.
 func (m *Mounter) Writers(ctx context.Context, device executor.Device) ([]executor.Process, error) {
+	return answerWithin(ctx, &m.hangingLooks, writersTimeout, func() ([]executor.Process, error) { return m.lookForWriters(ctx, device) })
+}
+
+func (m *Mounter) lookForWriters(ctx context.Context, device executor.Device) ([]executor.Process, error) {
 	devices, err := stackAbove(deviceFolder, device.Number)
 	if err != nil {
 		return nil, err

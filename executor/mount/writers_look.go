@@ -1,6 +1,7 @@
 package mount
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -48,11 +49,13 @@ func isRemote(fsType string) bool {
 const (
 	// lookTimeout is how long the kernel may take to say what a file is. It needs no device for that.
 	lookTimeout = 5 * time.Second
+	// writersTimeout is how long all of them may take: other files of /proc than those of open files may wait for a server, too.
+	writersTimeout = 30 * time.Second
 	// maxHangingLooks bounds the threads that wait for such answers.
 	maxHangingLooks = 16
 )
 
-var errLookHangs = errors.New("the kernel does not say what an open file is")
+var errLookHangs = errors.New("the kernel does not say what processes have open")
 
 func mountsAt(path string) ([]*mountinfo.Info, error) {
 	f, err := os.Open(path)
@@ -64,26 +67,34 @@ func mountsAt(path string) ([]*mountinfo.Info, error) {
 }
 
 // lookWithin tells what an open file is, by its path in /proc, without asking a server or a device.
-func lookWithin(path string, hanging *atomic.Int32) (st unix.Statx_t, err error) {
+func lookWithin(path string, hanging *atomic.Int32) (unix.Statx_t, error) {
+	return answerWithin(context.Background(), hanging, lookTimeout, func() (st unix.Statx_t, err error) {
+		return st, unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, 0, &st)
+	})
+}
+
+// answerWithin gives a look up that the kernel does not answer in time: it hangs by itself, and is counted until it ends.
+func answerWithin[T any](ctx context.Context, hanging *atomic.Int32, timeout time.Duration, look func() (T, error)) (none T, err error) {
 	if hanging.Load() >= maxHangingLooks {
-		return st, errLookHangs
+		return none, errLookHangs
 	}
-	type look struct {
-		unix.Statx_t
-		err error
+	type answer struct {
+		found T
+		err   error
 	}
-	answer := make(chan look, 1)
+	answered := make(chan answer, 1)
 	hanging.Add(1)
 	go func() {
 		defer hanging.Add(-1)
-		var l look
-		l.err = unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, 0, &l.Statx_t)
-		answer <- l
+		found, err := look()
+		answered <- answer{found, err}
 	}()
 	select {
-	case l := <-answer:
-		return l.Statx_t, l.err
-	case <-time.After(lookTimeout):
-		return st, fmt.Errorf("%s: %w", path, errLookHangs)
+	case a := <-answered:
+		return a.found, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-time.After(timeout):
+		return none, fmt.Errorf("%w within %s", errLookHangs, timeout)
 	}
 }
