@@ -42,7 +42,7 @@ func (m *Mounter) lookForWriters(ctx context.Context, device executor.Device) ([
 	if err := addOverlays(devices, pids); err != nil {
 		return nil, fmt.Errorf("look for overlays: %w", err)
 	}
-	scan := newWriterScan(devices, &m.hangingLooks)
+	scan := newWriterScan(devices)
 	var writers []executor.Process
 	for _, pid := range pids {
 		if pid == firstPID {

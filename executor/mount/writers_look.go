@@ -47,11 +47,9 @@ func isRemote(fsType string) bool {
 }
 
 const (
-	// lookTimeout is how long the kernel may take to say what a file is. It needs no device for that.
-	lookTimeout = 5 * time.Second
-	// writersTimeout is how long all of them may take: other files of /proc than those of open files may wait for a server, too.
+	// writersTimeout is how long a look at all processes may take. It asks no device, but some files of /proc may wait for a server.
 	writersTimeout = 30 * time.Second
-	// maxHangingLooks bounds the threads that wait for such answers.
+	// maxHangingLooks bounds the looks that the kernel does not answer.
 	maxHangingLooks = 16
 )
 
@@ -64,13 +62,6 @@ func mountsAt(path string) ([]*mountinfo.Info, error) {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	return mountinfo.GetMountsFromReader(f, nil)
-}
-
-// lookWithin tells what an open file is, by its path in /proc, without asking a server or a device.
-func lookWithin(path string, hanging *atomic.Int32) (unix.Statx_t, error) {
-	return answerWithin(context.Background(), hanging, lookTimeout, func() (st unix.Statx_t, err error) {
-		return st, unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, 0, &st)
-	})
 }
 
 // answerWithin gives a look up that the kernel does not answer in time: it hangs by itself, and is counted until it ends.

@@ -14,49 +14,61 @@ import (
 // resolveCached is the kernel's RESOLVE_CACHED, since 5.12.
 const resolveCached = 0x20
 
-// addOverlays adds to the devices those of overlays that keep on them what is written. An overlay is known by its number in every mount
-// namespace, but where it keeps that only by a path in the one that it was made in, as that of the program that runs containers.
+// addOverlays adds to the devices those of overlays that keep on them what is written.
 func addOverlays(devices map[uint64]bool, pids []int) error {
-	seen := map[string]bool{}
+	uppers, err := uppersOf(pids)
+	if err != nil {
+		return err
+	}
 	for again := true; again; { // an overlay may be on another one
 		again = false
-		clear(seen)
-		for _, pid := range pids {
-			if pid == firstPID {
-				continue // others have its namespace
+		for overlay, upper := range uppers {
+			if devices[upper] && !devices[overlay] {
+				devices[overlay], again = true, true
 			}
-			added, err := overlaysOf(filepath.Join(procFolder, strconv.Itoa(pid)), seen, devices)
-			if err != nil {
-				return err
-			}
-			again = again || added
 		}
 	}
 	return nil
 }
 
-// overlaysOf looks at the mounts of a process whose namespace was not seen yet.
-func overlaysOf(folder string, seen map[string]bool, devices map[uint64]bool) (added bool, err error) {
+// uppersOf are the numbers of the filesystems that overlays keep on what is written, by the overlays' own. An overlay is known by its
+// number in every mount namespace, but where it keeps that only by a path in the one that it was made in, as that of the program that runs
+// containers. So each is looked for until one namespace has it, the host's first: those of containers know their own overlay's path not.
+func uppersOf(pids []int) (map[uint64]uint64, error) {
+	uppers, seen := map[uint64]uint64{}, map[string]bool{}
+	for _, pid := range pids {
+		if pid == firstPID {
+			continue // others have its namespace
+		}
+		if err := addUppers(uppers, filepath.Join(procFolder, strconv.Itoa(pid)), seen); err != nil {
+			return nil, err
+		}
+	}
+	return uppers, nil
+}
+
+// addUppers looks at the mounts of a process whose namespace was not seen yet.
+func addUppers(uppers map[uint64]uint64, folder string, seen map[string]bool) error {
 	namespace := make([]byte, 64)
 	n, err := unix.Readlink(folder+"/ns/mnt", namespace)
 	if err != nil || seen[string(namespace[:n])] {
-		return false, ignoreGone(err)
+		return ignoreGone(err)
 	}
 	infos, err := mountsAt(folder + "/mountinfo")
 	if err != nil {
-		return false, ignoreGone(err)
+		return ignoreGone(err)
 	}
 	seen[string(namespace[:n])] = true
 	for _, info := range infos {
 		number := unix.Mkdev(uint32(info.Major), uint32(info.Minor))
-		if info.FSType != "overlay" || devices[number] {
+		if _, known := uppers[number]; known || info.FSType != "overlay" {
 			continue
 		}
-		if upper, found := upperDevice(folder+"/root", info, infos); found && devices[upper] {
-			devices[number], added = true, true
+		if upper, found := upperDevice(folder+"/root", info, infos); found {
+			uppers[number] = upper
 		}
 	}
-	return added, nil
+	return nil
 }
 
 // ignoreGone: a process that ends has no namespace any more, and no files.
@@ -97,8 +109,8 @@ func upperDevice(root string, overlay *mountinfo.Info, infos []*mountinfo.Info) 
 }
 
 const (
-	// cachedTries bounds how often a walk is begun anew that another change of names or mounts came between.
-	cachedTries = 100
+	// cachedTries bounds how often a walk is begun anew that a change of names or mounts came between.
+	cachedTries = 10
 	cachedPause = time.Millisecond
 )
 

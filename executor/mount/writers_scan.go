@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -17,11 +16,10 @@ import (
 type writerScan struct {
 	devices map[uint64]bool
 	remote  remoteMounts
-	hanging *atomic.Int32
 }
 
-func newWriterScan(devices map[uint64]bool, hanging *atomic.Int32) *writerScan {
-	return &writerScan{devices: devices, remote: remoteMounts{known: map[int]bool{}, numbers: map[int]uint64{}}, hanging: hanging}
+func newWriterScan(devices map[uint64]bool) *writerScan {
+	return &writerScan{devices: devices, remote: remoteMounts{known: map[int]bool{}, numbers: map[int]uint64{}}}
 }
 
 // lookAt looks at one process, and tells whether it has any of the devices open for writing.
@@ -96,7 +94,8 @@ func (s *writerScan) fdWrites(thread, fd string) (bool, error) {
 	if remote, err := s.remote.has(thread, info.mount); remote || err != nil {
 		return false, err
 	}
-	st, err := lookWithin(filepath.Join(thread, "fd", fd), s.hanging)
+	var st unix.Statx_t
+	err = unix.Statx(unix.AT_FDCWD, filepath.Join(thread, "fd", fd), unix.AT_STATX_DONT_SYNC, 0, &st) // asks no server and no device
 	switch {
 	case errors.Is(err, unix.EIO):
 		return false, nil
