@@ -185,13 +185,30 @@ func TestS9_AFrozenHostThatIsWantedAgainIsTornDownFirst(t *testing.T) {
 // Writes in flight at the loss complete successfully, but no sync of a filesystem may succeed
 // because of that: unless the filesystem can be shut down, the replica stays suspended.
 func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
+	m := tearDownWhileFailing(t, "shutdown")
+	require.NotZero(t, m.count("shutdown"))
+}
+
+// A direct write that is durable by itself is acknowledged by its completion alone, which may be a success after the loss. I/O
+// stays suspended until nobody is left who would see it; this program's own processes are none of them, and are left alone.
+func TestS9_SuspendedIOEndsOnlyAfterItsWritersDied(t *testing.T) {
+	m := tearDownWhileFailing(t, "kill",
+		executor.Process{PID: 7, Name: "database"}, executor.Process{PID: 8, Name: "own", Own: true}, executor.Process{PID: 9, Name: "dying", Dying: true})
+	require.NotZero(t, m.count("shutdown"))
+	require.Equal(t, 1, m.count("kill"), "once, and nobody else")
+}
+
+// tearDownWhileFailing has a primary with these writers lose, and an effect of its teardown fail: its I/O stays suspended until that
+// succeeds.
+func tearDownWhileFailing(t *testing.T, failing string, writers ...executor.Process) *fakeMounter {
 	p := newPair(t)
 	a := p.hosts[0]
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
+	a.mounter.setWriters(writers...)
 	fails := make(chan struct{}, 2)
 	a.mounter.setFail(func(effect, _ string) error {
-		if effect != "shutdown" {
+		if effect != failing {
 			return nil
 		}
 		select {
@@ -214,50 +231,10 @@ func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 		primary, frozen := a.replicator.Primary(id)
 		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
 	}, pairTimeout, 10*time.Millisecond, "it is torn down")
-	require.NotZero(t, a.mounter.count("shutdown"))
 	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 	p.remove(id)
-}
-
-// A direct write that is durable by itself is acknowledged by its completion alone, which may be a success after the loss. I/O
-// stays suspended until nobody is left who would see it; this program's own processes are none of them, and are left alone.
-func TestS9_SuspendedIOEndsOnlyAfterItsWritersDied(t *testing.T) {
-	p := newPair(t)
-	a := p.hosts[0]
-	id := p.create(protocolC)
-	a.stage(id, a.publish(id))
-	a.mounter.setWriters(executor.Process{PID: 7, Name: "database"}, executor.Process{PID: 8, Name: "own", Own: true}, executor.Process{PID: 9, Name: "dying", Dying: true})
-	fails := make(chan struct{}, 2)
-	a.mounter.setFail(func(effect, _ string) error {
-		if effect != "kill" {
-			return nil
-		}
-		select {
-		case fails <- struct{}{}:
-		default: // as above
-		}
-		return errors.New("it cannot be killed")
-	})
-	a.disconnect()
-	p.link.SetDisconnected(true)
-	a.endPublication(id)
-	a.connect()
-	for range 2 {
-		<-fails
-	}
-	primary, frozen := a.replicator.Primary(id)
-	require.True(t, primary && frozen)
-	require.NotZero(t, a.mounter.count("shutdown"))
-	a.mounter.setFail(nil)
-	require.Eventually(t, func() bool {
-		primary, frozen := a.replicator.Primary(id)
-		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
-	}, pairTimeout, 10*time.Millisecond, "it is torn down")
-	require.Equal(t, 1, a.mounter.count("kill"), "once, and nobody else")
-	p.link.SetDisconnected(false)
-	p.waitUpToDate(id)
-	p.remove(id)
+	return a.mounter
 }
 
 func TestS9_AHostThatCannotTearDownRebootsIfConfigured(t *testing.T) {
