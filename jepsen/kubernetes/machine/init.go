@@ -97,7 +97,7 @@ func bootGuest(args []string) error {
 		return err
 	}
 	c.guest = true
-	return c.begin(c.guestSteps())
+	return c.begin(guest{c}.steps())
 }
 
 func forwardPackets() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644) }

@@ -83,28 +83,31 @@ func (c Config) PlugGuest(ctx context.Context, into Config) error {
 // device is that of one of the guest's disks.
 func device(number int) string { return fmt.Sprintf("/dev/ubd%c", 'c'+number) }
 
-// guestSteps make a guest of a kernel that has just booted, with the machine's root, which it may not write to, as its own.
-func (c Config) guestSteps() []step {
+// guest is the machine as its own kernel's first process has it.
+type guest struct{ Config }
+
+// steps make a guest of a kernel that has just booted, with the machine's root, which it may not write to, as its own.
+func (g guest) steps() []step {
 	return []step{
 		{"mount the kernel's filesystems", func() error {
 			return errors.Join(mount("proc", "/proc", "proc", 0, ""), mount("sysfs", "/sys", "sysfs", 0, ""))
 		}},
-		{"load the module of overlays", c.loadOverlay},
-		{"make its root", c.makeGuestRoot},
-		{"change to its root", c.pivot},
+		{"load the module of overlays", g.loadOverlay},
+		{"make its root", g.makeRoot},
+		{"change to its root", g.pivot},
 		{"pretend a clock of its processor", pretendClock},
-		{"name it", func() error { return setHostname(c.Name) }},
-		{"load modules", c.loadModules},
-		{"connect it", c.connectGuest},
+		{"name it", func() error { return setHostname(g.Name) }},
+		{"load modules", g.loadModules},
+		{"connect it", g.connect},
 		{"forward packets", forwardPackets},
 	}
 }
 
-func (c Config) makeGuestRoot() error {
+func (g guest) makeRoot() error {
 	if err := run("mount", "-t", "xfs", "/dev/ubdb", diskAt); err != nil {
 		return err
 	}
-	if err := c.makeOverlay(",index=off,metacopy=off,xino=off"); err != nil {
+	if err := g.makeOverlay(",index=off,metacopy=off,xino=off"); err != nil {
 		return err
 	}
 	err := errors.Join(
@@ -116,9 +119,9 @@ func (c Config) makeGuestRoot() error {
 		within("run", "/run", "tmpfs", 0, "mode=0755"),
 		within("tmp", "/tmp", "tmpfs", 0, "mode=1777"),
 		within("cgroup2", cgroupRoot, "cgroup2", 0, ""),
-		within("none", c.Dir, "hostfs", 0, c.Dir),
+		within("none", g.Dir, "hostfs", 0, g.Dir),
 	)
-	return errors.Join(err, c.mountKept(), c.mountDisks(func(i int, at string) error {
+	return errors.Join(err, g.mountKept(), g.mountDisks(func(i int, at string) error {
 		return run("mount", "-t", "xfs", device(i), at)
 	}))
 }
@@ -137,16 +140,16 @@ func pretendClock() error {
 }
 
 // loadOverlay loads what the root is made of, when nothing else is there yet.
-func (c Config) loadOverlay() error {
+func (g guest) loadOverlay() error {
 	release, err := release()
 	if err != nil {
 		return err
 	}
-	return run("insmod", filepath.Join(c.Kernel.Modules, release, "kernel/fs/overlayfs/overlay.ko"))
+	return run("insmod", filepath.Join(g.Kernel.Modules, release, "kernel/fs/overlayfs/overlay.ko"))
 }
 
 // loadModules has the kernel's modules where every program and every container looks for them.
-func (c Config) loadModules() error {
+func (g guest) loadModules() error {
 	release, err := release()
 	if err != nil {
 		return err
@@ -155,18 +158,18 @@ func (c Config) loadModules() error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
-	if err := run("mount", "--bind", filepath.Join(c.Kernel.Modules, release), at); err != nil {
+	if err := run("mount", "--bind", filepath.Join(g.Kernel.Modules, release), at); err != nil {
 		return err
 	}
-	return run("modprobe", append([]string{"-a"}, c.Kernel.Load...)...)
+	return run("modprobe", append([]string{"-a"}, g.Kernel.Load...)...)
 }
 
-func (c Config) connectGuest() error {
+func (g guest) connect() error {
 	commands := [][]string{
-		{"link", "set", "lo", "up"}, {"link", "set", "vec0", "up"}, {"addr", "add", c.Kernel.Address, "dev", "vec0"},
-		{"route", "add", "default", "via", c.Kernel.Gateway},
+		{"link", "set", "lo", "up"}, {"link", "set", "vec0", "up"}, {"addr", "add", g.Kernel.Address, "dev", "vec0"},
+		{"route", "add", "default", "via", g.Kernel.Gateway},
 	}
-	for network, via := range c.Kernel.Routes {
+	for network, via := range g.Kernel.Routes {
 		commands = append(commands, []string{"route", "add", network, "via", via})
 	}
 	for _, args := range commands {

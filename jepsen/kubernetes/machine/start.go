@@ -32,6 +32,11 @@ func Start(ctx context.Context, c Config) error {
 	if pid, err := c.PID(); err == nil {
 		return fmt.Errorf("the machine %s runs already, as process %d", c.Name, pid)
 	}
+	if c.Kernel != nil { // it boots when its network is there: see Boot
+		if err := os.RemoveAll(c.unitsFile()); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(c.save(), removeAll(c.path(ready), c.path(guestReady), c.path("process.json"))); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func tellFullPool(ctx context.Context, t *story.Teller) error {
 }
 
 func tellDrain(ctx context.Context, t *story.Teller) error {
-	if err := t.Apply(ctx, statefulSet("set")); err != nil {
+	if err := t.Apply(ctx, three("set").manifest()); err != nil {
 		return err
 	}
 	whole := func() error {

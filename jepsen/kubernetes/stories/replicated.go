@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
-	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/image"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/machine"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
@@ -33,32 +32,9 @@ func byReplicas(ctx context.Context, t *story.Teller) error {
 }
 
 // database is a StatefulSet of one pod, which writes to a replicated volume on and on.
-const database = "database"
+var database = statefulSet{name: "database", class: withReplicas, size: "256Mi", replicas: 1}
 
-func oneOfDatabase() string {
-	return fmt.Sprintf(`apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: %[1]s}
-spec:
-  serviceName: %[1]s
-  replicas: 1
-  selector: {matchLabels: {app: %[1]s}}
-  template:
-    metadata: {labels: {app: %[1]s}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: main
-        image: %[2]s
-        command: [sh, -c, %[3]q]
-        volumeMounts: [{name: data, mountPath: /data}]
-  volumeClaimTemplates:
-  - metadata: {name: data}
-    spec: {accessModes: [ReadWriteOnce], storageClassName: %[4]s, resources: {requests: {storage: 256Mi}}}
-`, database, image.Busybox, writeOn, withReplicas)
-}
-
-const databasePod, databaseClaim = database + "-0", "data-" + database + "-0"
+const databasePod, databaseClaim = "database-0", "data-database-0"
 
 func tellReplicated(ctx context.Context, t *story.Teller) error {
 	if err := t.Time("claim and pod to Ready", func() error { return startDatabase(ctx, t) }); err != nil {
@@ -91,7 +67,7 @@ func tellReplicated(ctx context.Context, t *story.Teller) error {
 }
 
 func startDatabase(ctx context.Context, t *story.Teller) error {
-	if err := t.Apply(ctx, oneOfDatabase()); err != nil {
+	if err := t.Apply(ctx, database.manifest()); err != nil {
 		return err
 	}
 	return running(ctx, t, databasePod)

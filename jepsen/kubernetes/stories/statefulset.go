@@ -8,14 +8,24 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
 )
 
-// statefulSet has three pods on three nodes, each of which writes.
-func statefulSet(name string) string {
+// statefulSet is one whose pods are on nodes of their own, and write.
+type statefulSet struct {
+	name, class, size string
+	replicas          int
+}
+
+// three is a set with a pod on each of three nodes.
+func three(name string) statefulSet {
+	return statefulSet{name: name, class: late, size: "1Gi", replicas: 3}
+}
+
+func (s statefulSet) manifest() string {
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: %[1]s}
 spec:
   serviceName: %[1]s
-  replicas: 3
+  replicas: %[2]d
   podManagementPolicy: Parallel
   selector: {matchLabels: {app: %[1]s}}
   template:
@@ -28,17 +38,17 @@ spec:
           - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: %[1]s}}}
       containers:
       - name: main
-        image: %[2]s
-        command: [sh, -c, %[3]q]
+        image: %[3]s
+        command: [sh, -c, %[4]q]
         volumeMounts: [{name: data, mountPath: /data}]
   volumeClaimTemplates:
   - metadata: {name: data}
-    spec: {accessModes: [ReadWriteOnce], storageClassName: %[4]s, resources: {requests: {storage: 1Gi}}}
-`, name, image.Busybox, writeOn, late)
+    spec: {accessModes: [ReadWriteOnce], storageClassName: %[5]s, resources: {requests: {storage: %[6]s}}}
+`, s.name, s.replicas, image.Busybox, writeOn, s.class, s.size)
 }
 
 func tellStatefulSet(ctx context.Context, t *story.Teller) error {
-	if err := t.Apply(ctx, statefulSet("set")); err != nil {
+	if err := t.Apply(ctx, three("set").manifest()); err != nil {
 		return err
 	}
 	if err := t.Time("all three Ready", func() error {

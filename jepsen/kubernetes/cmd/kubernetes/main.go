@@ -94,7 +94,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.suiteFocus, "suite-focus", "", "regular expression of the tests of Kubernetes' own storage suite that are run; empty: all of the driver")
 	f.IntVar(&o.minutes, "minutes", 10, "how long the stories of random faults go on")
 	f.IntVar(&o.nodes, "nodes", 3, "how many nodes the cluster has")
-	f.IntVar(&o.guests, "guests", 0, "how many nodes it has beside those with kernels of their own, for volumes that are replicated")
+	f.IntVar(&o.guests, "guests", 0, "how many more nodes it has, with kernels of their own, for volumes that are replicated")
 	f.Int64Var(&o.pool, "pool", 20<<30, "bytes of each node's disk for volumes")
 	f.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
