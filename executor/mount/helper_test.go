@@ -35,7 +35,7 @@ func newHost(t testing.TB) *testHost {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		t.Skipf("no loop devices on this machine: %v", err)
 	}
-	dir := t.TempDir()
+	dir := mountableDir(t)
 	m, err := New(Config{Roots: []string{dir}, Runner: run.New()})
 	require.NoError(t, err)
 	m.shutdownTimeout = time.Minute
@@ -47,13 +47,26 @@ func newHost(t testing.TB) *testHost {
 	return h
 }
 
-// unmountAll takes everything off the folder, newest first, whatever the test did.
+// mountableDir is a temporary folder whose removal leaves alone what is still mounted there. That of t.TempDir does not.
+func mountableDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "holdfast-mount-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		out, err := exec.Command("rm", "-rf", "--one-file-system", dir).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	})
+	return dir
+}
+
+// unmountAll takes everything off the folder, newest first, whatever the test did. It does not use what is tested: the folder is removed
+// next, with all that is mounted there.
 func (h *testHost) unmountAll() {
-	lines, err := readTable()
+	text, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(h.t, err)
-	for _, l := range slices.Backward(lines) {
-		if strings.HasPrefix(l.Mountpoint, h.dir+"/") {
-			_ = unix.Unmount(l.Mountpoint, unix.MNT_DETACH)
+	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], h.dir+"/") {
+			_ = unix.Unmount(fields[4], unix.MNT_DETACH)
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package mount
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,21 +16,59 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// mountTable is /proc/self/mountinfo.
+// mountTable is mountinfo of /proc.
 type mountTable []mountEntry
 
 type mountEntry struct{ *mountinfo.Info }
 
+// number is that of the filesystem.
+func (l mountEntry) number() uint64 { return unix.Mkdev(uint32(l.Major), uint32(l.Minor)) }
+
 func readTable() (mountTable, error) {
-	infos, err := mountinfo.GetMounts(nil)
+	lines, err := readTableOf("/proc/self")
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's table of mounts: %w", err)
+	}
+	return lines, nil
+}
+
+// readTableOf returns the mounts that a process or thread can reach, by its folder in /proc.
+func readTableOf(folder string) (mountTable, error) {
+	text, err := os.ReadFile(folder + "/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	return parseTable(text)
+}
+
+func parseTable(text []byte) (mountTable, error) {
+	var short bytes.Buffer
+	for line := range bytes.Lines(text) {
+		short.Write(shorten(line))
+	}
+	infos, err := mountinfo.GetMountsFromReader(&short, nil)
+	if err != nil {
+		return nil, err
 	}
 	lines := make(mountTable, len(infos))
 	for i, info := range infos {
 		lines[i] = mountEntry{info}
 	}
 	return lines, nil
+}
+
+// maxTableLine is a line that what parses the table still takes. Whoever may mount an overlay can make a longer one, by its many layers.
+const maxTableLine = bufio.MaxScanTokenSize / 2
+
+// shorten leaves the layers that an overlay only reads out of a line that is too long.
+func shorten(line []byte) []byte {
+	at := bytes.LastIndexByte(line, ' ') + 1
+	if len(line) <= maxTableLine || at == 0 {
+		return line
+	}
+	options := slices.DeleteFunc(strings.Split(string(line[at:]), ","), func(option string) bool { return strings.HasPrefix(option, "lowerdir") })
+	short := slices.Concat(line[:at], []byte(strings.TrimSuffix(strings.Join(options, ","), "\n")), []byte("\n"))
+	return short
 }
 
 // top returns the topmost mount at a path, if the path is a mount point.
@@ -55,7 +96,7 @@ func (l mountEntry) mountOf(device executor.Device) (executor.Mount, bool) {
 		return executor.Mount{}, false
 	}
 	m := executor.Mount{Path: l.Mountpoint, ReadOnly: l.hasOption("ro")}
-	if uint64(unix.Mkdev(uint32(l.Major), uint32(l.Minor))) == device.Number {
+	if l.number() == device.Number {
 		return m, true
 	}
 	m.DeviceNode = true

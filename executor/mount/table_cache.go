@@ -95,7 +95,7 @@ type tableIndex struct {
 func newTableIndex(lines mountTable) *tableIndex {
 	x := &tableIndex{entries: lines, byDevice: map[uint64][]int{}, byRoot: map[string][]int{}}
 	for i, l := range lines {
-		number := unix.Mkdev(uint32(l.Major), uint32(l.Minor))
+		number := l.number()
 		x.byDevice[number] = append(x.byDevice[number], i)
 		if l.Root != "/" {
 			x.byRoot[l.Root] = append(x.byRoot[l.Root], i)
