@@ -38,7 +38,8 @@ type Mounter interface {
 	// device's I/O is suspended. Not mounted, or done already, is success.
 	Shutdown(ctx context.Context, device Device) error
 	// Writers lists the processes that have the device, a device above it, or a file on their
-	// filesystems open for writing, in whichever mount namespace. It works while the device's
+	// filesystems open for writing, in whichever mount namespace, and those of containers that
+	// have the volume and use asynchronous I/O, which may keep a file without a descriptor. It works while the device's
 	// I/O is suspended. Those of an xfs that is shut down are left out: no write of them succeeds.
 	Writers(ctx context.Context, device Device) ([]Process, error)
 	// Kill sends a process of Writers the signal that ends it. Gone already is success.

@@ -51,6 +51,7 @@ type Mounter struct {
 	mountCounts     mountCount
 
 	hangingLooks atomic.Int32 // of Writers, which the kernel did not answer yet
+	hangingMaps  atomic.Int32 // of them, at the memory of a process
 }
 
 // New opens the roots. Until Close they cannot be unmounted.

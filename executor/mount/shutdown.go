@@ -228,12 +228,7 @@ func openForShutdown(path string, device uint64) (*os.File, error) {
 // deviceAt returns the device of the mount that a descriptor is on. It is read from the mount,
 // since a filesystem that is shut down may not answer stat.
 func deviceAt(fd int) (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), "mnt_id:")
-	id, err := strconv.Atoi(strings.Fields(rest + " ?")[0])
+	info, err := readFDInfo(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {
 		return 0, fmt.Errorf("read which mount it is: %w", err)
 	}
@@ -242,8 +237,8 @@ func deviceAt(fd int) (uint64, error) {
 		return 0, err
 	}
 	for _, l := range lines {
-		if l.ID == id {
-			return unix.Mkdev(uint32(l.Major), uint32(l.Minor)), nil
+		if l.ID == info.mount {
+			return l.number(), nil
 		}
 	}
 	return 0, nil

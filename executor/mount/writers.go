@@ -21,10 +21,11 @@ const (
 	firstPID     = 1
 )
 
-// Writers lists the processes that have the device, a device above it, or a file on their filesystems open for writing.
+// Writers lists the processes that have the device, a device above it, or a file on their filesystems open for writing,
+// or may have it by asynchronous I/O.
 // What is only mapped or open for reading does not count: it is made durable by a sync, which ends in a flush that fails.
 // Nor does the host's first process, which keeps files for others at most, and nor what only the kernel writes to: a loop
-// device, too, sends a flush after such a write.
+// device, too, sends a flush after such a write. A descriptor that another thread closes during a write is not seen.
 // A look that hangs is an error after half a minute, so that its caller can do what it does where writers cannot be ended.
 func (m *Mounter) Writers(ctx context.Context, device executor.Device) ([]executor.Process, error) {
 	return answerWithin(ctx, &m.hangingLooks, writersTimeout, func() ([]executor.Process, error) { return m.lookForWriters(ctx, device) })
@@ -39,26 +40,17 @@ func (m *Mounter) lookForWriters(ctx context.Context, device executor.Device) ([
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)
 	}
-	if err := addOverlays(devices, pids); err != nil {
-		return nil, fmt.Errorf("look for overlays: %w", err)
+	mounts, err := mountsOfAll(pids)
+	if err != nil {
+		return nil, fmt.Errorf("read the tables of mounts: %w", err)
 	}
-	scan := newWriterScan(devices)
-	var writers []executor.Process
-	for _, pid := range pids {
-		if pid == firstPID {
-			continue
-		}
-		p, writes, err := scan.lookAt(pid)
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case err != nil && !isGone(err):
-			return nil, fmt.Errorf("look at process %d: %w", pid, err)
-		case writes && err == nil:
-			writers = append(writers, p)
-		}
+	addAbove(devices, mounts)
+	scan, err := newWriterScan(devices, mounts, &m.hangingMaps)
+	defer scan.close()
+	if err != nil {
+		return nil, fmt.Errorf("read which processes are the host's: %w", err)
 	}
-	return writers, nil
+	return scan.lookAtAll(ctx, pids)
 }
 
 // stackAbove is a device and all that the kernel has above it, as an encrypted or a logical one.

@@ -1,11 +1,17 @@
 package mount
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -14,12 +20,43 @@ import (
 
 // writerScan is one look at all processes.
 type writerScan struct {
-	devices map[uint64]bool
-	remote  remoteMounts
+	devices     map[uint64]bool
+	mounts      *mountIDs
+	reached     map[mountsKey]processMounts
+	containers  *containers
+	hangingMaps *atomic.Int32
 }
 
-func newWriterScan(devices map[uint64]bool) *writerScan {
-	return &writerScan{devices: devices, remote: remoteMounts{known: map[int]bool{}, numbers: map[int]uint64{}}}
+// newWriterScan takes over the mounts, which have to be closed with it.
+func newWriterScan(devices map[uint64]bool, mounts []processMounts, hangingMaps *atomic.Int32) (*writerScan, error) {
+	s := &writerScan{devices: devices, mounts: newMountIDs(mounts), reached: map[mountsKey]processMounts{}, hangingMaps: hangingMaps}
+	for _, m := range mounts {
+		s.reached[m.mountsKey] = m
+	}
+	var err error
+	s.containers, err = newContainers(mounts, devices)
+	return s, err
+}
+
+func (s *writerScan) close() { closeAll(slices.Collect(maps.Values(s.reached))) }
+
+// lookAtAll returns the processes that have any of the devices open for writing.
+func (s *writerScan) lookAtAll(ctx context.Context, pids []int) (writers []executor.Process, err error) {
+	for _, pid := range pids {
+		if pid == firstPID {
+			continue
+		}
+		p, writes, err := s.lookAt(pid)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && !isGone(err):
+			return nil, fmt.Errorf("look at process %d: %w", pid, err)
+		case writes && err == nil:
+			writers = append(writers, p)
+		}
+	}
+	return writers, nil
 }
 
 // lookAt looks at one process, and tells whether it has any of the devices open for writing.
@@ -64,7 +101,7 @@ func (s *writerScan) writes(folder string, threads []int) (bool, error) {
 			return found, err
 		}
 	}
-	return false, nil
+	return s.asyncWrites(folder, threads)
 }
 
 // sharesFiles tells whether two threads have one table of open files. A kernel that does not know says no.
@@ -91,22 +128,29 @@ func (s *writerScan) fdWrites(thread, fd string) (bool, error) {
 	if err != nil || !info.forWriting() {
 		return false, err
 	}
-	if remote, err := s.remote.has(thread, info.mount); remote || err != nil {
+	if remote, err := s.mounts.isRemote(thread, info.mount); remote || err != nil {
 		return false, err
 	}
 	var st unix.Statx_t
 	err = unix.Statx(unix.AT_FDCWD, filepath.Join(thread, "fd", fd), unix.AT_STATX_DONT_SYNC, 0, &st) // asks no server and no device
 	switch {
-	case errors.Is(err, unix.EIO):
+	case errors.Is(err, unix.EIO), isOfServer(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	case st.Mode&unix.S_IFMT == unix.S_IFBLK:
 		return s.devices[unix.Mkdev(st.Rdev_major, st.Rdev_minor)], nil
+	case st.Mode&unix.S_IFMT == 0:
+		return s.ringWrites(thread, fd, info)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG: // a pipe, or another device, has its name there at most
 		return false, nil
 	}
-	return s.devices[unix.Mkdev(st.Dev_major, st.Dev_minor)] || s.devices[s.remote.numbers[info.mount]], nil
+	return s.devices[unix.Mkdev(st.Dev_major, st.Dev_minor)] || s.devices[s.mounts.numbers[info.mount]], nil
+}
+
+// isOfServer: a filesystem that a server keeps, whose mount is in no table any more, does not answer. Those of devices have no such errors.
+func isOfServer(err error) bool {
+	return slices.ContainsFunc([]error{unix.EACCES, unix.EPERM, unix.ENOTCONN, unix.ESTALE, unix.ECONNABORTED, unix.EHOSTDOWN}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // numbersIn lists the entries of a folder that are numbers.
@@ -126,7 +170,10 @@ func numbersIn(folder string) (all []int, err error) {
 }
 
 // fdInfo is what /proc says of an open file.
-type fdInfo struct{ flags, mount int }
+type fdInfo struct {
+	flags, mount int
+	registered   []string // the files of an io_uring
+}
 
 func readFDInfo(path string) (info fdInfo, err error) {
 	text, err := os.ReadFile(path)
@@ -135,6 +182,9 @@ func readFDInfo(path string) (info fdInfo, err error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if path, named := registeredFile(key, strings.TrimSpace(value)); named {
+			info.registered = append(info.registered, path)
+		}
 		switch key {
 		case "flags":
 			flags, err := strconv.ParseInt(strings.TrimSpace(value), 8, 64)
@@ -150,6 +200,27 @@ func readFDInfo(path string) (info fdInfo, err error) {
 	}
 	return info, nil
 }
+
+// registeredFile is the path in a line of an io_uring's table of files, whose key is the file's number there.
+func registeredFile(key, path string) (string, bool) {
+	if _, err := strconv.Atoi(key); err != nil || !strings.HasPrefix(path, "/") {
+		return "", false
+	}
+	return unescape(path), true
+}
+
+// unescape is for what /proc writes as a backslash and three octal digits.
+func unescape(text string) string {
+	return escaped.ReplaceAllStringFunc(text, func(digits string) string {
+		n, err := strconv.ParseUint(digits[1:], 8, 8)
+		if err != nil {
+			return digits
+		}
+		return string([]byte{byte(n)})
+	})
+}
+
+var escaped = regexp.MustCompile(`\\[0-3][0-7]{2}`)
 
 func (i fdInfo) forWriting() bool {
 	mode := i.flags & unix.O_ACCMODE

@@ -4,8 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,11 +18,18 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// sleeper starts a process that has the file open, in a mount namespace of its own, and that is no child of this program.
+// sleeper starts a process that has the file open, in a mount namespace of its own, as services of a host may have it, and that is no
+// child of this program.
 func sleeper(t *testing.T, file *os.File) (pid int) {
 	t.Helper()
+	return sleeperIn(t, file, "")
+}
+
+// sleeperIn does commands in the namespace before, as one that starts containers.
+func sleeperIn(t *testing.T, file *os.File, before string) (pid int) {
+	t.Helper()
 	said := filepath.Join(t.TempDir(), "pid")
-	cmd := exec.Command("unshare", "-m", "sh", "-c", "sleep 1000 & echo $! >"+said)
+	cmd := exec.Command("unshare", "-m", "sh", "-e", "-c", before+"\nsleep 1000 & echo $! >"+said)
 	cmd.ExtraFiles = []*os.File{file}
 	require.NoError(t, cmd.Run())
 	text, err := os.ReadFile(said)
@@ -183,6 +192,72 @@ func TestS9_WhoWritesThroughAnOverlayIsFound(t *testing.T) {
 		require.True(t, found, lower)
 		_, found = find(writersOf(t, h, other), victim)
 		require.False(t, found, lower)
+		require.True(t, writesSeenAlone(t, device, victim), lower)
 		require.NoError(t, unix.Unmount(at, unix.MNT_DETACH))
 	}
+}
+
+// writesSeenAlone looks at one process before any other, as where the kernel's numbers of processes began anew since the others started.
+func writesSeenAlone(t *testing.T, device executor.Device, victim int) bool {
+	t.Helper()
+	devices, err := stackAbove(deviceFolder, device.Number)
+	require.NoError(t, err)
+	mounts, err := mountsOfAll([]int{victim, os.Getpid()})
+	require.NoError(t, err)
+	addAbove(devices, mounts)
+	scan, err := newWriterScan(devices, mounts, new(atomic.Int32))
+	require.NoError(t, err)
+	defer scan.close()
+	_, writes, err := scan.lookAt(victim)
+	require.NoError(t, err)
+	return writes
+}
+
+// A process that has changed its root, as many servers do, reaches few of its namespace's mounts.
+func TestS9_TheMountsOfANamespaceAreNotThoseOfOneRoot(t *testing.T) {
+	h := newHost(t)
+	own, err := readTable()
+	require.NoError(t, err)
+	inEmptyRoot(t, h.mkdir("root"), func(thread int) {
+		all, err := mountsOfAll([]int{thread, os.Getpid(), thread})
+		require.NoError(t, err)
+		defer closeAll(all)
+		require.Len(t, all, 2)
+		require.Empty(t, all[0].table)
+		require.GreaterOrEqual(t, len(all[1].table), len(own))
+	})
+}
+
+// inEmptyRoot calls do while a thread of this process has an empty folder as its root. Nothing is mounted for it: what a test mounts in a
+// temporary folder may be removed with that.
+func inEmptyRoot(t *testing.T, folder string, do func(thread int)) {
+	t.Helper()
+	began, done := make(chan int), make(chan struct{})
+	var failed error
+	goOnThread(func() {
+		if failed = unix.Unshare(unix.CLONE_FS); failed == nil {
+			failed = unix.Chroot(folder)
+		}
+		began <- unix.Gettid()
+		<-done
+	})
+	thread := <-began
+	defer close(done)
+	require.NoError(t, failed)
+	do(thread)
+}
+
+// goOnThread begins do on a thread that ends with it. The program's first thread does not end, and is what /proc/self shows.
+func goOnThread(do func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			do()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		other := make(chan struct{})
+		goOnThread(func() { close(other); do() })
+		<-other // so long this thread is held
+	}()
 }
