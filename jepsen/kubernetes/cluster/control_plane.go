@@ -48,8 +48,6 @@ func (c Config) controllerManager() machine.Unit {
 		"--root-ca-file=" + c.pki("ca.crt"), "--service-account-private-key-file=" + c.pki("service-account.key"),
 		"--cluster-signing-cert-file=" + c.pki("ca.crt"), "--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--use-service-account-credentials=true",
-		// A node counts as gone after 12 s instead of 50, so that stories of lost nodes are of a bearable length.
-		"--node-monitor-grace-period=12s", "--node-monitor-period=2s", "--attach-detach-reconcile-sync-period=5s",
 	}}
 }
 

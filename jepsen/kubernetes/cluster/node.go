@@ -92,9 +92,6 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 resolvConf: /etc/resolv.conf
 staticPodPath: /etc/kubernetes/manifests
-# Less than the 12 s after which the node would count as gone.
-nodeStatusUpdateFrequency: 4s
-nodeLeaseDurationSeconds: 12
 maxPods: 220
 evictionHard: {memory.available: 100Mi, nodefs.available: 1Gi, imagefs.available: 1Gi}
 imageGCHighThresholdPercent: 100
