@@ -32,12 +32,15 @@ type loopOptions struct {
 	namespace, identity, selector string
 	metrics                       string
 	guard                         plan.Guard
-	often, seldom                 time.Duration
+	often, seldom, silence        time.Duration
 	duration, deadline, retry     time.Duration
 }
 
 // requestsPerSecond and requestBurst bound what one loop asks of the API server.
 const requestsPerSecond, requestBurst = 20, 60
+
+// minKubeletSilence leaves a kubelet that renews its Lease every 10 s, give or take, a moment for doing so.
+const minKubeletSilence = 12 * time.Second
 
 // LoopCommand is `holdfast kube`.
 func LoopCommand() *cobra.Command {
@@ -64,6 +67,7 @@ func LoopCommand() *cobra.Command {
 	flags.StringVar(&o.guard.PriorityClass, "guard-priority-class", "system-node-critical", "priority `class` of these pods")
 	flags.DurationVar(&o.often, "node-interval", 3*time.Second, "how often nodes are looked at")
 	flags.DurationVar(&o.seldom, "interval", 10*time.Second, "how often everything is looked at")
+	flags.DurationVar(&o.silence, "kubelet-silence", 15*time.Second, "how long a kubelet has not renewed its Lease when a failover of its node may begin, under the log's proof; with 0 only when Kubernetes has the node as unknown")
 	flags.DurationVar(&o.duration, "lease-duration", 15*time.Second, "how long a leader that is not heard of leads")
 	flags.DurationVar(&o.deadline, "lease-renew-deadline", 10*time.Second, "after which time without a renewal the leader gives up")
 	flags.DurationVar(&o.retry, "lease-retry-period", 2*time.Second, "how often the leader renews, and the others try")
@@ -84,6 +88,8 @@ func (o *loopOptions) check() error {
 		return exit.Usagef("choose the cluster: set --endpoints to the controllers' API addresses")
 	case o.identity == "":
 		return exit.Usagef("--identity may not be empty: two loops of one identity would both lead")
+	case o.silence != 0 && o.silence < minKubeletSilence:
+		return exit.Usagef("--kubelet-silence %s is below %s: kubelets renew their Leases every 10 s; 0 leaves it to Kubernetes", o.silence, minKubeletSilence)
 	case o.often <= 0 || o.seldom <= 0:
 		return exit.Usagef("--node-interval and --interval must be above 0")
 	}
@@ -142,8 +148,14 @@ func (o *loopOptions) lead(ctx context.Context, kube kubernetes.Interface, contr
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return exit.Wrap(exit.Unavailable, err)
 	}
+	kubelets := &loop.Kubelets{Kube: kube, Logger: logger, Silence: o.silence}
+	watch, stopWatch := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stopWatch()
+	watching.Go(func() { kubelets.Watch(watch) })
 	l := loop.New(loop.Config{
-		Kube: kube, Log: loop.Controllers{Client: controllers}, Metrics: metrics, Logger: logger, Guard: o.guard,
+		Kube: kube, Log: loop.Controllers{Client: controllers}, Metrics: metrics, Logger: logger, Guard: o.guard, Kubelets: kubelets,
 		Notifier:  loop.NewNotifier(broadcaster.NewRecorder(scheme.Scheme, "holdfast-kube"), metrics),
 		Namespace: o.namespace, ControllerSelector: o.selector, Often: o.often, Seldom: o.seldom,
 	})

@@ -189,6 +189,8 @@ type env struct {
 	controllers int
 	// image is what guards are made with.
 	image string
+	// leaseSilent: the kubelet of n1 does not renew its Lease, and that of n2 does.
+	leaseSilent bool
 	// made is how many objects there were; version is the last one of a budget.
 	made, version int
 }
@@ -208,12 +210,23 @@ func newEnv(t *testing.T, w *writes, objects ...runtime.Object) *env {
 	return e
 }
 
+// kubelets says what leaseSilent says.
+func (e *env) kubelets() *Kubelets {
+	k := &Kubelets{}
+	if e.leaseSilent {
+		last := time.Now()
+		k.looked = last.Add(time.Hour)
+		k.renewals = map[string]renewal{"n1": {seen: last, silence: time.Minute}, "n2": {seen: k.looked, silence: time.Minute}}
+	}
+	return k
+}
+
 // loop is a process that begins with nothing.
 func (e *env) loop() *Loop {
 	metrics := NewMetrics(prometheus.NewRegistry())
 	return New(Config{
 		Kube: e.kube, Log: e.log, Metrics: metrics, Notifier: NewNotifier(e.said, metrics), Logger: slog.New(slog.DiscardHandler),
-		Guard: plan.Guard{Namespace: "holdfast", Image: e.image}, Namespace: "holdfast", ControllerSelector: "app=controller",
+		Kubelets: e.kubelets(), Guard: plan.Guard{Namespace: "holdfast", Image: e.image}, Namespace: "holdfast", ControllerSelector: "app=controller",
 		Often: time.Millisecond, Seldom: time.Millisecond,
 	})
 }

@@ -29,6 +29,7 @@ type failoverReconciler struct {
 	Notifier *Notifier
 	Metrics  *Metrics
 	Logger   *slog.Logger
+	Kubelets *Kubelets
 	pods     podReader
 	hurry    hurry
 }
@@ -49,7 +50,7 @@ func (r *failoverReconciler) sync(ctx context.Context, known map[string]*adminpb
 	refused := 0
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		if !plan.IsSilent(n) && n.Annotations[plan.AnnotationOutOfService] == "" && known[n.Name].GetOutOfService() == 0 {
+		if !plan.IsSilent(n) && !r.Kubelets.silent(n.Name) && n.Annotations[plan.AnnotationOutOfService] == "" && known[n.Name].GetOutOfService() == 0 {
 			continue
 		}
 		did, err := r.failover(ctx, n.Name)
@@ -102,7 +103,7 @@ func (r *failoverReconciler) readNode(ctx context.Context, name string) (*plan.N
 		return nil, fmt.Errorf("ask the log about it: %w", err)
 	}
 	pods, err := r.pods.facts(ctx, name)
-	return &plan.NodeFacts{Node: n, Log: answer, Attachments: attachments, Pods: pods}, err
+	return &plan.NodeFacts{Node: n, Log: answer, Attachments: attachments, Pods: pods, LeaseSilent: r.Kubelets.silent(name)}, err
 }
 
 func (r *failoverReconciler) attachmentsOn(ctx context.Context, node string) (on []storagev1.VolumeAttachment, err error) {

@@ -102,44 +102,58 @@ func (e *env) sync() {
 // S170: wherever the loop is killed, the taint is there under the proof only, and is gone before the log lets the node
 // serve; the next loop comes to the same end.
 func TestS170_AFailoverGoesOnWhereverTheLoopIsKilled(t *testing.T) {
-	for name, order := range map[string][]func(*env){
+	orders := map[string][]func(*env){
 		"it comes back":                          {(*env).sync, sever, (*env).sync, (*env).detach, (*env).sync, comeBack, (*env).sync, (*env).sync},
 		"it comes back before its peers said so": {(*env).sync, comeBack, (*env).sync, sever, (*env).sync, podsGo, (*env).sync, (*env).sync},
 		"it comes back before it is tainted":     {(*env).sync, comeBack, sever, (*env).sync, podsGo, (*env).sync, (*env).sync},
-	} {
-		t.Run(name, func(t *testing.T) {
-			killedAnywhere(t, func(t *testing.T, w *writes) {
-				e := silent(t, w)
-				for _, do := range order {
-					if w.at != 0 { // this loop may be killed
-						l := e.loop()
-						_ = l.Sync(t.Context())
-						_ = l.SyncNodes(t.Context())
-					}
-					killed := w.dead
-					at := w.at
-					w.dead, w.at = false, 0
-					do(e)
-					w.dead, w.at = killed, at
-				}
-				killed := revive(w)
-				for range 3 {
-					e.sync()
-				}
-				w.dead = killed
-				require.False(t, e.isTainted(e.node()))
-				require.Len(t, e.node().Spec.Taints, 1, "the others stay")
-				require.Empty(t, e.node().Annotations[plan.AnnotationOutOfService])
-				require.Zero(t, e.log.state["n1"].GetSince())
-			})
-		})
 	}
+	for name, order := range orders {
+		t.Run(name, func(t *testing.T) { failOverWhereverKilled(t, order, silent) })
+		t.Run(name+", known by its Lease", func(t *testing.T) { failOverWhereverKilled(t, order, leaseSilent) })
+	}
+}
+
+// leaseSilent is silent, but Kubernetes has the node as ready yet.
+func leaseSilent(t *testing.T, w *writes, objects ...runtime.Object) *env {
+	e := silent(t, w, objects...)
+	e.kubelet(corev1.ConditionTrue)
+	e.leaseSilent = true
+	return e
+}
+
+func failOverWhereverKilled(t *testing.T, order []func(*env), begin func(*testing.T, *writes, ...runtime.Object) *env) {
+	t.Helper()
+	killedAnywhere(t, func(t *testing.T, w *writes) {
+		e := begin(t, w)
+		for _, do := range order {
+			if w.at != 0 { // this loop may be killed
+				l := e.loop()
+				_ = l.Sync(t.Context())
+				_ = l.SyncNodes(t.Context())
+			}
+			killed := w.dead
+			at := w.at
+			w.dead, w.at = false, 0
+			do(e)
+			w.dead, w.at = killed, at
+		}
+		killed := revive(w)
+		for range 3 {
+			e.sync()
+		}
+		w.dead = killed
+		require.False(t, e.isTainted(e.node()))
+		require.Len(t, e.node().Spec.Taints, 1, "the others stay")
+		require.Empty(t, e.node().Annotations[plan.AnnotationOutOfService])
+		require.Zero(t, e.log.state["n1"].GetSince())
+	})
 }
 
 func sever(e *env) { e.log.severed = true }
 
 func comeBack(e *env) {
 	e.log.back("n1")
+	e.leaseSilent = false
 	e.kubelet(corev1.ConditionTrue)
 }
 

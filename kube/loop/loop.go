@@ -21,6 +21,8 @@ type Config struct {
 	Notifier *Notifier
 	Metrics  *Metrics
 	Logger   *slog.Logger
+	// Kubelets is watched by every loop, so that one that is elected when another's node died knows what happened before.
+	Kubelets *Kubelets
 	// Guard is what the guards of nodes are made with. Without an image there are none.
 	Guard plan.Guard
 	// Namespace is the controllers'; ControllerSelector selects their pods.
@@ -45,7 +47,8 @@ func New(c Config) *Loop {
 		Config: c,
 		nodes:  &nodeReader{Kube: c.Kube, Log: c.Log},
 		failover: &failoverReconciler{
-			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Logger: c.Logger, pods: podReader{c.Kube},
+			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Logger: c.Logger, Kubelets: c.Kubelets,
+			pods: podReader{c.Kube},
 		},
 		guards: &guardReconciler{
 			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Guard: c.Guard, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector,
@@ -60,18 +63,19 @@ func (l *Loop) Run(ctx context.Context) {
 	var duties sync.WaitGroup
 	seldom := func() time.Duration { return l.Seldom }
 	duties.Go(func() {
-		l.every(ctx, func() time.Duration { return l.failover.hurry.pause(l.Often) }, "nodes", l.SyncNodes)
+		l.every(ctx, func() time.Duration { return l.failover.hurry.pause(l.Often) }, l.Kubelets.wakes(), "nodes", l.SyncNodes)
 	})
-	duties.Go(func() { l.every(ctx, seldom, "guards", l.SyncGuards) })
-	duties.Go(func() { l.every(ctx, seldom, "volumes", l.SyncVolumes) })
+	duties.Go(func() { l.every(ctx, seldom, nil, "guards", l.SyncGuards) })
+	duties.Go(func() { l.every(ctx, seldom, nil, "volumes", l.SyncVolumes) })
 	duties.Wait()
 }
 
-func (l *Loop) every(ctx context.Context, interval func() time.Duration, part string, look func(context.Context) error) {
+func (l *Loop) every(ctx context.Context, interval func() time.Duration, wakes <-chan struct{}, part string, look func(context.Context) error) {
 	for ctx.Err() == nil {
 		l.done(part, look(ctx))
 		select {
 		case <-ctx.Done():
+		case <-wakes:
 		case <-time.After(interval()):
 		}
 	}

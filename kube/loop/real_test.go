@@ -92,7 +92,7 @@ func (e *realEnv) loop() *Loop {
 	metrics := NewMetrics(prometheus.NewRegistry())
 	return New(Config{
 		Kube: e.kube, Log: e.log, Metrics: metrics, Notifier: NewNotifier(e.said, metrics), Logger: slog.New(slog.DiscardHandler),
-		Guard: plan.Guard{Namespace: "holdfast", Image: "holdfast:1"}, Namespace: "holdfast", ControllerSelector: "app=controller",
+		Kubelets: &Kubelets{}, Guard: plan.Guard{Namespace: "holdfast", Image: "holdfast:1"}, Namespace: "holdfast", ControllerSelector: "app=controller",
 	})
 }
 

@@ -56,6 +56,8 @@ type NodeFacts struct {
 	Attachments []storagev1.VolumeAttachment
 	// Pods is what the pods there use.
 	Pods PodFacts
+	// LeaseSilent: the kubelet does not renew its Lease, though Kubernetes may not have the node as unknown yet.
+	LeaseSilent bool
 }
 
 // PodFacts are what is known of the pods on a node.
@@ -122,10 +124,10 @@ func (f NodeFacts) outOfService() Failover {
 	return Failover{Kind: FailoverTaint, Since: since}
 }
 
-// silent: Kubernetes' own lease of the kubelet expired. One that says that it is not ready is there.
-func (f NodeFacts) silent() bool { return IsSilent(f.Node) }
+// silent: Kubernetes does not hear of the kubelet. One that says that it is not ready is there.
+func (f NodeFacts) silent() bool { return f.LeaseSilent || IsSilent(f.Node) }
 
-// IsSilent tells whether Kubernetes does not hear of the node's kubelet any more.
+// IsSilent tells whether Kubernetes has the node as one whose kubelet it does not hear of any more.
 func IsSilent(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown

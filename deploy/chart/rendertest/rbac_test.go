@@ -52,9 +52,10 @@ var clusterRules = map[string]map[string]string{
 	"holdfast-enroll": {"authentication.k8s.io/tokenreviews": "c"},
 }
 
-// And in the release's namespace.
+// And in the release's namespace, but for those of kubelets.
 var namespaceRules = map[string]map[string]string{
-	"holdfast-leases": {"coordination.k8s.io/leases": "glwcud"},
+	"holdfast-leases":   {"coordination.k8s.io/leases": "glwcud"},
+	"holdfast-kubelets": {"coordination.k8s.io/leases": "l"},
 	"holdfast-kube-init": {
 		"/configmaps": "c", "/configmaps[holdfast-cluster holdfast-ca-bundle]": "gu", "/secrets": "c", "/secrets[holdfast-ca]": "g",
 	},

@@ -87,5 +87,6 @@ every controller's pod has the Secrets of all, each in a folder of its name: con
 {{- with $secrets }}
 - --guard-pull-secrets={{ join "," . }}
 {{- end }}
-- --metrics-listen=127.0.0.1:9804
+- --kubelet-silence={{ .Values.kube.kubeletSilence }}
+- --metrics-listen=[$(POD_IP)]:9804
 {{- end }}
