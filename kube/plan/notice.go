@@ -165,9 +165,9 @@ func (n Notice) Bounded() Notice {
 	return n
 }
 
-// Replicas is how many replicas a class asks for.
+// Replicas is how many replicas a class asks for; one that names two sites asks for one at each, and may leave the number out.
 func Replicas(parameters map[string]string) int {
-	if parameters["replicas"] == "2" {
+	if parameters["replicas"] == "2" || parameters["sites"] != "" {
 		return 2
 	}
 	return 1

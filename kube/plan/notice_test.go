@@ -60,8 +60,17 @@ func TestAClaimIsToldThatNoPoolHasRoom(t *testing.T) {
 	notice, short := NoCapacity(10<<30, 2, nodes)
 	require.True(t, short)
 	require.Contains(t, notice.Note, "1 of the 2 nodes that this volume needs have a pool with 10 GiB left (the largest has 10 GiB)")
-	require.Equal(t, 2, Replicas(map[string]string{"replicas": "2"}))
-	require.Equal(t, 1, Replicas(nil))
+}
+
+func TestHowManyReplicasAClassAsksFor(t *testing.T) {
+	for want, classes := range map[int][]map[string]string{
+		1: {nil, {"replicas": "1"}, {"site": "A"}},
+		2: {{"replicas": "2"}, {"sites": "default,B"}, {"sites": "default,B", "replicas": "2"}},
+	} {
+		for _, parameters := range classes {
+			require.Equal(t, want, Replicas(parameters), parameters)
+		}
+	}
 }
 
 func TestANoticeFitsIntoAnEvent(t *testing.T) {
