@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
@@ -48,18 +49,26 @@ func OfVolume(v *adminpb.Volume, nodes map[string]*adminpb.Node) (all []Notice) 
 		case r.GetState() != "present":
 		case n != nil && n.GetState() == "unreachable":
 			all = append(all, Notice{Reason: ReasonNodeAway, Note: fmt.Sprintf(
-				"Node %s, which has a replica of this volume, cannot be reached: start it; if it is gone for good, run `holdfast nodes lost %s`", r.GetNode(), r.GetNode())})
+				"Node %s, which has a replica of this volume, cannot be reached: start it; if it is gone for good, run `kubectl holdfast nodes lost %s`", r.GetNode(), r.GetNode())})
 		case r.GetSuspended():
 			all = append(all, Notice{Reason: ReasonSuspended, Note: fmt.Sprintf(
-				"I/O of this volume is suspended on node %s until the log decides: `holdfast volumes %s` says what it waits for", r.GetNode(), v.GetName())})
+				"I/O of this volume is suspended on node %s until the log decides: `kubectl holdfast volumes %s` says what it waits for", r.GetNode(), v.GetName())})
 		case v.GetReplication() != nil && !r.GetUpToDate():
 			all = append(all, Notice{Reason: ReasonNotUpToDate, Note: notUpToDate(v, r)})
 		}
 	}
 	if len(all) == 0 && v.GetAbnormal() {
-		all = append(all, Notice{Reason: ReasonAbnormal, Note: fmt.Sprintf("%s: `holdfast volumes %s` says more", v.GetCondition(), v.GetName())})
+		all = append(all, Notice{Reason: ReasonAbnormal, Note: fmt.Sprintf("%s: run `%s` to see what to do", v.GetCondition(), askAbout(v))})
 	}
 	return all
+}
+
+// askAbout is the command that says what to do about a volume: of its claim, by which users know it, where the log has that.
+func askAbout(v *adminpb.Volume) string {
+	if claim := v.GetClaim(); claim.GetName() != "" {
+		return fmt.Sprintf("kubectl holdfast why -n %s pvc/%s", claim.GetNamespace(), claim.GetName())
+	}
+	return "kubectl holdfast volumes " + v.GetName()
 }
 
 func notUpToDate(v *adminpb.Volume, r *adminpb.Replica) string {
@@ -71,9 +80,9 @@ func notUpToDate(v *adminpb.Volume, r *adminpb.Replica) string {
 	}
 	if r.GetConnection() == "sync_target" {
 		// No number that changes: Kubernetes shows the first of a series for some minutes.
-		return fmt.Sprintf("The replica on node %s is being synchronised: do not stop %s until it is up to date; `holdfast volumes replicas %s` says how far it is", r.GetNode(), good, v.GetName())
+		return fmt.Sprintf("The replica on node %s is being synchronised: do not stop %s until it is up to date; `kubectl holdfast volumes replicas %s` says how far it is", r.GetNode(), good, v.GetName())
 	}
-	return fmt.Sprintf("The replica on node %s is not up to date (%s): do not stop %s, and see `holdfast volumes replicas %s`", r.GetNode(), orUnknown(r.GetDisk()), good, v.GetName())
+	return fmt.Sprintf("The replica on node %s is not up to date (%s): do not stop %s, and see `kubectl holdfast volumes replicas %s`", r.GetNode(), orUnknown(r.GetDisk()), good, v.GetName())
 }
 
 func orUnknown(text string) string {
@@ -87,7 +96,7 @@ func orUnknown(text string) string {
 func OfNode(n *adminpb.Node) (all []Notice) {
 	if n.GetState() == "unreachable" {
 		all = append(all, Notice{Reason: ReasonNodeAway, Note: fmt.Sprintf(
-			"No controller has heard of this node's host for the node timeout: see its holdfast-node pod; if it is gone for good, run `holdfast nodes lost %s`", n.GetId())})
+			"No controller has heard of this node's host for the node timeout: see its holdfast-node pod; if it is gone for good, run `kubectl holdfast nodes lost %s`", n.GetId())})
 	}
 	for _, p := range n.GetPools() {
 		switch {
@@ -139,9 +148,18 @@ func NoCapacity(bytes int64, replicas int, nodes []*adminpb.Node) (Notice, bool)
 		"%d of the %d nodes that this volume needs have a pool with %s left (the largest has %s): add a node or capacity, or delete volumes", withRoom, replicas, size(bytes), size(most))}, true
 }
 
-// NoQuorum is what is told of the controllers' pods.
+// NoQuorum is what is told of the controllers' pods; why is the error of who asked them.
 func NoQuorum(why string) Notice {
-	return Notice{Reason: ReasonNoQuorum, Note: "The controllers do not answer with a quorum, and nothing is provisioned, attached or failed over: start those that are missing: " + why}
+	return Notice{Reason: ReasonNoQuorum, Note: "The controllers do not answer with a quorum, and nothing is provisioned, attached or failed over: " +
+		"start those that are missing, which `kubectl holdfast doctor` names (" + answerIn(why) + ")"}
+}
+
+// answerIn is what the controllers answered, without what gRPC and who asked put before it.
+func answerIn(why string) string {
+	if _, answer, found := strings.Cut(why, "rpc error: code = "); found {
+		_, why, _ = strings.Cut(answer, " desc = ")
+	}
+	return why
 }
 
 func size(bytes int64) string {
@@ -156,12 +174,19 @@ func size(bytes int64) string {
 // maxNote bounds a sentence: the API server refuses an Event's note of more than 1,024 bytes.
 const maxNote = 1000
 
-// Bounded is a notice that the API server takes.
+// actions end the sentences whose words are the log's own, which name no command. The Event is on the node that NODE stands for.
+var actions = map[string]string{
+	ReasonFailoverWaits: "; `kubectl holdfast nodes out-of-service NODE`, with this node's name, shows all that is waited for",
+}
+
+// Bounded is a notice as it is said: with what to do about it, and no longer than the API server takes.
 func (n Notice) Bounded() Notice {
-	if len(n.Note) > maxNote {
+	action := actions[n.Reason]
+	if len(n.Note)+len(action) > maxNote {
 		cut := []rune(n.Note)
-		n.Note = string(cut[:min(len(cut), maxNote/4)]) + "…"
+		n.Note = string(cut[:min(len(cut), (maxNote-len(action))/4)]) + "…"
 	}
+	n.Note += action
 	return n
 }
 

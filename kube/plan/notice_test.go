@@ -19,13 +19,15 @@ func TestWhatUsersOfAVolumeAreTold(t *testing.T) {
 	}{
 		"nothing is wrong":    {&adminpb.Volume{Phase: "ready", Replicas: []*adminpb.Replica{whole("n1")}}, "", ""},
 		"it is being created": {&adminpb.Volume{Phase: "creating", Abnormal: true}, "", ""},
-		"a node is away":      {&adminpb.Volume{Phase: "ready", Replicas: []*adminpb.Replica{whole("n1"), whole("n2")}}, ReasonNodeAway, "holdfast nodes lost n2"},
+		"a node is away":      {&adminpb.Volume{Phase: "ready", Replicas: []*adminpb.Replica{whole("n1"), whole("n2")}}, ReasonNodeAway, "`kubectl holdfast nodes lost n2`"},
 		"a replica is being synchronised": {&adminpb.Volume{Phase: "ready", Replication: &adminpb.Replication{}, Replicas: []*adminpb.Replica{
 			whole("n1"), {Node: "n3", State: "present", Connection: "sync_target", Percent: 40}}}, ReasonNotUpToDate, "n3 is being synchronised: do not stop node n1"},
 		"a replica is outdated": {&adminpb.Volume{Name: "v", Phase: "ready", Replication: &adminpb.Replication{}, Replicas: []*adminpb.Replica{
 			whole("n1"), {Node: "n3", State: "present", Disk: "outdated"}}}, ReasonNotUpToDate, "(outdated): do not stop node n1"},
-		"I/O is suspended": {&adminpb.Volume{Name: "v", Phase: "ready", Replicas: []*adminpb.Replica{{Node: "n1", State: "present", Suspended: true}}}, ReasonSuspended, "holdfast volumes v"},
-		"something else":   {&adminpb.Volume{Name: "v", Phase: "ready", Abnormal: true, Condition: "The device is missing"}, ReasonAbnormal, "The device is missing"},
+		"I/O is suspended": {&adminpb.Volume{Name: "v", Phase: "ready", Replicas: []*adminpb.Replica{{Node: "n1", State: "present", Suspended: true}}}, ReasonSuspended, "`kubectl holdfast volumes v`"},
+		"something else": {&adminpb.Volume{Name: "v", Phase: "ready", Abnormal: true, Condition: "The device is missing", Claim: &adminpb.Claim{Namespace: "shop", Name: "data"}},
+			ReasonAbnormal, "The device is missing: run `kubectl holdfast why -n shop pvc/data` to see what to do"},
+		"something else, of no claim": {&adminpb.Volume{Name: "v", Phase: "ready", Abnormal: true, Condition: "The device is missing"}, ReasonAbnormal, "run `kubectl holdfast volumes v`"},
 	} {
 		got := OfVolume(tc.v, nodes)
 		require.Equal(t, tc.reason == "", len(got) == 0, name)
@@ -70,6 +72,24 @@ func TestHowManyReplicasAClassAsksFor(t *testing.T) {
 		for _, parameters := range classes {
 			require.Equal(t, want, Replicas(parameters), parameters)
 		}
+	}
+}
+
+func TestALostQuorumIsToldInASentence(t *testing.T) {
+	const answers = "10.0.0.1:9800: connection refused; 10.0.0.2:9800: it knows no leader"
+	for _, why := range []string{answers, "ask the controllers for their nodes: rpc error: code = Unavailable desc = " + answers} {
+		notice := NoQuorum(why)
+		require.Equal(t, ReasonNoQuorum, notice.Reason)
+		require.True(t, strings.HasSuffix(notice.Note, "which `kubectl holdfast doctor` names ("+answers+")"), notice.Note)
+		require.NotContains(t, notice.Note, "rpc error")
+	}
+}
+
+func TestAFailoverThatWaitsIsToldWithACommand(t *testing.T) {
+	for _, why := range []string{"volume v: no witness", strings.Repeat("€", 5000)} {
+		note := Notice{Reason: ReasonFailoverWaits, Note: "Out of service: " + why}.Bounded().Note
+		require.Contains(t, note, "`kubectl holdfast nodes out-of-service NODE`")
+		require.LessOrEqual(t, len(note), 1024)
 	}
 }
 
