@@ -13,7 +13,7 @@ const root = "../.."
 // variables are what those of the pages stand for.
 var variables = map[string]string{
 	"ATTACHMENT": "csi-0123", "CLAIM": "data-db-0", "CONTROLLER_POD": "holdfast-controller-0", "FILE": "file", "INCARNATION": "2", "MEMBER_ID": "0b5c7a9e", "NAMESPACE": "shop",
-	"NODE": "n1", "NODE_POD": "a-pod-of-holdfast-node", "OTHER_MEMBER_ID": "1c6d8b0f", "PASSWORD": "secret", "POD": "db-0", "PWD": "/src", "REGISTRY": "registry.example.com:5000", "TAG": "0.1.0",
+	"NODE": "n1", "NODE_POD": "a-pod-of-holdfast-node", "OTHER_MEMBER_ID": "1c6d8b0f", "PASSWORD": "secret", "POD": "db-0", "PWD": "/src", "REGISTRY": "registry.example.com:5000",
 	"USER": "alice", "VOLUME": "pvc-7", "VOLUME_ID": "v-3k9", "ZONE": "a",
 }
 
