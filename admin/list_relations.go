@@ -86,6 +86,7 @@ var volumeReplicationList = &listing.List[*adminpb.VolumesResponse, *adminpb.Vol
 	Selectors: []listing.Selector[*adminpb.Volume]{
 		{Flag: "node", Usage: "only volumes that `node` keeps, has published or must tear down", Of: volumeNodes},
 		{Flag: "pool", Usage: "only volumes with a replica in the `pool` with this id", Of: volumePools},
+		namespaceSelector((*adminpb.Volume).GetClaim),
 		phaseSelector(volumePhases, (*adminpb.Volume).GetPhase),
 		relationConditions((*adminpb.Volume).GetRelation),
 	},

@@ -67,6 +67,7 @@ var replicaList = &listing.List[*adminpb.VolumesResponse, replicaRow]{
 	Selectors: []listing.Selector[replicaRow]{
 		{Flag: "node", Usage: "only replicas on `node`", Of: func(x replicaRow) []string { return []string{x.r.GetNode()} }},
 		{Flag: "pool", Usage: "only replicas in the `pool` with this id", Of: func(x replicaRow) []string { return []string{x.r.GetPoolId()} }},
+		namespaceSelector(func(x replicaRow) *adminpb.Claim { return x.v.GetClaim() }),
 		{Flag: "state", Usage: "only replicas in this `state`: planned, present, missing, leaving", Valid: []string{"planned", "present", "missing", "leaving"},
 			Of: func(x replicaRow) []string { return []string{x.r.GetState()} }},
 		listing.Conditions(replicaConditions...),

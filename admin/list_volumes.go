@@ -53,6 +53,7 @@ var volumeList = &listing.List[*adminpb.VolumesResponse, *adminpb.Volume]{
 	Selectors: []listing.Selector[*adminpb.Volume]{
 		{Flag: "node", Usage: "only volumes that `node` keeps, has published or must tear down", Of: volumeNodes},
 		{Flag: "pool", Usage: "only volumes with a replica in the `pool` with this id", Of: volumePools},
+		namespaceSelector((*adminpb.Volume).GetClaim),
 		phaseSelector(volumePhases, (*adminpb.Volume).GetPhase),
 		listing.Conditions(volumeConditions...),
 	},
@@ -82,6 +83,12 @@ var volumeConditions = []listing.Condition[*adminpb.Volume]{
 func phaseSelector[R any](valid []string, of func(R) string) listing.Selector[R] {
 	return listing.Selector[R]{Flag: "phase", Usage: "only what is in this `phase`: " + strings.Join(valid, ", "), Valid: valid,
 		Of: func(r R) []string { return []string{of(r)} }}
+}
+
+// namespaceSelector is the flag --namespace, which kubectl has too. A volume without a claim is in none.
+func namespaceSelector[R any](claim func(R) *adminpb.Claim) listing.Selector[R] {
+	return listing.Selector[R]{Flag: "namespace", Shorthand: "n", Usage: "only of volumes whose claim is in this `namespace`",
+		Of: func(r R) []string { return []string{claim(r).GetNamespace()} }}
 }
 
 // atIndex is the line below a list.

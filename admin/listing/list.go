@@ -49,6 +49,7 @@ type Column[R any] struct {
 // Selector is a flag that selects rows.
 type Selector[R any] struct {
 	Flag, Usage string
+	Shorthand   string // of one letter; empty: none
 	// Valid are the values that there are; nil: any text.
 	Valid []string
 	// Of are the values that a row has.
@@ -94,8 +95,8 @@ type View struct {
 
 // Flag is a flag that selects rows.
 type Flag struct {
-	Name, Usage string
-	Valid       []string // nil: any text
+	Name, Shorthand, Usage string
+	Valid                  []string // nil: any text
 }
 
 // Lister is a List of some answer.

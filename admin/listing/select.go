@@ -26,7 +26,7 @@ func (l *List[A, R]) selects(r R, wanted map[string][]string) bool {
 // Flags are the flags that select rows.
 func (l *List[A, R]) Flags() (flags []Flag) {
 	for _, s := range l.Selectors {
-		flags = append(flags, Flag{s.Flag, s.Usage, s.Valid})
+		flags = append(flags, Flag{s.Flag, s.Shorthand, s.Usage, s.Valid})
 	}
 	return flags
 }

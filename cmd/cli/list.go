@@ -91,7 +91,7 @@ func (f *listFlags) add(cmd *cobra.Command) {
 	for _, s := range f.list.Flags() {
 		values := &[]string{}
 		f.selected[s.Name] = values
-		flags.StringArrayVar(values, s.Name, nil, s.Usage+"; a comma is an or, and repeated all must hold")
+		flags.StringArrayVarP(values, s.Name, s.Shorthand, nil, s.Usage+"; a comma is an or, and repeated all must hold")
 		names = append(names, s.Name)
 	}
 	for _, name := range names {

@@ -133,6 +133,27 @@ func TestListsAreSortedAndSelectedOverAllPages(t *testing.T) {
 	require.Contains(t, fmt.Sprint(f.asked), `node:"n1"`, "the server selects, too")
 }
 
+// A volume's namespace is that of its claim, and the flag is kubectl's.
+func TestVolumesOfANamespaceAreThoseOfItsClaims(t *testing.T) {
+	volumes := someVolumes()
+	volumes[1].Claim = &adminpb.Claim{Name: "data", Namespace: "shop"}
+	volumes[3].Claim = &adminpb.Claim{Name: "data", Namespace: "bank"}
+	flags := (&fakeLists{volumes: volumes}).serve(t)
+	for args, want := range map[string]string{
+		"volumes -n shop":                     "hv-02",
+		"volumes list --namespace shop":       "hv-02",
+		"volumes -n shop,bank --sort-by size": "hv-04 hv-02",
+		"volumes -n shop --node n1":           "",
+		"volumes replicas -n bank":            "hv-04 hv-04",
+		"volumes replicas -n shop":            "",
+		"volumes -n nowhere":                  "",
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Zero(t, Main(append(strings.Fields(args), flags...), &stdout, &stderr), "%s: %s", args, stderr.String())
+		require.Equal(t, want, firstCells(stdout.String()), args)
+	}
+}
+
 func TestJSONIsSortedAndSelectedAsTheTableIs(t *testing.T) {
 	flags := (&fakeLists{volumes: someVolumes()}).serve(t)
 	var stdout, stderr bytes.Buffer
@@ -179,6 +200,7 @@ func TestListsRefuseWhatThereIsNotInOneLine(t *testing.T) {
 		"volumes --phase asleep":         `there is no phase "asleep": choose from creating, ready, deleting, failed`,
 		"nodes --state asleep":           `there is no state "asleep": choose from reachable, unreachable, lost`,
 		"volumes --node=":                `--node: a value is empty`,
+		"volumes --namespace=":           `--namespace: a value is empty`,
 		"volumes --watch --interval 1ms": `--interval 1ms is too short`,
 		"volumes --watch -o yaml":        `choose -o table, wide or json`,
 		"volumes -o xml":                 `choose table, wide, json or yaml`,
