@@ -30,7 +30,8 @@ func newUnprivilegedNode(t *testing.T) *node {
 	files, err := pki.Issue(filepath.Join(dir, "ca"), filepath.Join(dir, "n1"), pki.Identity{Role: pki.Node, Name: "n1"}, time.Hour)
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
-	n := &node{options: &options{dataDir: filepath.Join(dir, "data"), endpoints: []string{"127.0.0.1:1"}, site: fsm.DefaultSite, freezeMax: 10 * time.Second}, log: log, registry: daemon.Registry(daemon.Version())}
+	kubelet := kubeletFlags{registration: filepath.Join(dir, "reg.sock")}
+	n := &node{options: &options{dataDir: filepath.Join(dir, "data"), kubeletFlags: kubelet, endpoints: []string{"127.0.0.1:1"}, site: fsm.DefaultSite, freezeMax: 10 * time.Second}, log: log, registry: daemon.Registry(daemon.Version())}
 	n.Files = files
 	require.NoError(t, n.loadIdentity())
 	runner := run.New()
@@ -44,6 +45,8 @@ func newUnprivilegedNode(t *testing.T) *node {
 	t.Cleanup(cancel)
 	require.NoError(t, daemon.WatchCertificate(ctx, n.creds, n.registry, log))
 	require.NoError(t, n.openCSI())
+	n.CSIEndpoint = "unix://" + filepath.Join(dir, "csi.sock")
+	require.NoError(t, n.openRegistration())
 	return n
 }
 
