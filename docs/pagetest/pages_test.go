@@ -2,6 +2,7 @@ package pagetest
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,19 @@ func TestEveryBlockIsReal(t *testing.T) {
 	for program := range programs {
 		require.True(t, called[program], "no page calls %s any more: take it out of the table", program)
 	}
+}
+
+// What stands for a host's commands in Kubernetes is real too. X is any command of holdfast's.
+func TestRunbooksOnKubernetesAreReal(t *testing.T) {
+	blocks, err := Spans(filepath.Join(root, "deploy", "RUNBOOKS.md"), "On Kubernetes")
+	require.NoError(t, err)
+	for _, b := range blocks {
+		b.Text = strings.ReplaceAll(b.Text, "kubectl holdfast X", "kubectl holdfast status")
+		_, err := Check(b)
+		require.NoError(t, err, b)
+	}
+	_, err = Spans(filepath.Join(root, "deploy", "RUNBOOKS.md"), "On Mars")
+	require.ErrorContains(t, err, "no section")
 }
 
 func TestWhatIsNotRealIsFound(t *testing.T) {
