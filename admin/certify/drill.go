@@ -8,10 +8,11 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
-// Handover is leadership that was handed over in the middle of creations.
+// Handover is leadership that was handed over in the middle of creations, on request or because the one who had it was restarted.
 type Handover struct {
 	From       string    `json:"from"`
-	To         string    `json:"to"`
+	To         string    `json:"to"` // empty: whoever was elected
+	Restarted  string    `json:"restarted,omitempty"`
 	TermBefore uint64    `json:"term_before"`
 	TermAfter  uint64    `json:"term_after"`
 	Begun      time.Time `json:"begun"`
@@ -47,7 +48,7 @@ func (h *Handover) Judge(run Run, volumes []*adminpb.Volume, context string) {
 	if context != h.Context {
 		h.Problems = append(h.Problems, fmt.Sprintf("the context of a publication was %q before and %q after", context, h.Context))
 	}
-	if h.TermAfter <= h.TermBefore {
+	if h.TermAfter <= h.TermBefore && (h.Restarted == "" || h.Restarted == h.From) {
 		h.Problems = append(h.Problems, fmt.Sprintf("the term was %d before and %d after", h.TermBefore, h.TermAfter))
 	}
 }
@@ -77,6 +78,14 @@ func TermOf(before uint64, id string, m *adminpb.HistoryResponse) uint64 {
 	return before
 }
 
+// what names it for people.
+func (h *Handover) what() string {
+	if h.Restarted != "" {
+		return "the restart of " + h.Restarted
+	}
+	return "leadership went to " + h.To
+}
+
 // byFormer counts the volumes that were made in the term before the handover.
 func (h *Handover) byFormer() (n int) {
 	for i := range h.Created {
@@ -98,7 +107,7 @@ func JudgeContext(context string, handovers []Handover) Row {
 	}
 	for i := range handovers {
 		if h := &handovers[i]; h.Context != context {
-			row.Result, row.Why = Failed, fmt.Sprintf("it was %q, and %q when %s led", context, h.Context, h.To)
+			row.Result, row.Why = Failed, fmt.Sprintf("it was %q, and %q after %s", context, h.Context, h.what())
 		}
 	}
 	return row

@@ -196,3 +196,32 @@ func TestWhatSomebodyUsedIsNoScratchVolumeAnyMore(t *testing.T) {
 		})
 	}
 }
+
+func TestControllersAreRestartedOneAfterAnotherIfAsked(t *testing.T) {
+	f := healthy()
+	p, err := NewPlan("one", f, MinSize, 4, nil)
+	require.NoError(t, err)
+	require.Contains(t, p.Text(), "no process is stopped")
+	require.Contains(t, Limits(p)[0], "no process was killed")
+	volumes := p.Volumes
+	p.Restart(f)
+	require.Len(t, p.Restarts, len(p.Handovers)/rounds)
+	require.Equal(t, f.Status.GetLeader(), p.Restarts[len(p.Restarts)-1])
+	require.Equal(t, volumes+5*len(p.Restarts), p.Volumes)
+	require.Contains(t, p.Text(), "are restarted, each in the middle of 4 creations")
+	require.NotContains(t, Limits(p)[0], "no process was killed")
+}
+
+// Who did not lead may be restarted without an election.
+func TestARestartNeedsAnElectionOnlyOfWhoLed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		restarted string
+		problems  int
+	}{"a handover": {problems: 1}, "of who led": {restarted: "c1", problems: 1}, "of another one": {restarted: "c2"}} {
+		t.Run(name, func(t *testing.T) {
+			h := Handover{From: "c1", Restarted: tc.restarted, TermBefore: 3, TermAfter: 3}
+			h.Judge(testRun, nil, "")
+			require.Len(t, h.Problems, tc.problems)
+		})
+	}
+}

@@ -27,6 +27,7 @@ type Plan struct {
 	LeftOut     []string `json:"left_out,omitempty"` // hosts that get none, and why
 	Rows        int      `json:"rows"`               // of the conformance suite that are checked
 	Handovers   []string `json:"handovers"`
+	Restarts    []string `json:"restarts,omitempty"`  // controllers whose processes are stopped and started anew
 	Volumes     int      `json:"volumes"`             // made in all, at most
 	AtOnce      int      `json:"at_once"`             // that exist at one time, at most
 	Leftovers   []string `json:"leftovers,omitempty"` // of interrupted runs, which are removed first, by id
@@ -64,8 +65,15 @@ func NewPlan(cluster string, f *Facts, size int64, burst int, leftovers []*admin
 		p.Volumes += len(c.creates(world))
 		p.Rows += len(c.Rows)
 	}
-	p.Volumes += len(p.Handovers)*burst + 1 + len(Checks()) + len(p.Handovers) + 1 // with the claims
+	p.Volumes += len(p.Handovers)*(burst+1) + 1 + len(Checks()) + 1 // with the claims
 	return p, nil
+}
+
+// Restart adds the restart of every voter, one after another, to the plan: the one that leads now is the last.
+func (p *Plan) Restart(f *Facts) {
+	all := Handovers(f.Status.GetLeader(), f.Members)
+	p.Restarts = all[:len(all)/rounds]
+	p.Volumes += len(p.Restarts) * (p.Burst + 1) // with the claims
 }
 
 // noRoom says why a host gets no scratch volumes; empty: it gets some.
@@ -120,6 +128,11 @@ func (p *Plan) Text() string {
 		fmt.Fprintf(&b, "none is made on host %s\n", why)
 	}
 	fmt.Fprintf(&b, "%d rows of the conformance suite are checked, of %d\n", p.Rows, len(SuiteRows()))
-	fmt.Fprintf(&b, "leadership is handed to %s, each time in the middle of %d creations; no process is stopped\n", strings.Join(p.Handovers, ", then "), p.Burst)
+	fmt.Fprintf(&b, "leadership is handed to %s, each time in the middle of %d creations\n", strings.Join(p.Handovers, ", then "), p.Burst)
+	if len(p.Restarts) == 0 {
+		fmt.Fprintln(&b, "no process is stopped")
+	} else {
+		fmt.Fprintf(&b, "the controllers %s are restarted, each in the middle of %d creations, and the next when the one before serves again\n", strings.Join(p.Restarts, ", then "), p.Burst)
+	}
 	return b.String()
 }

@@ -82,10 +82,14 @@ type Audit struct {
 	Found   []string `json:"found,omitempty"`
 }
 
-// Limits are what no report of this form says anything of.
-func Limits() []string {
+// Limits are what a report of such a run says nothing of.
+func Limits(p *Plan) []string {
+	stopped := "no process was killed, no host was stopped, no network was cut and no disk failed: leadership was handed over on request"
+	if len(p.Restarts) > 0 {
+		stopped = "no host was stopped, no network was cut and no disk failed: leadership was handed over on request, and controllers were stopped and started anew"
+	}
 	return []string{
-		"no process was killed, no host was stopped, no network was cut and no disk failed: leadership was handed over on request",
+		stopped,
 		"scratch volumes have one copy: nothing is said of replication",
 		"nothing was mounted or written on a host",
 		"a refusal is that of CSI's controller service on a copy of the state at the index: the log has no entry of it",
@@ -139,7 +143,7 @@ func (r *Report) Conclude() {
 			r.Result = Failed
 		}
 	}
-	if len(r.Problems) > 0 || r.Plan == nil || len(r.Handovers) < len(r.Plan.Handovers) {
+	if len(r.Problems) > 0 || r.Plan == nil || len(r.Handovers) < len(r.Plan.Handovers)+len(r.Plan.Restarts) {
 		r.Result = Failed
 	}
 }
@@ -153,12 +157,14 @@ func (r *Report) Summary() string {
 			fmt.Fprintf(&b, "row %s: %s\n", row.ID, row.Why)
 		}
 	}
-	made, former := 0, 0
+	made, former, restarts := 0, 0, 0
 	for i := range r.Handovers {
 		h := &r.Handovers[i]
-		made, former = made+len(h.Created), former+h.byFormer()
+		if made, former = made+len(h.Created), former+h.byFormer(); h.Restarted != "" {
+			restarts++
+		}
 		for _, p := range h.Problems {
-			fmt.Fprintf(&b, "leadership to %s: %s\n", h.To, p)
+			fmt.Fprintf(&b, "after %s: %s\n", h.what(), p)
 		}
 	}
 	for _, p := range r.Problems {
@@ -166,6 +172,6 @@ func (r *Report) Summary() string {
 	}
 	fmt.Fprintf(&b, "cluster %s, run %s: %s\n", r.Cluster, r.Run, strings.ToUpper(r.Result))
 	fmt.Fprintf(&b, "rows: %d passed, %d failed; of %d rows of the suite %d are not checked\n", count[Passed], count[Failed], r.NotChecked.Of, r.NotChecked.Count)
-	fmt.Fprintf(&b, "leadership was handed over %d times while %d volumes were made, %d of them by the leader before\n", len(r.Handovers), made, former)
+	fmt.Fprintf(&b, "leadership was handed over %d times, and controllers were restarted %d times, while %d volumes were made, %d of them by the leader before\n", len(r.Handovers)-restarts, restarts, made, former)
 	return b.String()
 }

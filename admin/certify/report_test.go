@@ -65,7 +65,7 @@ func TestWhatIsAcknowledgedIsThereOnce(t *testing.T) {
 // report is one of a run that passed.
 func report() *Report {
 	h, _ := goodHandover()
-	r := &Report{Format: Format, Cluster: "one", Run: testRun, By: "admin/ann", Ended: time.Now().UTC(), Plan: &Plan{Handovers: []string{"c2"}}, Handovers: []Handover{*h}, Limits: Limits(),
+	r := &Report{Format: Format, Cluster: "one", Run: testRun, By: "admin/ann", Ended: time.Now().UTC(), Plan: &Plan{Handovers: []string{"c2"}}, Handovers: []Handover{*h}, Limits: Limits(&Plan{}),
 		Audits: []Audit{{When: "with <scratch> & volumes"}}}
 	r.Rows = append(r.Rows, Row{ID: "CSI-CTRL-CreateVolume-02", Result: Passed}, Row{ID: "CSI-CTRL-CreateVolume-36", Result: NotPossible}, JudgeContext("epoch=1", r.Handovers))
 	r.Conclude()
@@ -93,6 +93,7 @@ func TestWhatDidNotHoldFailsTheReport(t *testing.T) {
 		"an audit":          func(r *Report) { r.Audits[0].Found = []string{"an orphan"} },
 		"a problem":         func(r *Report) { r.Problems = []string{"cut off"} },
 		"a handover less":   func(r *Report) { r.Handovers = nil },
+		"a restart less":    func(r *Report) { r.Plan.Restarts = []string{"c1"} },
 		"without its plan":  func(r *Report) { r.Plan = nil },
 		"without a context": func(r *Report) { r.Rows[2] = JudgeContext("", r.Handovers) },
 		"another context":   func(r *Report) { r.Rows[2] = JudgeContext("epoch=2", r.Handovers) },

@@ -41,10 +41,42 @@ func (r *Runner) drillName(handover, i int) string {
 	return r.run.Name(fmt.Sprintf("drill-%d-%d", handover, i))
 }
 
-// handover hands leadership to a controller while volumes are made, and looks at what came of it. The volumes stay.
-func (r *Runner) handover(ctx context.Context, w certify.World, n int, to, publishContext string, burst int) (certify.Handover, error) {
+// disturbance is what is done while volumes are made: leadership is handed to a controller, or one is restarted.
+type disturbance struct {
+	to, restarted, says string
+	do                  func(context.Context) error
+}
+
+// disturbances are the handovers and then the restarts of a plan.
+func (r *Runner) disturbances(plan *certify.Plan) (all []disturbance) {
+	for _, to := range plan.Handovers {
+		all = append(all, disturbance{to: to, says: "leadership to " + to, do: func(ctx context.Context) error { return r.transfer(ctx, to) }})
+	}
+	for _, name := range plan.Restarts {
+		all = append(all, disturbance{restarted: name, says: "restart of " + name, do: func(ctx context.Context) error { return r.restart(ctx, name) }})
+	}
+	return all
+}
+
+// restart restarts a controller, and returns when the whole cluster is well again.
+func (r *Runner) restart(ctx context.Context, name string) error {
+	if err := r.Restart(ctx, name); err != nil {
+		return fmt.Errorf("restart controller %s: %w", name, err)
+	}
+	return await(ctx, "wait for controller "+name, func(ctx context.Context) error {
+		status, _, err := r.Client.Status(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = certify.HashesOf("", status)
+		return err
+	})
+}
+
+// handover does one of them while volumes are made, and looks at what came of it. The volumes stay.
+func (r *Runner) handover(ctx context.Context, w certify.World, n int, d disturbance, publishContext string, burst int) (certify.Handover, error) {
 	before, _, err := r.Client.Status(ctx)
-	h := certify.Handover{From: before.GetLeader(), To: to, TermBefore: before.GetTerm(), Begun: time.Now().UTC(), Created: make([]certify.Created, burst)}
+	h := certify.Handover{From: before.GetLeader(), To: d.to, Restarted: d.restarted, TermBefore: before.GetTerm(), Begun: time.Now().UTC(), Created: make([]certify.Created, burst)}
 	if err != nil {
 		return h, err
 	}
@@ -59,7 +91,7 @@ func (r *Runner) handover(ctx context.Context, w certify.World, n int, to, publi
 	}
 	begin(0, (burst+1)/2)
 	moved := make(chan error, 1)
-	go func() { moved <- r.transfer(ctx, to) }()
+	go func() { moved <- d.do(ctx) }()
 	begin((burst+1)/2, burst)
 	wg.Wait()
 	if err := firstOf(append(failed, <-moved)...); err != nil {

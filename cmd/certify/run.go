@@ -52,7 +52,7 @@ func (r *Runner) removeAtEnd(ctx context.Context) error {
 func (r *Runner) begin(f *certify.Facts, plan *certify.Plan) *certify.Report {
 	report := &certify.Report{
 		Format: certify.Format, Cluster: r.Cluster, ClusterID: f.Status.GetClusterId(), Incarnation: f.Status.GetIncarnation(),
-		FeatureLevel: f.Status.GetFeatureLevel(), Run: r.run, By: r.Actor, Version: r.Version, Begun: time.Now().UTC(), Plan: plan, Limits: certify.Limits(),
+		FeatureLevel: f.Status.GetFeatureLevel(), Run: r.run, By: r.Actor, Version: r.Version, Begun: time.Now().UTC(), Plan: plan, Limits: certify.Limits(plan),
 	}
 	for _, m := range f.Members {
 		report.Controllers = append(report.Controllers, certify.Member{Name: m.GetId(), ID: m.GetMemberId(), Version: m.GetVersion(), Voter: m.GetVoter()})
@@ -83,27 +83,32 @@ func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certif
 	if err != nil {
 		return err
 	}
-	for n, to := range plan.Handovers {
-		r.Progress("handover %d of %d: to %s, while %d volumes are made", n+1, len(plan.Handovers), to, plan.Burst)
-		if err := r.renewClaim(ctx, w); err != nil {
-			return err
-		}
-		h, err := r.handover(ctx, w, n, to, published, plan.Burst)
-		if err != nil {
-			return err
-		}
-		report.Handovers = append(report.Handovers, h)
-		if n == len(plan.Handovers)-1 {
-			if err := r.addAudit(ctx, report, "with scratch volumes"); err != nil {
-				return err
-			}
-		}
-		if err := r.removeBurst(ctx, &h); err != nil {
+	for n, d := range r.disturbances(plan) {
+		r.Progress("%d of %d: %s, while %d volumes are made", n+1, len(plan.Handovers)+len(plan.Restarts), d.says, plan.Burst)
+		if err := r.disturb(ctx, report, plan, w, n, d, published); err != nil {
 			return err
 		}
 	}
 	report.Rows = append(report.Rows, certify.JudgeContext(published, report.Handovers))
 	return nil
+}
+
+// disturb does one of them, reports it, and removes what was made meanwhile.
+func (r *Runner) disturb(ctx context.Context, report *certify.Report, plan *certify.Plan, w certify.World, n int, d disturbance, published string) error {
+	if err := r.renewClaim(ctx, w); err != nil {
+		return err
+	}
+	h, err := r.handover(ctx, w, n, d, published, plan.Burst)
+	if err != nil {
+		return err
+	}
+	report.Handovers = append(report.Handovers, h)
+	if len(report.Handovers) == len(plan.Handovers)+len(plan.Restarts) {
+		if err := r.addAudit(ctx, report, "with scratch volumes"); err != nil {
+			return err
+		}
+	}
+	return r.removeBurst(ctx, &h)
 }
 
 // finishReport looks once more, when nothing of the run is left.

@@ -30,6 +30,8 @@ type Runner struct {
 	Progress func(format string, a ...any)
 	// OlderThan is how old what an interrupted run left has to be: a younger run may be under way. 0: any age.
 	OlderThan time.Duration
+	// Restart stops a controller's process and returns when another one runs in its place; needed where the plan has restarts.
+	Restart func(ctx context.Context, controller string) error
 
 	run      certify.Run
 	each     []*admin.Client // of one controller each

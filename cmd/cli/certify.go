@@ -29,6 +29,7 @@ type certifyOptions struct {
 	out       string
 	size      int64
 	burst     int
+	restart   bool
 	yes       bool
 	olderThan time.Duration
 }
@@ -38,7 +39,7 @@ func certifyCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "certify", Short: "Show on this cluster what it survives, with scratch volumes, and sign a report of it", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd) }}
 	cmd.Long = "Checks those rows of the conformance suite that need no fault, and hands leadership over in the middle of creations, twice to\n" +
-		"every controller. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
+		"every controller; in Kubernetes it restarts each controller, too, if it is asked to. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
 		certify.Prefix + "RUN-..., which it removes at the end, also when it is interrupted; a run some minutes later removes what a killed\n" +
 		"one left, if nobody used it since. While a run is under way another is refused.\n" +
 		"Without --yes it says what it would do, and does nothing. The report is signed with the key of your certificate, and lists what\n" +
@@ -49,6 +50,7 @@ func certifyCommand() *cobra.Command {
 	flags.Var(node.BytesFlag(&o.size), "size", "of each scratch volume, in `bytes`; KiB, MiB, GiB and TiB are understood")
 	flags.IntVar(&o.burst, "burst", 6, "`number` of volumes that are made in the middle of each handover")
 	flags.DurationVar(&o.olderThan, "leftovers-older-than", 5*time.Minute, "what is younger is no leftover, as its run may be under way")
+	flags.BoolVar(&o.restart, "restart-controllers", false, "also restart each controller in the middle of creations, one after another, by evicting its pod; with --kube")
 	flags.BoolVar(&o.yes, "yes", false, "carry the plan out; without it, it is only shown")
 	cmd.AddCommand(certifyVerifyCommand())
 	return cmd
@@ -57,6 +59,9 @@ func certifyCommand() *cobra.Command {
 func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if o.olderThan < 0 {
 		return exit.Usagef("--leftovers-older-than %s is below zero", o.olderThan)
+	}
+	if o.restart && !o.kube.wanted() {
+		return exit.Usagef("--restart-controllers evicts pods: it needs --kube")
 	}
 	if o.yes && o.out == "" {
 		return exit.Usagef("name the file for the signed report with --out")
@@ -81,6 +86,11 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return exit.Usagef("certify the cluster: %w", err)
 	}
+	if o.restart {
+		if err := o.addRestarts(ctx, r, facts, plan); err != nil {
+			return err
+		}
+	}
 	if err := o.printPlan(cmd.OutOrStdout(), plan); err != nil {
 		return err
 	}
@@ -89,6 +99,17 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 		return nil
 	}
 	return o.carryOut(ctx, cmd, r, creds, facts, plan, left)
+}
+
+// addRestarts adds them to the plan, and how they are done.
+func (o *certifyOptions) addRestarts(ctx context.Context, r *runner.Runner, facts *certify.Facts, plan *certify.Plan) error {
+	pods, err := o.kube.restarter(ctx)
+	if err != nil {
+		return err
+	}
+	plan.Restart(facts)
+	r.Restart = pods.restart
+	return nil
 }
 
 func (o *certifyOptions) carryOut(ctx context.Context, cmd *cobra.Command, r *runner.Runner, creds *pki.Credentials, facts *certify.Facts, plan *certify.Plan, left []*adminpb.Volume) error {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -22,34 +23,80 @@ type Pod struct {
 	Ports           []uint16
 }
 
+// retryDelay is between two attempts to reach a pod again.
+const retryDelay = time.Second
+
 // Open forwards the pod's ports to free ones of this machine's loopback until ctx ends, and answers their addresses in the
-// order of Pod.Ports. Nobody else on this machine is kept from them: what listens there must ask for a certificate.
+// order of Pod.Ports. They stay the same when the pod is replaced by another one of its name: what connects meanwhile is refused. Nobody else
+// on this machine is kept from them: what listens there must ask for a certificate.
 func Open(ctx context.Context, config *rest.Config, pod Pod) ([]string, error) {
-	ready := make(chan struct{})
-	forwarder, err := newForwarder(config, pod, ctx.Done(), ready)
+	f, err := begin(ctx, config, pod, make([]uint16, len(pod.Ports)))
 	if err != nil {
 		return nil, fmt.Errorf("forward ports of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	ended := make(chan error, 1)
+	go keep(ctx, config, pod, f)
+	var all []string
+	for _, port := range f.local {
+		all = append(all, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	}
+	return all, nil
+}
+
+// forwarding is one connection to a pod.
+type forwarding struct {
+	local []uint16
+	ended <-chan error
+}
+
+// begin forwards to these local ports; 0 is a free one.
+func begin(ctx context.Context, config *rest.Config, pod Pod, local []uint16) (f forwarding, err error) {
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	forwarder, err := newForwarder(config, pod, local, ctx.Done(), ready)
+	if err != nil {
+		return f, err
+	}
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case err := <-ended:
-		return nil, fmt.Errorf("forward ports of pod %s/%s: %w", pod.Namespace, pod.Name, errors.Join(err, ctx.Err()))
+		return f, errors.Join(err, ctx.Err())
 	case <-ready:
-		return addresses(forwarder)
+	}
+	f.ended = ended
+	ports, err := forwarder.GetPorts()
+	for _, port := range ports {
+		f.local = append(f.local, port.Local)
+	}
+	return f, err
+}
+
+// keep forwards to the same local ports again, whenever the connection ends, until ctx does.
+func keep(ctx context.Context, config *rest.Config, pod Pod, f forwarding) {
+	for local := f.local; ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case why := <-f.ended:
+			_ = why // whatever it was, the pod may be back
+			f = resume(ctx, config, pod, local)
+		}
 	}
 }
 
-func addresses(forwarder *portforward.PortForwarder) (all []string, err error) {
-	ports, err := forwarder.GetPorts()
-	for _, port := range ports {
-		all = append(all, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port.Local))))
+// resume tries until there is a connection, or ctx ends.
+func resume(ctx context.Context, config *rest.Config, pod Pod, local []uint16) (f forwarding) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryDelay):
+			if f, err := begin(ctx, config, pod, local); err == nil {
+				return f
+			}
+		}
 	}
-	return all, err
+	return f
 }
 
 // newForwarder prefers websockets, and takes SPDY of an API server or a proxy that has no more than that.
-func newForwarder(config *rest.Config, pod Pod, stop <-chan struct{}, ready chan struct{}) (*portforward.PortForwarder, error) {
+func newForwarder(config *rest.Config, pod Pod, local []uint16, stop <-chan struct{}, ready chan struct{}) (*portforward.PortForwarder, error) {
 	streaming := rest.CopyConfig(config)
 	streaming.Timeout = 0 // a forwarded connection lasts
 	client, err := kubernetes.NewForConfig(streaming)
@@ -67,13 +114,13 @@ func newForwarder(config *rest.Config, pod Pod, stop <-chan struct{}, ready chan
 		return nil, err
 	}
 	dialer := portforward.NewFallbackDialer(overWebsocket, overSPDY, func(error) bool { return true })
-	return portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, pod.pairs(), stop, ready, io.Discard, io.Discard)
+	return portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, pod.pairs(local), stop, ready, io.Discard, io.Discard)
 }
 
-// pairs are the ports as they are forwarded: each from a free one.
-func (p Pod) pairs() (all []string) {
-	for _, port := range p.Ports {
-		all = append(all, fmt.Sprintf("0:%d", port))
+// pairs are the ports as they are forwarded.
+func (p Pod) pairs(local []uint16) (all []string) {
+	for i, port := range p.Ports {
+		all = append(all, fmt.Sprintf("%d:%d", local[i], port))
 	}
 	return all
 }
