@@ -48,7 +48,7 @@ SEEDS    := 250
 CHART    := deploy/chart/rendertest
 DECODED  := github.com/holdfast-storage/holdfast/$(CHART)/decode
 
-.PHONY: all build deps room quick check alerts formatted generate chart chart-test pages-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
+.PHONY: all build deps room quick check alerts formatted generate chart chart-test pages-test kubernetes-test lint test unit race sims system drills rows conformance lab lab-bench jepsen jepsen-long jepsen-replay planted mutants demo demo-dr dev bench kubernetes image image-lock image-check image-tools deb deb-check clean help
 
 all: build
 
@@ -106,7 +106,7 @@ lint: ## go vet, staticcheck, errcheck, errorlint, determinism of fsm and execut
 test: deps room build ## all tests in their short form, and what each part took; needs root for devices, mounts and guests (LONG=1: the long form, for hours)
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(SUBMAKE) check' unit:check '$(SUBMAKE) unit' sims:unit '$(SUBMAKE) sims' race:unit '$(SUBMAKE) race' \
-	  chart:sims '$(SUBMAKE) chart-test' pages:chart '$(SUBMAKE) pages-test' image:pages '$(SUBMAKE) image-check' \
+	  chart:sims '$(SUBMAKE) chart-test' pages:chart '$(SUBMAKE) pages-test' image:pages '$(SUBMAKE) image-check' kubernetes:image '$(SUBMAKE) kubernetes-test' \
 	  system:race "$(SYSTEM)" drills:race '$(DRILLS)' rows:drills '$(ROWS)' guests:$(if $(LONG),rows,drills) "$(GUESTS)" \
 	  $(if $(LONG),scenarios-2:guests "$(SECOND)" sites:scenarios-2 "$(THIRD)" drbd:sites "$(DRBD)" backends:drbd "$(BACKENDS)")
 	@$(if $(LONG),,echo 'left to make lab, which has all of the guests, and to make test LONG=1, beside longer runs:' && echo '$(LONG_CLUSTERS)' | tr -d '^()$$' | tr '|' '\n')
@@ -243,9 +243,19 @@ kubernetes: deps build image ## the chart on a real Kubernetes, by stories with 
 	@sh deploy/packages.sh kubernetes
 	GO='$(GO)' sh jepsen/kubernetes/binaries.sh $(KUBERNETES_CACHE)
 	cd jepsen/kubernetes && $(GO) build -ldflags '-s -w' -o $(KUBERNETES_CACHE)/bin/pause ./pause && $(GO) build -o $(CURDIR)/$(BIN)/kubernetes ./cmd/kubernetes
+	$(SUBMAKE) kubernetes-test
 	failed=; for version in $(KUBERNETES); do \
 	  $(PROOF) -version $$version $(if $(STORIES),-only '$(STORIES)') $(if $(GUEST_NODES),-guests $(GUEST_NODES)) $(if $(MINUTES),-minutes $(MINUTES)) $(if $(SUITE),-suite-focus '$(SUITE)') || failed=1; \
 	  $(if $(STORIES),,$(PROOF) -version $$version -guests 2 -only '^(install|replicated|failover)$$' || failed=1;) done; test -z "$$failed"
+
+# The programs of an API server, where make kubernetes has built them.
+SERVERS  = $(wildcard $(KUBERNETES_CACHE)/bin/kube-apiserver-v*)
+
+kubernetes-test: ## the tests of what make kubernetes runs, and, where it has built Kubernetes, those that take a real API server
+	cd jepsen/kubernetes && $(GO) vet ./... && $(GO) test -vet=off -timeout 30m ./...
+	@test -n "$(SERVERS)" || echo 'no API server in $(KUBERNETES_CACHE)/bin, which make kubernetes fills: what takes a real one is not tested here, and nor are the sidecars with it'
+	$(if $(SERVERS),HOLDFAST_KUBERNETES_BIN=$(KUBERNETES_CACHE)/bin $(GO) test -vet=off -count=1 -timeout 30m ./kube/...)
+	$(if $(SERVERS),cd docs/pagetest && HOLDFAST_KUBERNETES_BIN=$(KUBERNETES_CACHE)/bin HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -vet=off -count=1 -timeout 30m -run Server .)
 
 clean: ## remove what was built, and the cluster of make dev
 	test ! -x $(BIN)/kubernetes || $(BIN)/kubernetes down
