@@ -128,7 +128,7 @@ var failoverNames = map[plan.FailoverKind]string{
 func (r *failoverReconciler) doFailover(ctx context.Context, f *plan.NodeFacts, step plan.Failover) (done bool, err error) {
 	switch step.Kind {
 	case plan.FailoverWait:
-		r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonFailoverWaits, Note: "Out of service: " + step.Why})
+		r.Notifier.Node(f.Node, plan.FailoverWaits(f.Node.Name, step.Why))
 	case plan.FailoverRefuse:
 		r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonNoFailover, Note: "Its volumes are not failed over: " + step.Why})
 	case plan.FailoverTakeOut:

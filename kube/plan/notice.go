@@ -12,7 +12,9 @@ import (
 type Notice struct {
 	Reason string
 	Note   string
-	Good   bool // nothing is wrong any more
+	// Command shows more, where the note is in the log's words, which name none; it is whole also where the note is cut.
+	Command string
+	Good    bool // nothing is wrong any more
 	// Entry is the index of the log that it stands on; 0: none. Kubernetes makes one Event of all that differ by their sentences alone,
 	// for some minutes, and shows the first: what stands on another entry is another Event.
 	Entry uint64
@@ -174,19 +176,22 @@ func size(bytes int64) string {
 // maxNote bounds a sentence: the API server refuses an Event's note of more than 1,024 bytes.
 const maxNote = 1000
 
-// actions end the sentences whose words are the log's own, which name no command. The Event is on the node that NODE stands for.
-var actions = map[string]string{
-	ReasonFailoverWaits: "; `kubectl holdfast nodes out-of-service NODE`, with this node's name, shows all that is waited for",
+// FailoverWaits says what the failover of a node waits for.
+func FailoverWaits(node, why string) Notice {
+	return Notice{Reason: ReasonFailoverWaits, Note: "Out of service: " + why, Command: "kubectl holdfast nodes out-of-service " + node}
 }
 
-// Bounded is a notice as it is said: with what to do about it, and no longer than the API server takes.
+// Bounded is a notice as it is said: with its command, and no longer than the API server takes.
 func (n Notice) Bounded() Notice {
-	action := actions[n.Reason]
-	if len(n.Note)+len(action) > maxNote {
-		cut := []rune(n.Note)
-		n.Note = string(cut[:min(len(cut), (maxNote-len(action))/4)]) + "…"
+	end := ""
+	if n.Command != "" {
+		end = "; `" + n.Command + "` shows more"
 	}
-	n.Note += action
+	if len(n.Note)+len(end) > maxNote {
+		cut := []rune(n.Note)
+		n.Note = string(cut[:min(len(cut), (maxNote-len(end))/4)]) + "…"
+	}
+	n.Note += end
 	return n
 }
 

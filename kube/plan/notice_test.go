@@ -87,8 +87,8 @@ func TestALostQuorumIsToldInASentence(t *testing.T) {
 
 func TestAFailoverThatWaitsIsToldWithACommand(t *testing.T) {
 	for _, why := range []string{"volume v: no witness", strings.Repeat("€", 5000)} {
-		note := Notice{Reason: ReasonFailoverWaits, Note: "Out of service: " + why}.Bounded().Note
-		require.Contains(t, note, "`kubectl holdfast nodes out-of-service NODE`")
+		note := FailoverWaits("n1", why).Bounded().Note
+		require.Contains(t, note, "`kubectl holdfast nodes out-of-service n1`")
 		require.LessOrEqual(t, len(note), 1024)
 	}
 }

@@ -7,5 +7,6 @@
 //     the kernel's replication, which only guests have (jepsen/lab).
 //   - ClockSkew and ClockUnset need another clock than the host's; Diverged and CSIErrors a bug; SlowDisk, SnapshotsFail and Stuck a disk that is
 //     slow, fails or hangs; PoolMetadata a thin pool; VersionsDiffer another build.
+//   - LoopIdle needs a Kubernetes (jepsen/kubernetes); PoolReserved and OperationFailed have no fault yet.
 //   - KeyRotation, FenceUnfinished and Outbox need a host that is cut off between two steps; Elections and BackupOld hours.
 package alerts
