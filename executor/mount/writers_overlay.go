@@ -26,10 +26,9 @@ func addAbove(devices map[uint64]bool, all []processMounts) {
 	}
 }
 
-// uppersOf are the numbers of the filesystems that overlays keep on what is written, by the overlays' own; of a btrfs, that of a device. An overlay is known by its
-// number in every mount namespace, but where it keeps that only by a path in the one that it was made in, as that of the program that runs
-// containers. So each is looked for until one process can reach it: those of containers know
-// their own overlay's path not.
+// uppersOf are the numbers of the filesystems or devices below overlays and btrfs, which have numbers of their own, by those.
+// An overlay is known by its number in every mount namespace, but where it keeps that only by a path in the one that it was made in, as that
+// of the program that runs containers. So each is looked for until one process can reach it: a container does not know its own overlay's path.
 func uppersOf(all []processMounts) map[uint64]uint64 {
 	uppers := map[uint64]uint64{}
 	for _, mounts := range all {

@@ -216,7 +216,7 @@ func (e *env) kubelets() *Kubelets {
 	if e.leaseSilent {
 		last := time.Now()
 		k.looked = last.Add(time.Hour)
-		k.renewals = map[string]renewal{"n1": {seen: last, silence: time.Minute}, "n2": {seen: k.looked, silence: time.Minute}}
+		k.count, k.renewals = 1, map[string]renewal{"n1": {seen: last, silence: time.Minute}, "n2": {seen: k.looked, silence: time.Minute}}
 	}
 	return k
 }

@@ -33,7 +33,8 @@ type Kubelets struct {
 
 	mu       sync.Mutex
 	renewals map[string]renewal // by node
-	looked   time.Time
+	looked   time.Time          // when the last look began
+	count    int                // of those that were silent then
 	woken    chan struct{}
 }
 
@@ -49,7 +50,10 @@ func (k *Kubelets) Watch(ctx context.Context) {
 	said := ""
 	for k.Silence > 0 && ctx.Err() == nil {
 		err := k.look(ctx, time.Now)
-		if err != nil && err.Error() != said && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			said = ""
+		case err.Error() != said && ctx.Err() == nil:
 			said = err.Error()
 			k.Logger.Warn("which kubelets are silent is known only when the API server has their nodes as unknown", "error", err)
 		}
@@ -64,37 +68,41 @@ func (k *Kubelets) Watch(ctx context.Context) {
 func (k *Kubelets) look(ctx context.Context, now func() time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, maxLeaseLookGap)
 	defer cancel()
+	began := now()
 	leases, err := k.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list the Leases of kubelets: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	silent := k.countSilent()
-	k.note(leases.Items, now())
-	if k.countSilent() > silent {
+	before := k.count
+	k.note(leases.Items, began, now())
+	if k.count > before {
 		k.wake()
 	}
 	return nil
 }
 
-// note takes over what the Leases say. After a gap every kubelet begins anew.
-func (k *Kubelets) note(leases []coordinationv1.Lease, now time.Time) {
+// note takes over what the Leases say. After a gap every kubelet begins anew. A look that takes long makes no Lease older: what it sees is
+// as new as its beginning at least, and was there at its end at the latest.
+func (k *Kubelets) note(leases []coordinationv1.Lease, began, ended time.Time) {
 	before := k.renewals
-	if now.Sub(k.looked) > maxLeaseLookGap {
+	if began.Sub(k.looked) > maxLeaseLookGap {
 		before = nil
 	}
-	k.renewals, k.looked = make(map[string]renewal, len(leases)), now
+	k.renewals, k.looked, k.count = make(map[string]renewal, len(leases)), began, 0
 	for i := range leases {
 		spec := &leases[i].Spec
 		if spec.RenewTime == nil {
 			continue
 		}
-		r := renewal{renewed: spec.RenewTime.Time, seen: now, silence: k.silenceOf(spec)}
+		r := renewal{renewed: spec.RenewTime.Time, seen: ended, silence: k.silenceOf(spec)}
 		if last, known := before[leases[i].Name]; known && last.renewed.Equal(r.renewed) {
 			r.seen = last.seen
 		}
-		k.renewals[leases[i].Name] = r
+		if k.renewals[leases[i].Name] = r; k.isSilent(r) {
+			k.count++
+		}
 	}
 }
 
@@ -109,21 +117,12 @@ func (k *Kubelets) silenceOf(spec *coordinationv1.LeaseSpec) time.Duration {
 
 func (k *Kubelets) isSilent(r renewal) bool { return k.looked.Sub(r.seen) >= r.silence }
 
-func (k *Kubelets) countSilent() (n int) {
-	for _, r := range k.renewals {
-		if k.isSilent(r) {
-			n++
-		}
-	}
-	return n
-}
-
 // silent tells whether a node's kubelet is silent while others are heard of. Where most are not, it is the API server that they do not reach.
 func (k *Kubelets) silent(node string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, known := k.renewals[node]
-	return known && time.Since(k.looked) <= maxLeaseLookGap && k.isSilent(r) && 2*k.countSilent() <= len(k.renewals)
+	return known && time.Since(k.looked) <= maxLeaseLookGap && k.isSilent(r) && 2*k.count <= len(k.renewals)
 }
 
 // wakes is told when one more kubelet is silent.

@@ -118,6 +118,18 @@ func TestS170_AnAPIServerThatWasAwayMakesNoKubeletSilent(t *testing.T) {
 	require.False(t, l.silent("n1"))
 }
 
+// S170: what a slow API server answers is as old as the question, and no kubelet is silent for that.
+func TestS170_ASlowAnswerMakesNoKubeletSilent(t *testing.T) {
+	l := newLeases(t, "n1", "n2", "n3")
+	l.pass(10, "n2", "n3") // n1 renewed before these seconds
+	l.renew("n2", 40)
+	slow := func() time.Time { l.now = l.now.Add(4 * time.Second); return l.now }
+	require.NoError(t, l.look(t.Context(), slow))
+	require.False(t, l.silent("n1"), "13 s are known")
+	l.pass(1, "n2", "n3")
+	require.True(t, l.silent("n1"))
+}
+
 // S170: a kubelet whose Lease lasts longer renews it less often.
 func TestS170_ALeaseThatLastsLongerIsGivenLonger(t *testing.T) {
 	l := newLeases(t, "n1", "n2", "n3")
