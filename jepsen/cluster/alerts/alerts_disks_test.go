@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/prometheus"
 )
 
 // TestAlertsOfDisksAndVolumes: a pool and a controller's disk fill, the target of the backups goes away, a volume's image too, a
@@ -20,7 +21,7 @@ func TestAlertsOfDisksAndVolumes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the long form only")
 	}
-	requirePrometheus(t)
+	prometheus.Require(t)
 	backups := filepath.Join(t.TempDir(), "backups")
 	require.NoError(t, os.Mkdir(backups, 0o700))
 	var pool, disk *harness.Disk
@@ -33,9 +34,9 @@ func TestAlertsOfDisksAndVolumes(t *testing.T) {
 	w.fill(pool, 64*harness.Mi, "HoldfastPoolFull")
 	w.fill(disk, 400*harness.Mi, "HoldfastDiskFull")
 	w.letACertificateExpire()
-	w.quiet("HoldfastBackupFailed")
+	w.Quiet("HoldfastBackupFailed")
 	require.NoError(t, os.RemoveAll(backups))
-	w.fires("HoldfastBackupFailed")
+	w.Fires("HoldfastBackupFailed")
 	w.restartOften("n1")
 }
 
@@ -61,26 +62,26 @@ func moveToDisks(t *testing.T, c *harness.Cluster) (pool, disk *harness.Disk) {
 }
 
 func (w *watched) fill(d *harness.Disk, leave int64, alert string) {
-	w.quiet(alert)
+	w.Quiet(alert)
 	require.NoError(w.t, d.Fill(leave))
-	w.fires(alert)
+	w.Fires(alert)
 	require.NoError(w.t, d.Free())
-	w.ends(alert)
+	w.Ends(alert)
 }
 
 // loseAnImage takes the image of a volume away that nobody uses, and gives it back.
 func (w *watched) loseAnImage(id string) {
 	l, err := w.Layout()
 	require.NoError(w.t, err)
-	w.quiet("HoldfastReplicaLost", "HoldfastVolumeAbnormal")
+	w.Quiet("HoldfastReplicaLost", "HoldfastVolumeAbnormal")
 	image := filepath.Join(l.PoolDir("n1"), "volumes", id+".img")
 	away := filepath.Join(w.Base, "away.img")
 	require.NoError(w.t, move(image, away))
-	w.fires("HoldfastReplicaLost")
-	w.fires("HoldfastVolumeAbnormal")
+	w.Fires("HoldfastReplicaLost")
+	w.Fires("HoldfastVolumeAbnormal")
 	require.NoError(w.t, move(away, image))
-	w.ends("HoldfastReplicaLost")
-	w.ends("HoldfastVolumeAbnormal")
+	w.Ends("HoldfastReplicaLost")
+	w.Ends("HoldfastVolumeAbnormal")
 }
 
 // move moves a file to another filesystem.
@@ -95,7 +96,7 @@ func move(from, to string) error {
 // letACertificateExpire puts a certificate of which an hour is left into the place of the node's, and then renews it for the usual time.
 func (w *watched) letACertificateExpire() {
 	ca, folder, short := filepath.Join(w.Dir, "ca"), filepath.Join(w.Dir, "pki", "node-n1"), filepath.Join(w.Base, "short")
-	w.quiet("HoldfastCertExpires")
+	w.Quiet("HoldfastCertExpires")
 	w.runs("ca", "issue", "--ca-dir", ca, "--role", "node", "--name", "n1", "--out", short, "--validity", "1h")
 	require.NoError(w.t, harness.AgeCertificate(ca, filepath.Join(short, "node-n1.crt"), 48*time.Hour, time.Hour))
 	for _, pattern := range []string{"*.crt", "*.key"} { // the key last
@@ -106,9 +107,9 @@ func (w *watched) letACertificateExpire() {
 			require.NoError(w.t, move(file, filepath.Join(folder, filepath.Base(file))))
 		}
 	}
-	w.fires("HoldfastCertExpires")
+	w.Fires("HoldfastCertExpires")
 	w.runs("ca", "renew", "--ca-dir", ca, "--folder", folder, "--within", "2h", "--yes")
-	w.ends("HoldfastCertExpires")
+	w.Ends("HoldfastCertExpires")
 }
 
 // runs runs the command line, which must do what it is asked for.
@@ -120,15 +121,13 @@ func (w *watched) runs(args ...string) {
 
 // restartOften kills a process and starts it again until that is seen to be often.
 func (w *watched) restartOften(id string) {
-	w.quiet("HoldfastRestarts")
+	w.Quiet("HoldfastRestarts")
 	for range 4 {
-		started, err := w.query(w.t.Context(), `process_start_time_seconds{job="holdfast-node"}`)
+		before, err := w.Value(w.t.Context(), `process_start_time_seconds{job="holdfast-node"}`)
 		require.NoError(w.t, err)
-		require.Len(w.t, started, 1)
 		require.NoError(w.t, w.Kill(w.t.Context(), id))
 		require.NoError(w.t, w.StartChild(w.t.Context(), id))
-		before, _ := started[0].Value[1].(string)
-		w.await("the process that runs now is scraped", `process_start_time_seconds{job="holdfast-node"} != `+before)
+		w.Await("the process that runs now is scraped", `process_start_time_seconds{job="holdfast-node"} != `+before)
 	}
-	w.fires("HoldfastRestarts")
+	w.Fires("HoldfastRestarts")
 }

@@ -1,9 +1,7 @@
 package alerts
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,26 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/prometheus"
 )
-
-// requirePrometheus skips where Prometheus is missing, but not in CI.
-func requirePrometheus(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("prometheus"); err != nil {
-		require.Empty(t, os.Getenv("CI"), errNoPrometheus.Error())
-		t.Skip("skipped: " + errors.Join(errNoPrometheus, err).Error())
-	}
-}
 
 // TestAlertsOfControllersAndHosts: members and hosts stop and come back, a pool goes away, and something lies in one that the log
 // does not know.
 func TestAlertsOfControllersAndHosts(t *testing.T) {
-	requirePrometheus(t)
+	prometheus.Require(t)
 	w := startCluster(t, harness.Options{Controllers: 3, Nodes: 2}, func(*harness.Cluster) {})
 	w.requireListedMetrics()
 	w.loseAPool("n1")
 	w.findAnOrphan("n1")
-	w.quiet("HoldfastNoLeader", "HoldfastMemberDown", "HoldfastNotReady", "HoldfastHostDown", "HoldfastSessionLost",
+	w.Quiet("HoldfastNoLeader", "HoldfastMemberDown", "HoldfastNotReady", "HoldfastHostDown", "HoldfastSessionLost",
 		"HoldfastDiskFull", "HoldfastDiverged", "HoldfastCertExpires", "HoldfastOperationFailed", "HoldfastReplicaLost", "HoldfastStuck")
 	w.stopAHost("n2")
 	w.stopMembers()
@@ -43,11 +33,11 @@ func (w *watched) loseAPool(node string) {
 	l, err := w.Layout()
 	require.NoError(w.t, err)
 	id := filepath.Join(l.PoolDir(node), ".holdfast-pool")
-	w.quiet("HoldfastPoolGone")
+	w.Quiet("HoldfastPoolGone")
 	require.NoError(w.t, os.Rename(id, id+".away"))
-	w.fires("HoldfastPoolGone")
+	w.Fires("HoldfastPoolGone")
 	require.NoError(w.t, os.Rename(id+".away", id))
-	w.ends("HoldfastPoolGone")
+	w.Ends("HoldfastPoolGone")
 }
 
 // findAnOrphan puts an image into a pool that the log does not know. Only an audit sees it.
@@ -55,34 +45,34 @@ func (w *watched) findAnOrphan(node string) {
 	l, err := w.Layout()
 	require.NoError(w.t, err)
 	orphan := filepath.Join(l.PoolDir(node), "volumes", "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c10.img")
-	w.quiet("HoldfastAuditFindings")
+	w.Quiet("HoldfastAuditFindings")
 	require.NoError(w.t, os.WriteFile(orphan, make([]byte, harness.Mi), 0o600))
 	require.NoError(w.t, harness.Poll(w.t.Context(), harness.Patience, "an audit to find it", func() (bool, error) {
 		audit, err := w.Audit(w.t.Context())
 		return len(audit.Orphans) == 1, err
 	}))
-	w.fires("HoldfastAuditFindings")
+	w.Fires("HoldfastAuditFindings")
 	require.NoError(w.t, os.Remove(orphan))
 	require.NoError(w.t, w.AwaitCleanAudit(w.t.Context()))
-	w.ends("HoldfastAuditFindings")
+	w.Ends("HoldfastAuditFindings")
 }
 
 func (w *watched) stopAHost(node string) {
-	w.quiet("HoldfastHostDown")
+	w.Quiet("HoldfastHostDown")
 	require.NoError(w.t, w.Kill(w.t.Context(), node))
-	w.fires("HoldfastHostDown")
+	w.Fires("HoldfastHostDown")
 	require.NoError(w.t, w.StartChild(w.t.Context(), node))
-	w.ends("HoldfastHostDown")
+	w.Ends("HoldfastHostDown")
 }
 
 // stopMembers stops the leader, then another member, so that no majority is left; then all of them.
 func (w *watched) stopMembers() {
-	w.quiet("HoldfastMemberDown", "HoldfastNoLeader", "HoldfastNotReady", "HoldfastSessionLost")
+	w.Quiet("HoldfastMemberDown", "HoldfastNoLeader", "HoldfastNotReady", "HoldfastSessionLost")
 	leader, err := w.Leader(w.t.Context())
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.Kill(w.t.Context(), leader))
-	w.fires("HoldfastMemberDown")
-	w.await("the others to elect a leader", `sum(holdfast_raft_state{state="leader"}) == 1`)
+	w.Fires("HoldfastMemberDown")
+	w.Await("the others to elect a leader", `sum(holdfast_raft_state{state="leader"}) == 1`)
 	l, err := w.Layout()
 	require.NoError(w.t, err)
 	killed := []string{leader}
@@ -92,14 +82,14 @@ func (w *watched) stopMembers() {
 			killed = append(killed, id)
 		}
 	}
-	w.fires("HoldfastNoLeader")
-	w.fires("HoldfastNotReady")
-	w.fires("HoldfastSessionLost")
+	w.Fires("HoldfastNoLeader")
+	w.Fires("HoldfastNotReady")
+	w.Fires("HoldfastSessionLost")
 	for _, id := range killed {
 		require.NoError(w.t, w.StartChild(w.t.Context(), id))
 	}
 	for _, alert := range []string{"HoldfastNoLeader", "HoldfastMemberDown", "HoldfastNotReady", "HoldfastSessionLost", "HoldfastHostDown"} {
-		w.ends(alert)
+		w.Ends(alert)
 	}
 }
 
@@ -114,7 +104,7 @@ func (w *watched) requireListedMetrics() {
 	for _, m := range listedMetric.FindAllStringSubmatch(string(page), -1) {
 		listed[m[1]] = m[2]
 	}
-	types, err := w.types(w.t.Context())
+	types, err := w.Types(w.t.Context())
 	require.NoError(w.t, err)
 	require.Contains(w.t, types, "holdfast_raft_state")
 	require.Contains(w.t, types, "holdfast_session_connected")

@@ -1,4 +1,4 @@
-package alerts
+package prometheus
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// rule is one alert, as far as it is looked at.
-type rule struct {
+// Rule is one alert, as far as it is looked at.
+type Rule struct {
 	Name string
 	For  time.Duration // as it is in the chart
 }
 
-// shorten writes a copy of a rule file in which each alert must hold for a part of the time only. Nothing else of it differs.
-func shorten(from, to string, by int) ([]rule, error) {
+// Shorten writes a copy of a rule file in which each alert must hold for a part of the time only. Nothing else of it differs.
+func Shorten(from, to string, by int) ([]Rule, error) {
 	text, err := os.ReadFile(from)
 	if err != nil {
 		return nil, err
@@ -32,14 +32,14 @@ func shorten(from, to string, by int) ([]rule, error) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	}
-	var rules []rule
+	var rules []Rule
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			lasts, err := parseDuration(r.For)
 			if err != nil {
 				return nil, fmt.Errorf("alert %s: %w", r.Alert, err)
 			}
-			rules = append(rules, rule{r.Alert, lasts})
+			rules = append(rules, Rule{r.Alert, lasts})
 		}
 	}
 	return rules, os.WriteFile(to, []byte(shortenLines(string(text), by)), 0o600)
