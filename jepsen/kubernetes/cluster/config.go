@@ -27,8 +27,11 @@ type Config struct {
 	Version  string // of Kubernetes
 	Nodes    int
 	// Guests are nodes after those, with kernels of their own.
-	Guests   int
+	Guests int
+	// Late are nodes after those, which nobody starts with the cluster: StartNode has them join, RemoveNode leave.
+	Late     int
 	PoolSize int64 // bytes of the disk at PoolAt on each node
+	LatePool int64 // on each of those that join late
 	// Archives are files with container images that each node gets.
 	Archives []string
 }
@@ -71,10 +74,14 @@ func (c Config) ControlPlane() machine.Config {
 
 // Node is the machine of the node with this number, which counts from one.
 func (c Config) Node(number int) machine.Config {
+	pool := c.PoolSize
+	if number > c.Started() {
+		pool = c.LatePool
+	}
 	return machine.Config{
 		Name: NodeName(number), Dir: c.Dir,
 		Kept:  []string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/holdfast", "/var/log/pods", "/opt"},
-		Disks: []machine.Disk{{Name: "pool", Size: c.PoolSize, At: PoolAt}},
+		Disks: []machine.Disk{{Name: "pool", Size: pool, At: PoolAt}},
 		Files: c.nodeFiles(number),
 	}
 }
@@ -104,8 +111,11 @@ func (c Config) routes(number int) map[string]string {
 	return all
 }
 
-// all is how many nodes there are, with those that have kernels of their own.
-func (c Config) all() int { return c.Nodes + c.Guests }
+// Started is how many nodes start with the cluster, those with kernels of their own among them.
+func (c Config) Started() int { return c.Nodes + c.Guests }
+
+// all is how many nodes the cluster has certificates, names and routes for.
+func (c Config) all() int { return c.Started() + c.Late }
 
 // hosts is the content of /etc/hosts of all machines.
 func hosts(nodes int) string {

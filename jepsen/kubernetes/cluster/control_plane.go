@@ -8,7 +8,11 @@ import (
 
 // controlUnits are the programs of the control plane.
 func (c Config) controlUnits() []machine.Unit {
-	return []machine.Unit{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler(), c.dns()}
+	units := []machine.Unit{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler(), c.dns()}
+	if c.Guests > 0 {
+		units = append(units, c.proxy(NodeName(1))) // for the guests; there is no node of its own
+	}
+	return units
 }
 
 func (c Config) etcd() machine.Unit {
@@ -77,6 +81,8 @@ func (c Config) RunSnapshotController() error {
 func (c Config) controlFiles() map[string]string {
 	return map[string]string{
 		"/etc/hosts": hosts(c.all()),
+		// Answers must come back this way, from whichever node they are.
+		"/etc/kubernetes/kube-proxy.yaml": fmt.Sprintf(proxyConfig, c.Kubeconfig("proxy"), podsOfAllNodes, true),
 		"/etc/coredns/Corefile": fmt.Sprintf(`.:53 {
   bind %s
   errors

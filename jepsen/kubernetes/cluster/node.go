@@ -14,15 +14,27 @@ const containerd = "/run/containerd/containerd.sock"
 // nodeUnits are the programs of a node.
 func (c Config) nodeUnits(number int) []machine.Unit {
 	name := NodeName(number)
-	return []machine.Unit{
+	units := []machine.Unit{
 		{Name: "containerd", Args: []string{"/usr/bin/containerd", "--config", "/etc/containerd/config.toml"}},
 		{Name: "kubelet", Args: []string{
 			c.kubernetes("kubelet"), "--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=" + c.Kubeconfig(name),
 			"--hostname-override=" + name, "--node-ip=" + address(number), "--v=2",
 		}},
-		{Name: "kube-proxy", Args: []string{c.kubernetes("kube-proxy"), "--config=/etc/kubernetes/kube-proxy.yaml", "--hostname-override=" + name}},
 	}
+	if !c.isGuest(number) {
+		units = append(units, c.proxy(name))
+	}
+	return units
 }
+
+// proxy is what leads to services. A guest has none: its kernel has no tables of nftables for IPv4. What is not for a node or its pods goes
+// from there to the control plane, which has one for it.
+func (c Config) proxy(node string) machine.Unit {
+	return machine.Unit{Name: "kube-proxy", Args: []string{c.kubernetes("kube-proxy"), "--config=/etc/kubernetes/kube-proxy.yaml", "--hostname-override=" + node}}
+}
+
+// isGuest tells the nodes with kernels of their own.
+func (c Config) isGuest(number int) bool { return number > c.Nodes && number <= c.Started() }
 
 // nodeFiles are the files of a node that differ from the host's.
 func (c Config) nodeFiles(number int) map[string]string {
@@ -32,7 +44,7 @@ func (c Config) nodeFiles(number int) map[string]string {
 		"/etc/containerd/config.toml":      containerdConfig,
 		"/etc/cni/net.d/10-pods.conflist":  fmt.Sprintf(network, pods(number)),
 		"/etc/kubernetes/kubelet.yaml":     c.kubeletConfig(number),
-		"/etc/kubernetes/kube-proxy.yaml":  fmt.Sprintf(proxyConfig, c.Kubeconfig("proxy"), podsOfAllNodes),
+		"/etc/kubernetes/kube-proxy.yaml":  fmt.Sprintf(proxyConfig, c.Kubeconfig("proxy"), podsOfAllNodes, false),
 		"/etc/kubernetes/manifests/.empty": "",
 		"/lib/modules/.empty":              "", // every host has this folder, but not one whose kernel has no modules
 	}
@@ -70,6 +82,7 @@ kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: %q}
 mode: nftables
 clusterCIDR: %q
+nftables: {masqueradeAll: %t}
 # The limits of connections are the whole host's.
 conntrack: {maxPerCore: 0, min: 0, tcpCloseWaitTimeout: 0s, tcpEstablishedTimeout: 0s}
 `

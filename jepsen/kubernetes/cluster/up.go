@@ -76,7 +76,7 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 
 // startMachine starts a node's machine, and boots its kernel where it has one of its own.
 func (c Config) startMachine(ctx context.Context, number int) (machine.Config, error) {
-	if number > c.Nodes {
+	if c.isGuest(number) {
 		return c.bootGuest(ctx, number)
 	}
 	node := c.Node(number)
@@ -178,7 +178,7 @@ func unlessThere(err error) error {
 	return err
 }
 
-// WaitNodes returns when all nodes are ready.
+// WaitNodes returns when all nodes that start with the cluster are ready.
 func (c Config) WaitNodes(ctx context.Context, within time.Duration) error {
 	client, err := c.Client()
 	if err != nil {
@@ -195,8 +195,8 @@ func (c Config) WaitNodes(ctx context.Context, within time.Duration) error {
 				ready++
 			}
 		}
-		if ready < c.all() {
-			return fmt.Errorf("%d of %d nodes are ready", ready, c.all())
+		if ready < c.Started() {
+			return fmt.Errorf("%d of %d nodes are ready", ready, c.Started())
 		}
 		return nil
 	})

@@ -70,6 +70,16 @@ func Add(c Config, units ...Unit) error {
 	return Run(c, slices.Collect(maps.Values(all))...)
 }
 
+// Drop has the machine run a unit no more.
+func Drop(c Config, unit string) error {
+	all, err := c.Units()
+	if err != nil {
+		return err
+	}
+	delete(all, unit)
+	return Run(c, slices.Collect(maps.Values(all))...)
+}
+
 // Units are what the machine was told to run, by name.
 func (c Config) Units() (map[string]Unit, error) {
 	units := map[string]Unit{}

@@ -49,6 +49,9 @@ func (o options) stories(ctx context.Context) error {
 	if err := c.Enter(); err != nil {
 		return err
 	}
+	if c.Archives, err = o.makeImages(); err != nil { // for nodes that join
+		return fmt.Errorf("make the images: %w", err)
+	}
 	k, err := kit.New(c)
 	if err != nil {
 		return err

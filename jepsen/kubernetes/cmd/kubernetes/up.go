@@ -16,7 +16,7 @@ import (
 
 // cluster is the cluster that the flags describe, without images for new nodes.
 func (o options) cluster() cluster.Config {
-	return cluster.Config{Dir: filepath.Join(o.dir, "cluster"), Programs: o.programs, Version: o.version, Nodes: o.nodes, Guests: o.guests, PoolSize: o.pool}
+	return cluster.Config{Dir: filepath.Join(o.dir, "cluster"), Programs: o.programs, Version: o.version, Nodes: o.nodes, Guests: o.guests, PoolSize: o.pool, Late: lateNodes, LatePool: latePool}
 }
 
 // up starts what does not run yet of the cluster. It executes this program again in the cluster's network, where it goes on.
@@ -64,8 +64,11 @@ func (o options) kubectl(ctx context.Context, c cluster.Config, args ...string) 
 	return k.Kubectl(ctx, args...)
 }
 
+// lateNodes join in stories, with disks so small that a story can fill them.
+const lateNodes, latePool = 2, 4 << 30
+
 func startNodes(ctx context.Context, c cluster.Config) error {
-	for n := 1; n <= c.Nodes+c.Guests; n++ {
+	for n := 1; n <= c.Started(); n++ {
 		if _, err := c.Node(n).PID(); err == nil {
 			continue
 		}
