@@ -23,6 +23,18 @@ func backing(ctx context.Context, t *story.Teller) (int, error) {
 	return count, nil
 }
 
+// backingOfAll is backing once the hosts have one file for each volume of Kubernetes: what was deleted before takes a moment to be gone.
+func backingOfAll(ctx context.Context, t *story.Teller) (int, error) {
+	if err := sameInLog(ctx, t); err != nil {
+		return 0, err
+	}
+	now, err := look(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	return len(now.volumes), filesAre(ctx, t, len(now.volumes))
+}
+
 func filesAre(ctx context.Context, t *story.Teller, want int) error {
 	got, err := backing(ctx, t)
 	if err == nil && got != want {

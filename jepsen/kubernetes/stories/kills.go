@@ -27,7 +27,11 @@ const kept = 200
 const podEvery, podLasts = 8, 40
 
 func tellKills(ctx context.Context, t *story.Teller) error {
-	before, err := backing(ctx, t)
+	var before int
+	err := kit.Until(ctx, patience, func() (err error) {
+		before, err = backingOfAll(ctx, t)
+		return err
+	})
 	if err != nil {
 		return err
 	}
