@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -45,6 +44,11 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 	if err := t.Apply(ctx, "{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", namespace); err != nil {
 		return err
 	}
+	if t.Cluster.Guests == 0 { // the others show the chart without
+		if err := t.Apply(ctx, fmt.Sprintf(monitoringCRD, "podmonitor", "PodMonitor")+fmt.Sprintf(monitoringCRD, "prometheusrule", "PrometheusRule")); err != nil {
+			return err
+		}
+	}
 	return t.Time("helm install --wait", func() error { return helmInstall(ctx, t) })
 }
 
@@ -62,12 +66,15 @@ func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
 	return offered(ctx, t)
 }
 
-// controllersOn are the nodes with the host's kernel, where there are others: those lose their power in stories that are not about
-// controllers. Else the chart chooses.
+// controllersOn are the nodes with the host's kernel but one, and the first of those with kernels of their own, where there are such: so
+// the loss of one of these is the loss of a controller too, and that of another is not. Else the chart chooses.
 func controllersOn(t *story.Teller) string {
 	var names []string
-	for n := 1; n <= t.Cluster.Nodes && t.Cluster.Guests > 0; n++ {
+	for n := 1; n < t.Cluster.Nodes && t.Cluster.Guests > 0; n++ {
 		names = append(names, cluster.NodeName(n))
+	}
+	if t.Cluster.Guests > 0 {
+		names = append(names, cluster.NodeName(t.Cluster.Nodes+1))
 	}
 	return strings.Join(names, ", ")
 }
@@ -77,17 +84,9 @@ func valuesFile(t *story.Teller) string { return filepath.Join(t.Cluster.Dir, "v
 // offered waits until kubelet has the driver on every node.
 func offered(ctx context.Context, t *story.Teller) error {
 	return kit.Until(ctx, patience, func() error {
-		for n := 1; n <= t.Cluster.Nodes+t.Cluster.Guests; n++ {
-			found, err := t.Client.StorageV1().CSINodes().Get(ctx, cluster.NodeName(n), metav1.GetOptions{})
-			if err != nil {
+		for n := 1; n <= t.Cluster.Started(); n++ {
+			if err := offers(ctx, t, cluster.NodeName(n)); err != nil {
 				return err
-			}
-			has := false
-			for _, d := range found.Spec.Drivers {
-				has = has || d.Name == driver
-			}
-			if !has {
-				return fmt.Errorf("the node %s does not offer the driver", found.Name)
 			}
 		}
 		return nil
