@@ -16,6 +16,7 @@ type member struct {
 	Name      string `json:"id"`
 	ID        string `json:"member_id"`
 	Address   string
+	Role      string
 	Voter     bool
 	Reachable bool
 	Detail    string

@@ -20,7 +20,7 @@ const withReplicas = "holdfast-replicated"
 
 var replicated = []story.Story{
 	{Name: "replicated", Tells: "a volume has two replicas, grows while its pod writes, and is where the pod goes when kubectl drains its node", Limit: 15 * time.Minute, Tell: tellReplicated, Needs: byReplicas},
-	{Name: "failover", Tells: "the node of a pod with a replicated volume loses its power, and later that of the pod after it: each time the pod runs on the other node with all data, by a proof that Events name, and the node returns", Limit: 30 * time.Minute, Tell: tellFailover, Needs: byReplicas},
+	{Name: "failover", Tells: "the node of a pod with a replicated volume loses its power, and with it the controller that leads and the loop, and later the node of the pod after it, which has neither: each time the pod runs on the other node with all data, by a proof that Events name, and the node returns", Limit: 30 * time.Minute, Tell: tellFailover, Needs: byReplicas},
 }
 
 // byReplicas says why a story of replicated volumes cannot be told.
@@ -73,8 +73,26 @@ func startDatabase(ctx context.Context, t *story.Teller) error {
 	return running(ctx, t, databasePod)
 }
 
+// startDatabaseOn starts it on one of the nodes with kernels of their own.
+func startDatabaseOn(ctx context.Context, t *story.Teller, number int) (err error) {
+	for n := t.Cluster.Nodes + 1; n <= t.Cluster.Started(); n++ {
+		if n == number {
+			continue
+		}
+		if _, err := t.Kubectl(ctx, "cordon", cluster.NodeName(n)); err != nil {
+			return err
+		}
+		defer func() {
+			_, uncordoned := t.Kubectl(ctx, "uncordon", cluster.NodeName(n))
+			err = errors.Join(err, uncordoned)
+		}()
+	}
+	return startDatabase(ctx, t)
+}
+
 func tellFailover(ctx context.Context, t *story.Teller) error {
-	if err := startDatabase(ctx, t); err != nil {
+	// The first node that is lost has a controller, which leads then, and the loop.
+	if err := startDatabaseOn(ctx, t, t.Cluster.Nodes+1); err != nil {
 		return err
 	}
 	for _, which := range []string{"first", "second"} {
@@ -98,6 +116,13 @@ func loseItsNode(ctx context.Context, t *story.Teller, which string) error {
 	host, err := t.Cluster.Guest(number)
 	if err != nil {
 		return err
+	}
+	leader, err := leadsFrom(ctx, t, w.node)
+	if err != nil {
+		return err
+	}
+	if leader {
+		which += ", with the controller that leads and the loop"
 	}
 	return all(
 		func() error { return kit.Sleep(ctx, 2*time.Second) },
@@ -149,7 +174,7 @@ func handleOf(ctx context.Context, t *story.Teller, claim string) (string, error
 }
 
 func (w written) number(t *story.Teller) (int, error) {
-	for n := t.Cluster.Nodes + 1; n <= t.Cluster.Nodes+t.Cluster.Guests; n++ {
+	for n := t.Cluster.Nodes + 1; n <= t.Cluster.Started(); n++ {
 		if cluster.NodeName(n) == w.node {
 			return n, nil
 		}
