@@ -143,7 +143,7 @@ type MetadataWiper interface {
 	WipeMetadata(ctx context.Context, id fsm.VolumeID) error
 }
 
-// SyncReader is a Replicator that tells of all its resources at once how much their replicas differ.
+// SyncReader is a Replicator that tells of all its resources at once how much their replicas differ, and which are suspended.
 type SyncReader interface {
 	// ListSync returns the status of each of this host's resources that the kernel has. It runs no command, so it answers
 	// while one hangs. On a host whose kernel has no replicator there is none.
@@ -155,4 +155,5 @@ type SyncStatus struct {
 	Connection fsmpb.ConnectionState
 	OutOfSync  int64 // bytes that the peer does not have, or has otherwise
 	Percent    int   // of a resynchronisation or verification; -1: none is under way
+	Suspended  bool  // the kernel holds back the I/O of the volume's users
 }

@@ -16,7 +16,7 @@ import (
 type replicaCollector struct {
 	agent *Agent
 	outOfSync, differences,
-	progress, verified *prometheus.Desc
+	frozen, progress, verified *prometheus.Desc
 }
 
 func newReplicaCollector(a *Agent) *replicaCollector {
@@ -24,6 +24,7 @@ func newReplicaCollector(a *Agent) *replicaCollector {
 	return &replicaCollector{agent: a,
 		outOfSync:   prometheus.NewDesc("holdfast_replica_out_of_sync_bytes", "Bytes of a replicated volume that the two replicas do not have alike, as this host's kernel counts them.", labels, nil),
 		differences: prometheus.NewDesc("holdfast_replica_differences_bytes", "Bytes of which a verification found that the two connected replicas differ; it stays until they are synchronised.", labels, nil),
+		frozen:      prometheus.NewDesc("holdfast_replica_frozen", "1 while this host's kernel holds back the I/O of the volume's users, which the log may not know: its quorum may be away.", labels, nil),
 		progress: prometheus.NewDesc("holdfast_replica_sync_ratio", "How far what is under way between the two replicas is, 0 to 1; no series when nothing is. Kind is resync or verify.",
 			[]string{"volume_id", "kind"}, nil),
 		verified: prometheus.NewDesc("holdfast_replica_verified_timestamp_seconds", "When the last verification of the two replicas began on this host, or they were made, in seconds since 1970. One of the two hosts begins them: take the maximum.", labels, nil),
@@ -32,7 +33,7 @@ func newReplicaCollector(a *Agent) *replicaCollector {
 
 // Describe implements prometheus.Collector.
 func (c *replicaCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.outOfSync, c.differences, c.progress, c.verified} {
+	for _, d := range []*prometheus.Desc{c.outOfSync, c.differences, c.frozen, c.progress, c.verified} {
 		out <- d
 	}
 }
@@ -57,6 +58,7 @@ func (c *replicaCollector) Collect(out chan<- prometheus.Metric) {
 	for id, s := range all {
 		gauge(c.outOfSync, float64(s.OutOfSync), string(id))
 		gauge(c.differences, float64(differencesOf(s)), string(id))
+		gauge(c.frozen, float64(boolToInt(s.Suspended)), string(id))
 		if kind := syncKind(s); kind != "" {
 			gauge(c.progress, float64(s.Percent)/100, string(id), kind)
 		}

@@ -58,6 +58,29 @@ func TestAHostSaysHowMuchItsReplicasDiffer(t *testing.T) {
 	require.Empty(t, gauges(t, registry, "holdfast_replica_sync_ratio"))
 }
 
+// TestAHostSaysWhatIsFrozenWithoutAQuorum: the log cannot know it, as nothing gets into it.
+func TestAHostSaysWhatIsFrozenWithoutAQuorum(t *testing.T) {
+	p := newStoppedPair(t)
+	registry := prometheus.NewRegistry()
+	a := p.hosts[0]
+	a.configure = func(c *agent.Config) { c.Metrics = registry }
+	for _, m := range p.hosts {
+		m.start(nil)
+	}
+	id := p.create(fsmpb.Protocol_PROTOCOL_C)
+	frozen := func() float64 { return gauges(t, registry, "holdfast_replica_frozen")[string(id)] }
+	a.stage(id, a.publish(id))
+	require.Zero(t, frozen())
+	p.setDown(true)
+	p.link.SetDisconnected(true)
+	acknowledged, err := a.replicator.Write(id, "unheard")
+	require.NoError(t, err)
+	require.False(t, acknowledged)
+	require.Equal(t, 1.0, frozen())
+	p.setDown(false)
+	p.eventually("the quorum has decided", func() bool { return frozen() == 0 })
+}
+
 // kindLabel is the first label of holdfast_replica_sync_ratio here.
 const kindLabel = "resync"
 

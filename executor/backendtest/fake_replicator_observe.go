@@ -85,7 +85,7 @@ func (r *FakeReplicator) ListSync(context.Context) (map[fsm.VolumeID]executor.Sy
 		if !s.InKernel {
 			continue
 		}
-		status := executor.SyncStatus{Connection: s.Connection, OutOfSync: int64(s.Metadata.OutOfSync.Len()), Percent: -1}
+		status := executor.SyncStatus{Connection: s.Connection, OutOfSync: int64(s.Metadata.OutOfSync.Len()), Percent: -1, Suspended: s.Suspended}
 		if s.Connection >= syncSource {
 			status.Percent = 40
 		}

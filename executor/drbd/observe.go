@@ -137,7 +137,7 @@ func (o *observer) listSync() (map[fsm.VolumeID]executor.SyncStatus, error) {
 	all := map[fsm.VolumeID]executor.SyncStatus{}
 	for minor, d := range t.devices {
 		if id, ours := configured[minor]; ours && d.connection != csUnconfigured {
-			all[id] = executor.SyncStatus{Connection: connectionState(d), OutOfSync: d.outOfSync, Percent: d.percent}
+			all[id] = executor.SyncStatus{Connection: connectionState(d), OutOfSync: d.outOfSync, Percent: d.percent, Suspended: d.suspended}
 		}
 	}
 	return all, nil

@@ -264,6 +264,7 @@ func TestHowMuchReplicasDifferIsReadOfAllAtOnce(t *testing.T) {
 		"":                    {},
 		"connected_secondary": {testVolume: {Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED, Percent: -1}},
 		"sync_target":         {testVolume: {Connection: fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET, OutOfSync: 65244 << 10, Percent: 6}},
+		"suspended":           {testVolume: {Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING, Percent: -1, Suspended: true}},
 	} {
 		r, fake := newReplicatorInState(t, state)
 		ran := len(fake.calls)
