@@ -76,6 +76,7 @@ var dashboardRows = []row{
 		one("Out of sync", "bytes", `holdfast_replica_out_of_sync_bytes > 0`, "{{instance}} {{volume_id}}"),
 		one("Resynchronisation and verification", "percentunit", `holdfast_replica_sync_ratio`, "{{kind}} {{volume_id}}"),
 		one("Differences that verifications found", "bytes", `holdfast_replica_differences_bytes > 0`, "{{volume_id}}"),
+		one("Volumes whose I/O is frozen", "none", `holdfast_replica_frozen == 1`, "{{instance}} {{volume_id}}"),
 		one("Oldest verification", "s", `time() - min(max by (volume_id) (holdfast_replica_verified_timestamp_seconds))`, "age"),
 		one("Replications between sites", "none", `max by (status) (holdfast_cluster_replications)`, "{{status}}"),
 		one("Since all sites were equal", "s", `max(holdfast_cluster_replication_unequal_seconds)`, "longest"),
