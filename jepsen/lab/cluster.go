@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 )
@@ -22,6 +23,8 @@ type ClusterConfig struct {
 	// NodeArgsOf are further flags of one guest's node, such as its replication address, ControllerArgsOf
 	// those of its controller.
 	NodeArgsOf, ControllerArgsOf func(*Guest) []string
+	// CertificatesAge is how long ago the certificates were issued: guests whose clocks are behind by less take them.
+	CertificatesAge time.Duration
 	// Setup is a script that runs in each node's guest before its node starts for the
 	// first time, for pools.
 	Setup string

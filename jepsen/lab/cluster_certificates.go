@@ -7,6 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
 // The roles of certificates.
@@ -33,6 +36,9 @@ func (c *Cluster) certificates(ctx context.Context) error {
 	if _, err := c.holdfast(ctx, "ca", "make", "--ca-dir", c.path("ca"), "--cluster", "lab"); err != nil {
 		return err
 	}
+	if err := c.age(c.path("ca", "ca.crt")); err != nil {
+		return err
+	}
 	for _, g := range c.Lab.guests {
 		for role, name := range c.identities(g) {
 			if err := c.issueFor(ctx, g, role, name); err != nil {
@@ -42,6 +48,17 @@ func (c *Cluster) certificates(ctx context.Context) error {
 	}
 	return nil
 }
+
+// age has a certificate be issued as long ago as the cluster asks for. It is good for as long from now as it was.
+func (c *Cluster) age(file string) error {
+	if c.config.CertificatesAge == 0 {
+		return nil
+	}
+	return harness.AgeCertificate(c.path("ca"), file, c.config.CertificatesAge, certificateValidity)
+}
+
+// certificateValidity is for how long certificates are issued.
+const certificateValidity = 90 * 24 * time.Hour
 
 // identities are the roles that a guest has certificates for.
 func (c *Cluster) identities(g *Guest) map[string]string {
@@ -71,7 +88,7 @@ func (c *Cluster) issueFor(ctx context.Context, g *Guest, role, name string) err
 			return err
 		}
 	}
-	return nil
+	return c.age(filepath.Join(dir, "crt"))
 }
 
 // copyCertificates puts a guest's certificates into it.

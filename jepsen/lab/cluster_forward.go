@@ -56,6 +56,17 @@ func (c *Cluster) ForwardController(i int, path string) error {
 	return err
 }
 
+// ControllerMetrics is the address of this host that stands for the metrics of a guest's controller, NodeMetrics that of its node's. They
+// listen on the guest's loopback, as by default.
+func (c *Cluster) ControllerMetrics(i int) (string, error) { return c.forwardMetrics(i, "9801") }
+
+// NodeMetrics is the address of this host that stands for the metrics of a guest's node.
+func (c *Cluster) NodeMetrics(i int) (string, error) { return c.forwardMetrics(i, "9811") }
+
+func (c *Cluster) forwardMetrics(i int, port string) (string, error) {
+	return c.forwards.address(c.Lab.Guest(i), net.JoinHostPort("127.0.0.1", port))
+}
+
 func (f *forwards) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

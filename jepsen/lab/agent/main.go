@@ -3,6 +3,7 @@
 //	agent launch DIR PROGRAM ARG...   on the host: runs a guest so that it can write only below DIR
 //	agent guard NUMBER                on the host: removes a lab when its standard input ends
 //	agent serve ADDRESS               in a guest: serves the lab's requests
+//	agent clock DURATION              in a guest: steps its clock; 0s: disciplines it, as a time daemon does
 package main
 
 import (
@@ -27,7 +28,9 @@ func run(args []string) error {
 			return guard(args[1])
 		case "serve":
 			return serve(args[1])
+		case "clock":
+			return setClock(args[1])
 		}
 	}
-	return errors.New("usage: agent launch|guard|serve ...")
+	return errors.New("usage: agent launch|guard|serve|clock ...")
 }
