@@ -5,9 +5,9 @@
 //	writer write --path P --acks F [--direct] [--durable fdatasync|dsync|aio] [--from N] [--stamp TEXT] [--blocks N] [--eager N --pause D]
 //	writer check --path P --acked N [--direct] [--blocks N]
 //	writer scan --path P [--direct] [--bytes N]
-//	writer fill --path POOL --from N
+//	writer fill --path POOL --from N [--most N]
 //	writer empty --path POOL --from N
 //
 // scan prints all blocks that it finds, wherever they are, and checksums: a replica's device is read with it.
-// fill takes all metadata of a thin pool by thin devices numbered from N on, empty gives it back.
+// fill takes all metadata of a thin pool, or some, by thin devices numbered from N on, empty gives it back.
 package main

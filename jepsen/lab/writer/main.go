@@ -25,6 +25,7 @@ type options struct {
 	then                []string
 	direct              bool
 	from, acked, blocks uint64
+	most                uint64
 	eager               uint64
 	pause               time.Duration
 	bytes               int64
@@ -50,6 +51,7 @@ func run(args []string) error {
 	flags.DurationVar(&o.pause, "pause", 0, "between two blocks")
 	flags.Uint64Var(&o.acked, "acked", 0, "last number that was acknowledged")
 	flags.Uint64Var(&o.blocks, "blocks", 1024, "length of the ring")
+	flags.Uint64Var(&o.most, "most", 0, "how many thin devices to make; 0: all that there is room for")
 	flags.Int64Var(&o.bytes, "bytes", 0, "how much to scan; 0: all")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

@@ -21,9 +21,13 @@ const (
 	emptied = 1000
 )
 
-// fill makes thin devices until the pool's metadata has no room for one more, and prints how many.
+// fill makes thin devices until the pool's metadata has no room for one more, or there are as many as asked for, and prints how many.
 func (o *options) fill() error {
 	for number := o.from; ; number++ {
+		if o.most > 0 && number == o.from+o.most {
+			fmt.Printf("%d thin devices\n", o.most)
+			return nil
+		}
 		if err := sendMessage(o.path, fmt.Sprintf("create_thin %d", number)); err != nil {
 			fmt.Printf("%d thin devices, then: %v\n", number-o.from, err)
 			return nil
