@@ -45,6 +45,7 @@ type Mounter struct {
 	formatSlots chan struct{}
 	tableCache  *tableCache
 
+	answerTimeout   time.Duration
 	shutdownTimeout time.Duration
 	shutdownMu      sync.Mutex
 	shutdowns       map[uint64]*pendingShutdown // by device: shutdowns that have not answered yet
@@ -58,7 +59,7 @@ type Mounter struct {
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
 		runner: cfg.Runner, policy: cfg.Mounts, program: slices.Clip(cfg.Program), formatSlots: make(chan struct{}, maxConcurrentFormats), shutdowns: map[uint64]*pendingShutdown{}, tableCache: newTableCache(),
-		shutdownTimeout: defaultShutdownTimeout,
+		answerTimeout: answerTimeout, shutdownTimeout: defaultShutdownTimeout,
 	}
 	for _, dir := range cfg.Roots {
 		r, err := openAllowedRoot(dir)

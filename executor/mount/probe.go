@@ -18,15 +18,24 @@ import (
 const probeBytes = 1 << 20
 
 // Probe reads both ends of a device and returns what they contain. It parses superblocks itself
-// instead of running blkid, whose exit code 2 means both "empty" and "unreadable" (S15).
-func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.Content, error) {
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+// instead of running blkid, whose exit code 2 means both "empty" and "unreadable" (S15). The error of a device that does not answer is
+// that of a command that hangs in the kernel.
+func (m *Mounter) Probe(ctx context.Context, device string, size int64) (executor.Content, error) {
+	content, err := callDevice(ctx, m.answerTimeout, func() (executor.Content, error) { return probe(device, size) })
 	if err != nil {
 		return executor.Content{}, fmt.Errorf("probe %s: %w", device, err)
 	}
+	return content, nil
+}
+
+func probe(device string, size int64) (executor.Content, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return executor.Content{}, err
+	}
 	defer f.Close()
 	if current, err := deviceSize(f); err != nil {
-		return executor.Content{}, fmt.Errorf("probe %s: read its size: %w", device, err)
+		return executor.Content{}, fmt.Errorf("read its size: %w", err)
 	} else if current != size {
 		return executor.Content{}, fsm.Reject(fsm.Precondition, "%s has %d bytes, not %d", device, current, size)
 	}
@@ -37,7 +46,7 @@ func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.
 func readEnds(f *os.File, size int64) (executor.Content, error) {
 	buf := make([]byte, min(probeBytes, size))
 	if _, err := f.ReadAt(buf, 0); err != nil {
-		return executor.Content{}, fmt.Errorf("probe %s: read its beginning: %w", f.Name(), err)
+		return executor.Content{}, fmt.Errorf("read its beginning: %w", err)
 	}
 	content := executor.Content{Read: true, Found: detectFilesystem(buf)}
 	if content.Found.Type != "" {
@@ -45,7 +54,7 @@ func readEnds(f *os.File, size int64) (executor.Content, error) {
 	}
 	content.Empty = isZero(buf)
 	if _, err := f.ReadAt(buf, size-int64(len(buf))); err != nil {
-		return executor.Content{}, fmt.Errorf("probe %s: read its end: %w", f.Name(), err)
+		return executor.Content{}, fmt.Errorf("read its end: %w", err)
 	}
 	content.Empty = content.Empty && isZero(buf)
 	return content, nil
