@@ -6,6 +6,9 @@
 // controllers of CSI-Addons call: they share one lab of sites A and B and a witness, one guest each; -wide has two each.
 // TestS38_S39_S41_ManagersUnderPartitions takes a seed, -sites.seed.
 //
+// TestAlertsOf... have a real Prometheus on the host scrape the guests' processes under the chart's rules: alerts that need kernels, disks or
+// clocks become pending, fire, and end with their faults. Theirs is a lab whose clocks begin a month ago, or that of the sites.
+//
 // TestRandomFaults is all of it at random: rounds in which faults that a seed chooses overlap, under writers on raw
 // volumes and filesystems with one replica and two. A round ends when everything works again by itself; then the
 // replicas' own devices are read, and package stamps judges them. One round runs in CI; longer:

@@ -42,6 +42,8 @@ type env struct {
 	lastError map[int]int
 	// openErr is what a scenario failed of, repeated behind the logs: a reader may see their end only.
 	openErr string
+	// nodeArgs are further flags of node processes that start from now on.
+	nodeArgs []string
 }
 
 // sharedEnv is made by the first scenario and closed by TestMain. currentEnv is the one of the scenario that runs.
@@ -55,6 +57,13 @@ type layout struct {
 	// impatient: a primary goes on without a peer that takes longer than the default to confirm a write. Guests may stand
 	// still for longer while others use the machine's processors, and a peer that was outdated for that takes nothing over.
 	impatient bool
+	// behind is how far the guests' clocks are behind this machine's when the processes start.
+	behind time.Duration
+	// disks are of each guest, beside the pool's; setup prepares them, after the pool.
+	disks []int64
+	setup string
+	// controllerArgs are further flags of controllers, firstNodeArgs those of nodes as they start first.
+	controllerArgs, firstNodeArgs []string
 }
 
 // nodeArgs are the flags of all nodes.
@@ -77,7 +86,7 @@ func (y *layout) siteArgs(g *lab.Guest) []string {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	for _, w := range []*env{sharedEnv, sitesEnv} {
+	for _, w := range []*env{alertsEnv, sharedEnv, sitesEnv} {
 		if w == nil {
 			continue
 		}
@@ -110,6 +119,7 @@ func sharedScenario(t *testing.T, shared **env, y layout) *env {
 	t.Helper()
 	lab.RequireLab(t)
 	if *shared == nil {
+		closeAlertsEnv(t)
 		w, err := openEnv(context.WithoutCancel(t.Context()), y)
 		require.NoError(t, err)
 		*shared = w
@@ -152,11 +162,11 @@ func (w *env) begin(t *testing.T) {
 func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	l, err := lab.Start(ctx, lab.Config{Guests: y.guests, Disks: []int64{2 << 30}})
+	l, err := lab.Start(ctx, lab.Config{Guests: y.guests, Disks: append([]int64{2 << 30}, y.disks...)})
 	if err != nil {
 		return nil, err
 	}
-	w := &env{lab: l, layout: y, co: &orchestrator{}}
+	w := &env{lab: l, layout: y, co: &orchestrator{}, nodeArgs: y.firstNodeArgs}
 	defer func() {
 		if err != nil {
 			_ = l.Close() // the first error says more
@@ -169,12 +179,12 @@ func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 		return nil, err
 	}
 	w.cluster, err = l.NewCluster(ctx, lab.ClusterConfig{
-		Setup: pools, Pool: "lvm:vg/pool", Controllers: y.guests, Nodes: y.nodes, ControllerArgsOf: y.siteArgs,
+		Setup: pools + y.setup, Pool: "lvm:vg/pool", Controllers: y.guests, Nodes: y.nodes, ControllerArgsOf: y.siteArgs, CertificatesAge: 2 * y.behind,
 		// A guest may stand still for a second while others use the machine's processors.
-		ControllerArgs: []string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"},
+		ControllerArgs: append([]string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"}, y.controllerArgs...),
 		NodeArgs:       y.nodeArgs(),
 		NodeArgsOf: func(g *lab.Guest) []string {
-			return append(y.siteArgs(g), "--replication-address", g.IP(lab.Replication), "--fence-address", g.IP(lab.Management))
+			return append(append(y.siteArgs(g), "--replication-address", g.IP(lab.Replication), "--fence-address", g.IP(lab.Management)), w.nodeArgs...)
 		},
 	})
 	if err != nil {
@@ -183,6 +193,11 @@ func openEnv(ctx context.Context, y layout) (_ *env, err error) {
 	w.co.folder = func(ctx context.Context, node, path string) error { return run(ctx, w.guest(node), "mkdir -p "+path) }
 	for _, g := range l.Guests() {
 		if err := w.prepare(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	if y.behind > 0 {
+		if err := l.StepClocks(ctx, -y.behind); err != nil {
 			return nil, err
 		}
 	}
