@@ -25,12 +25,12 @@ HALF     := ^(TestRandomFaults|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimar
 # replication without controllers, and make lab the others.
 LONG_CLUSTERS := ^(TestACommandThatFaultsEveryControllerIsSkipped|TestContentSurvivesKilledNodesAndLeaders|TestCSISanityOfV1_13|TestTwoBuildsHoldOneState|TestS29_S33_TwoOrchestratorsUseTheSameNames|TestADeadControllerIsReplacedUnderLoad|TestStageAndPublishTenTimesOver|TestS72_TwoBuildsRollOverBadLinks)$$
 BARE     := ^TestDRBD$$
-# With the kernel that deploy/user-mode-linux.sh installs, the short form also has two clusters of guests.
+# With the kernel that deploy/user-mode-linux.sh installs, the short form also has clusters of guests, one at a time.
 FASTER   := /usr/local/lib/user-mode-linux/linux.uml
-GUARDED  := ^(TestALostPeerFreezesIOWithoutAQuorum|TestS9_ADirectWriterOfAPrimaryThatIsCutOff)$$
-# Replication between sites, in a lab of its own; the short form has the loss of a site and a forced promotion.
-SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate
-SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce)$$
+GUARDED  := ^(TestALostPeerFreezesIOWithoutAQuorum|TestS9_ADirectWriterOfAPrimaryThatIsCutOff|TestAlertsOfReplicas)$$
+# Replication between sites, in a lab of its own; the short form has the loss of a site, a forced promotion, and the alerts.
+SITES    := S38|^TestReplicationRows|^TestPublishedClientsReplicate|^TestAlertsOfSites$$
+SHORT    := ^(TestS30_S38_S41_S42_ASiteLosesItsPower|TestS38_S40_S44_S48_AStaleSiteIsPromotedByForce|TestAlertsOfSites)$$
 
 # The packages whose tests are of whole clusters, real and simulated; those of all others are unit tests.
 SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab -e /jepsen/sim -e /jepsen/raftsim
