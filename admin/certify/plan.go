@@ -20,18 +20,19 @@ const (
 
 // Plan is what a run does. It is shown before it is done.
 type Plan struct {
-	Cluster     string   `json:"cluster"`
-	SizeBytes   int64    `json:"size_bytes"` // of each scratch volume
-	Burst       int      `json:"burst"`
-	Hosts       []string `json:"hosts"`              // that get scratch volumes
-	LeftOut     []string `json:"left_out,omitempty"` // hosts that get none, and why
-	Rows        int      `json:"rows"`               // of the conformance suite that are checked
-	Handovers   []string `json:"handovers"`
-	Restarts    []string `json:"restarts,omitempty"`  // controllers whose processes are stopped and started anew
-	Volumes     int      `json:"volumes"`             // made in all, at most
-	AtOnce      int      `json:"at_once"`             // that exist at one time, at most
-	Leftovers   []string `json:"leftovers,omitempty"` // of interrupted runs, which are removed first, by id
-	MinimumFree int64    `json:"minimum_free_bytes"`  // that a host must have
+	Cluster     string     `json:"cluster"`
+	SizeBytes   int64      `json:"size_bytes"` // of each scratch volume
+	Burst       int        `json:"burst"`
+	Hosts       []string   `json:"hosts"`              // that get scratch volumes
+	LeftOut     []string   `json:"left_out,omitempty"` // hosts that get none, and why
+	Rows        int        `json:"rows"`               // of the conformance suite that are checked
+	Handovers   []string   `json:"handovers"`
+	Restarts    []string   `json:"restarts,omitempty"`  // controllers whose processes are stopped and started anew
+	Writes      *WritePlan `json:"writes,omitempty"`    // nil: nothing is written on a host
+	Volumes     int        `json:"volumes"`             // made in all, at most
+	AtOnce      int        `json:"at_once"`             // that exist at one time, at most
+	Leftovers   []string   `json:"leftovers,omitempty"` // of interrupted runs, which are removed first, by id
+	MinimumFree int64      `json:"minimum_free_bytes"`  // that a host must have
 }
 
 // NewPlan makes the plan for a cluster whose facts show no trouble. The error is of a request that no cluster can follow, or of a
@@ -133,6 +134,9 @@ func (p *Plan) Text() string {
 		fmt.Fprintln(&b, "no process is stopped")
 	} else {
 		fmt.Fprintf(&b, "the controllers %s are restarted, each in the middle of %d creations, and the next when the one before serves again\n", strings.Join(p.Restarts, ", then "), p.Burst)
+	}
+	if p.Writes != nil {
+		p.Writes.text(&b)
 	}
 	return b.String()
 }

@@ -38,6 +38,7 @@ type Report struct {
 	Rows         []Row      `json:"rows"`
 	NotChecked   NotChecked `json:"not_checked"`
 	Handovers    []Handover `json:"handovers"`
+	Writes       []Write    `json:"writes,omitempty"`
 	Audits       []Audit    `json:"audits"`
 	Hashes       []Hashes   `json:"hashes"`
 	Limits       []string   `json:"limits"` // what the report says nothing of
@@ -88,10 +89,15 @@ func Limits(p *Plan) []string {
 	if len(p.Restarts) > 0 {
 		stopped = "no host was stopped, no network was cut and no disk failed: leadership was handed over on request, and controllers were stopped and started anew"
 	}
+	copies, written := "scratch volumes have one copy: nothing is said of replication", "nothing was mounted or written on a host"
+	if p.Writes != nil {
+		copies = "scratch volumes beside those that pods wrote to have one copy, and no copy was lost: nothing is said of a failover"
+		written = fmt.Sprintf("pods wrote on the hosts %s alone, and no power was lost: a block that was acknowledged may have been read from a host's memory", strings.Join(p.Writes.Hosts, ", "))
+	}
 	return []string{
 		stopped,
-		"scratch volumes have one copy: nothing is said of replication",
-		"nothing was mounted or written on a host",
+		copies,
+		written,
 		"a refusal is that of CSI's controller service on a copy of the state at the index: the log has no entry of it",
 		"the times are those of the machine that asked",
 	}
@@ -143,7 +149,7 @@ func (r *Report) Conclude() {
 			r.Result = Failed
 		}
 	}
-	if len(r.Problems) > 0 || r.Plan == nil || len(r.Handovers) < len(r.Plan.Handovers)+len(r.Plan.Restarts) {
+	if len(r.Problems) > 0 || r.writesTrouble() != "" || r.Plan == nil || len(r.Handovers) < len(r.Plan.Handovers)+len(r.Plan.Restarts) {
 		r.Result = Failed
 	}
 }
@@ -173,5 +179,6 @@ func (r *Report) Summary() string {
 	fmt.Fprintf(&b, "cluster %s, run %s: %s\n", r.Cluster, r.Run, strings.ToUpper(r.Result))
 	fmt.Fprintf(&b, "rows: %d passed, %d failed; of %d rows of the suite %d are not checked\n", count[Passed], count[Failed], r.NotChecked.Of, r.NotChecked.Count)
 	fmt.Fprintf(&b, "leadership was handed over %d times, and controllers were restarted %d times, while %d volumes were made, %d of them by the leader before\n", len(r.Handovers)-restarts, restarts, made, former)
+	r.writesText(&b)
 	return b.String()
 }
