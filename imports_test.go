@@ -101,6 +101,7 @@ var mayImport = importMap{
 	"kube/orphans":   {"kube/plan"},
 	"kube/signin":    {"raftnode/pki"},
 	"kube/why":       {"admin/adminpb", "csi/identity", "fsm"},
+	"kube/scratch":   {"admin/certify", "csi/identity"},
 	"kube/wait":      {},
 	"kube/apitest":   {}, // of tests
 	"kube/bootstrap": {"durablefile", "kube/wait", "raftnode/store"},

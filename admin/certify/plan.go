@@ -77,6 +77,16 @@ func (p *Plan) Restart(f *Facts) {
 	p.Volumes += len(p.Restarts) * (p.Burst + 1) // with the claims
 }
 
+// NoRoomToWrite says why a host cannot have a claim of a size beside the scratch volumes; empty: it can.
+func (p *Plan) NoRoomToWrite(f *Facts, host string, size int64) string {
+	for _, n := range f.Nodes {
+		if n.GetId() == host {
+			return noRoom(n, p.MinimumFree+size)
+		}
+	}
+	return "the cluster has no host of its name"
+}
+
 // noRoom says why a host gets no scratch volumes; empty: it gets some.
 func noRoom(n *adminpb.Node, need int64) string {
 	if n.GetCordoned() {

@@ -26,6 +26,16 @@ func (r *Runner) removeOwn(ctx context.Context) error {
 	return r.remove(ctx, own)
 }
 
+// removeLeft removes what killed runs left.
+func (r *Runner) removeLeft(ctx context.Context, left []*adminpb.Volume) error {
+	if r.Pods != nil {
+		if err := r.Pods.RemoveLeft(ctx); err != nil {
+			return err
+		}
+	}
+	return r.remove(ctx, left)
+}
+
 // remove ends what operators published of the volumes, and deletes them by their ids.
 func (r *Runner) remove(ctx context.Context, volumes []*adminpb.Volume) error {
 	for _, v := range volumes {

@@ -17,7 +17,7 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 	if r.run, err = newRun(); err != nil {
 		return nil, err
 	}
-	r.ids, r.claims, r.youngest, r.ends = map[string]string{}, 0, "", false
+	r.ids, r.claims, r.youngest, r.ends, r.writes = map[string]string{}, 0, "", false, nil
 	report = r.begin(f, plan)
 	w := certify.World{Run: r.run, SizeBytes: plan.SizeBytes, Hosts: plan.Hosts, Controllers: len(r.each)}
 	defer func() {
@@ -29,7 +29,7 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 		return nil, err
 	}
 	r.Progress("run %s: %d leftovers are removed first", r.run, len(left))
-	if err := r.remove(ctx, left); err != nil {
+	if err := r.removeLeft(ctx, left); err != nil {
 		return nil, err
 	}
 	if err := r.steps(ctx, report, plan, w); err != nil && ctx.Err() != nil {
@@ -43,10 +43,12 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 
 // removeAtEnd removes what the run made, also after an interruption.
 func (r *Runner) removeAtEnd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	r.ends = true
-	return r.removeOwn(ctx)
+	failed := r.removeWrites(ctx) // before the claims, which keep other runs away from what is not removed yet
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return errors.Join(failed, r.removeOwn(ctx))
 }
 
 func (r *Runner) begin(f *certify.Facts, plan *certify.Plan) *certify.Report {
@@ -83,14 +85,20 @@ func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certif
 	if err != nil {
 		return err
 	}
+	if err := r.beginWrites(ctx, plan, w); err != nil {
+		return err
+	}
 	for n, d := range r.disturbances(plan) {
 		r.Progress("%d of %d: %s, while %d volumes are made", n+1, len(plan.Handovers)+len(plan.Restarts), d.says, plan.Burst)
 		if err := r.disturb(ctx, report, plan, w, n, d, published); err != nil {
 			return err
 		}
+		if err := r.awaitWrites(ctx, w); err != nil {
+			return err
+		}
 	}
 	report.Rows = append(report.Rows, certify.JudgeContext(published, report.Handovers))
-	return nil
+	return r.endWrites(ctx, report, plan, w)
 }
 
 // disturb does one of them, reports it, and removes what was made meanwhile.
@@ -115,6 +123,7 @@ func (r *Runner) disturb(ctx context.Context, report *certify.Report, plan *cert
 func (r *Runner) finishReport(ctx context.Context, report *certify.Report) {
 	r.ends = true
 	for _, step := range []func() error{
+		func() error { return r.removeWrites(ctx) },
 		func() error { return r.removeOwn(ctx) },
 		func() error { return r.addAudit(ctx, report, "when all scratch volumes were removed") },
 		func() error { return r.addHashes(ctx, report, "after") },

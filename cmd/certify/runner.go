@@ -32,14 +32,17 @@ type Runner struct {
 	OlderThan time.Duration
 	// Restart stops a controller's process and returns when another one runs in its place; needed where the plan has restarts.
 	Restart func(ctx context.Context, controller string) error
+	// Pods write on hosts; needed where the plan has writes.
+	Pods Pods
 
 	run      certify.Run
 	each     []*admin.Client // of one controller each
 	names    []string        // of the controllers, in the order of each
 	ids      map[string]string
-	claims   int    // that were made beside the first
-	youngest string // the last of them, by its id
-	ends     bool   // nothing is done any more but to remove
+	claims   int             // that were made beside the first
+	youngest string          // the last of them, by its id
+	ends     bool            // nothing is done any more but to remove
+	writes   []certify.Write // of the plan's hosts, in their order
 }
 
 // Look asks the cluster for what decides whether it may be drilled: what interrupted runs left, and what of others has a scratch

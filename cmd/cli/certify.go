@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type certifyOptions struct {
 	size      int64
 	burst     int
 	restart   bool
+	write     writeOptions
 	yes       bool
 	olderThan time.Duration
 }
@@ -39,7 +41,7 @@ func certifyCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "certify", Short: "Show on this cluster what it survives, with scratch volumes, and sign a report of it", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd) }}
 	cmd.Long = "Checks those rows of the conformance suite that need no fault, and hands leadership over in the middle of creations, twice to\n" +
-		"every controller; in Kubernetes it restarts each controller, too, if it is asked to. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
+		"every controller; in Kubernetes it restarts each controller, too, and has pods write on hosts meanwhile and read back what was acknowledged, if it is asked to. It begins only where every controller and host is well, and uses scratch volumes alone, named\n" +
 		certify.Prefix + "RUN-..., which it removes at the end, also when it is interrupted; a run some minutes later removes what a killed\n" +
 		"one left, if nobody used it since. While a run is under way another is refused.\n" +
 		"Without --yes it says what it would do, and does nothing. The report is signed with the key of your certificate, and lists what\n" +
@@ -51,6 +53,7 @@ func certifyCommand() *cobra.Command {
 	flags.IntVar(&o.burst, "burst", 6, "`number` of volumes that are made in the middle of each handover")
 	flags.DurationVar(&o.olderThan, "leftovers-older-than", 5*time.Minute, "what is younger is no leftover, as its run may be under way")
 	flags.BoolVar(&o.restart, "restart-controllers", false, "also restart each controller in the middle of creations, one after another, by evicting its pod; with --kube")
+	o.write.addFlags(flags)
 	flags.BoolVar(&o.yes, "yes", false, "carry the plan out; without it, it is only shown")
 	cmd.AddCommand(certifyVerifyCommand())
 	return cmd
@@ -63,18 +66,22 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if o.restart && !o.kube.wanted() {
 		return exit.Usagef("--restart-controllers evicts pods: it needs --kube")
 	}
+	if err := o.write.check(cmd.Flags(), o.kube.wanted()); err != nil {
+		return err
+	}
 	if o.yes && o.out == "" {
 		return exit.Usagef("name the file for the signed report with --out")
 	}
-	client, creds, err := o.open(ctx)
+	client, creds, closing, err := o.openToTheEnd(ctx)
 	if err != nil {
 		return err
 	}
+	defer closing()
 	if o.yes && creds.Identity().Role != pki.Admin {
 		return exit.Refusedf("certify the cluster: %s may not make volumes: only an admin may", creds.Identity().Actor())
 	}
 	r := &runner.Runner{Client: client, Cluster: creds.Identity().Cluster, Actor: creds.Identity().Actor(), Version: daemon.Version(), OlderThan: o.olderThan,
-		Progress: func(format string, a ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", a...) }}
+		Progress: lines(cmd.ErrOrStderr())}
 	facts, left, others, err := r.Look(ctx)
 	if err != nil {
 		return callError("look at the cluster", err)
@@ -91,6 +98,11 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if o.write.on {
+		if err := o.addWrites(ctx, r, facts, plan); err != nil {
+			return err
+		}
+	}
 	if err := o.printPlan(cmd.OutOrStdout(), plan); err != nil {
 		return err
 	}
@@ -99,6 +111,27 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 		return nil
 	}
 	return o.carryOut(ctx, cmd, r, creds, facts, plan, left)
+}
+
+// openToTheEnd is open, for a client that is still good when ctx was ended: what the run made is removed then.
+func (o *certifyOptions) openToTheEnd(ctx context.Context) (*admin.Client, *pki.Credentials, func(), error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	giveUp := context.AfterFunc(ctx, end)
+	client, creds, err := o.open(life)
+	if giveUp(); err != nil {
+		end()
+	}
+	return client, creds, end, err
+}
+
+// lines writes a line at a time, whoever has something to say.
+func lines(to io.Writer) func(format string, a ...any) {
+	var mu sync.Mutex
+	return func(format string, a ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(to, format+"\n", a...)
+	}
 }
 
 // addRestarts adds them to the plan, and how they are done.

@@ -135,6 +135,7 @@ func Root() *cobra.Command {
 		historyCommand(),
 		auditCommand(),
 		certifyCommand(),
+		certifyBlocksCommand(),
 		adoptClusterCommand(),
 		importCommand(),
 		doctorCommand(),
