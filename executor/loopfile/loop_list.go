@@ -45,21 +45,27 @@ func listBound() ([]boundLoop, error) {
 }
 
 // volumeIn returns the volume whose image in the pool's directory backs the device. The kernel names a file by its path below the
-// mount through which it was opened: where that one was of a container that is gone, what is above it is missing. The file itself
-// is compared then (S174).
+// mount through which it was opened: where that one was of a container that is gone, what is above it is missing, and where it is another
+// node's on this kernel, or is hidden by a later mount, the path is the same. So the file itself is compared (S174).
 func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool, error) {
 	folder, name := filepath.Split(strings.TrimSuffix(b.file, deletedSuffix))
 	text, isImage := strings.CutSuffix(name, ".img")
 	above, inVolumes := strings.CutSuffix(folder, "/"+volumesDir+"/")
 	id := fsm.VolumeID(text)
-	switch {
-	case !isImage || !inVolumes || !id.Valid() || !strings.HasSuffix(dir, above):
+	if !isImage || !inVolumes || !id.Valid() || !strings.HasSuffix(dir, above) {
 		return "", false, nil
-	case above == dir:
-		return id, true, nil
 	}
 	same, err := b.isFileOf(filepath.Join(dir, volumesDir), name)
 	return id, same, err
+}
+
+// isBelow tells whether the backing file is the one of its path, below the pool's directory.
+func (b boundLoop) isBelow(dir string) (bool, error) {
+	if !strings.HasPrefix(b.file, dir+"/") {
+		return false, nil
+	}
+	folder, name := filepath.Split(strings.TrimSuffix(b.file, deletedSuffix))
+	return b.isFileOf(folder, name)
 }
 
 // isFileOf tells whether the backing file is the one of that name in the folder. One that is deleted has none: it is when it is of

@@ -261,6 +261,38 @@ func TestS174_TheLoopDeviceOfAnEarlierContainerIsAdopted(t *testing.T) {
 	require.NoError(t, p.Deactivate(t.Context(), id))
 }
 
+// S174: a device whose file has the same path, and is another node's on this kernel, is not adopted, and is no orphan here.
+func TestS174_TheLoopDeviceOfAnotherNodeIsNotAdopted(t *testing.T) {
+	theirs, dir := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, theirs.Create(t.Context(), id, 1<<20))
+	had, err := theirs.Activate(t.Context(), id, false)
+	require.NoError(t, err)
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "")) // it hides their pool
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // where the test failed
+	_, err = Init(dir)
+	require.NoError(t, err)
+	ours, err := Open(Config{Dir: dir})
+	require.NoError(t, err)
+	for range 2 {
+		items, err := ours.Inventory(t.Context())
+		require.NoError(t, err)
+		require.NotContains(t, items, executor.InventoryItem{Kind: "loop", Volume: id, Path: had.Path})
+		require.NotContains(t, items, executor.InventoryItem{Kind: "loop", Path: had.Path})
+		d, err := ours.Observe(t.Context(), id)
+		require.NoError(t, err)
+		require.False(t, d.Active())
+		if !d.Exists {
+			require.NoError(t, ours.Create(t.Context(), id, 1<<20)) // of the same name
+		}
+	}
+	require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH))
+	d, err := theirs.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, had.Path, d.Path)
+	require.NoError(t, theirs.Deactivate(t.Context(), id))
+}
+
 // requireNotOfAnotherPool: another pool with an image of the same name has no device.
 func requireNotOfAnotherPool(t *testing.T, id fsm.VolumeID) {
 	t.Helper()

@@ -35,10 +35,13 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	}
 	for _, b := range all {
 		id, ok, err := b.volumeIn(p.dir)
+		if err == nil && !ok && b.file != p.dir+"/"+FilesystemImage {
+			ok, err = b.isBelow(p.dir)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if ok || strings.HasPrefix(b.file, p.dir+"/") && b.file != p.dir+"/"+FilesystemImage {
+		if ok {
 			items = append(items, executor.InventoryItem{Kind: "loop", Volume: id, Path: devicePath(b.number)})
 		}
 	}
