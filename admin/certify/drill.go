@@ -13,6 +13,7 @@ type Handover struct {
 	From       string    `json:"from"`
 	To         string    `json:"to"` // empty: whoever was elected
 	Restarted  string    `json:"restarted,omitempty"`
+	Plugin     string    `json:"node_plugin,omitempty"` // the host whose node plugin was restarted, and nobody's leadership asked for
 	TermBefore uint64    `json:"term_before"`
 	TermAfter  uint64    `json:"term_after"`
 	Begun      time.Time `json:"begun"`
@@ -48,7 +49,7 @@ func (h *Handover) Judge(run Run, volumes []*adminpb.Volume, context string) {
 	if context != h.Context {
 		h.Problems = append(h.Problems, fmt.Sprintf("the context of a publication was %q before and %q after", context, h.Context))
 	}
-	if h.TermAfter <= h.TermBefore && (h.Restarted == "" || h.Restarted == h.From) {
+	if h.TermAfter <= h.TermBefore && h.Plugin == "" && (h.Restarted == "" || h.Restarted == h.From) {
 		h.Problems = append(h.Problems, fmt.Sprintf("the term was %d before and %d after", h.TermBefore, h.TermAfter))
 	}
 }
@@ -80,8 +81,11 @@ func TermOf(before uint64, id string, m *adminpb.HistoryResponse) uint64 {
 
 // what names it for people.
 func (h *Handover) what() string {
-	if h.Restarted != "" {
+	switch {
+	case h.Restarted != "":
 		return "the restart of " + h.Restarted
+	case h.Plugin != "":
+		return "the restart of the node plugin of " + h.Plugin
 	}
 	return "leadership went to " + h.To
 }

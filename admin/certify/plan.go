@@ -27,12 +27,13 @@ type Plan struct {
 	LeftOut     []string   `json:"left_out,omitempty"` // hosts that get none, and why
 	Rows        int        `json:"rows"`               // of the conformance suite that are checked
 	Handovers   []string   `json:"handovers"`
-	Restarts    []string   `json:"restarts,omitempty"`  // controllers whose processes are stopped and started anew
-	Writes      *WritePlan `json:"writes,omitempty"`    // nil: nothing is written on a host
-	Volumes     int        `json:"volumes"`             // made in all, at most
-	AtOnce      int        `json:"at_once"`             // that exist at one time, at most
-	Leftovers   []string   `json:"leftovers,omitempty"` // of interrupted runs, which are removed first, by id
-	MinimumFree int64      `json:"minimum_free_bytes"`  // that a host must have
+	Restarts    []string   `json:"restarts,omitempty"`     // controllers whose processes are stopped and started anew
+	Writes      *WritePlan `json:"writes,omitempty"`       // nil: nothing is written on a host
+	Plugins     []string   `json:"node_plugins,omitempty"` // hosts whose node plugins are restarted while pods write
+	Volumes     int        `json:"volumes"`                // made in all, at most
+	AtOnce      int        `json:"at_once"`                // that exist at one time, at most
+	Leftovers   []string   `json:"leftovers,omitempty"`    // of interrupted runs, which are removed first, by id
+	MinimumFree int64      `json:"minimum_free_bytes"`     // that a host must have
 }
 
 // NewPlan makes the plan for a cluster whose facts show no trouble. The error is of a request that no cluster can follow, or of a
@@ -76,6 +77,15 @@ func (p *Plan) Restart(f *Facts) {
 	p.Restarts = all[:len(all)/rounds]
 	p.Volumes += len(p.Restarts) * (p.Burst + 1) // with the claims
 }
+
+// RestartPlugins adds the restart of the node plugin of every host on which pods write, one after another.
+func (p *Plan) RestartPlugins() {
+	p.Plugins = p.Writes.Hosts
+	p.Volumes += len(p.Plugins) * (p.Burst + 1) // with the claims
+}
+
+// Disturbances are how often volumes are made while something is handed over or restarted.
+func (p *Plan) Disturbances() int { return len(p.Handovers) + len(p.Restarts) + len(p.Plugins) }
 
 // NoRoomToWrite says why a host cannot have a claim of a size beside the scratch volumes; empty: it can.
 func (p *Plan) NoRoomToWrite(f *Facts, host string, size int64) string {
@@ -140,10 +150,14 @@ func (p *Plan) Text() string {
 	}
 	fmt.Fprintf(&b, "%d rows of the conformance suite are checked, of %d\n", p.Rows, len(SuiteRows()))
 	fmt.Fprintf(&b, "leadership is handed to %s, each time in the middle of %d creations\n", strings.Join(p.Handovers, ", then "), p.Burst)
-	if len(p.Restarts) == 0 {
+	switch {
+	case len(p.Restarts)+len(p.Plugins) == 0:
 		fmt.Fprintln(&b, "no process is stopped")
-	} else {
+	case len(p.Restarts) > 0:
 		fmt.Fprintf(&b, "the controllers %s are restarted, each in the middle of %d creations, and the next when the one before serves again\n", strings.Join(p.Restarts, ", then "), p.Burst)
+	}
+	if len(p.Plugins) > 0 {
+		fmt.Fprintf(&b, "the node plugins of the hosts %s are restarted in the same way, and pods there must not notice\n", strings.Join(p.Plugins, ", then "))
 	}
 	if p.Writes != nil {
 		p.Writes.text(&b)

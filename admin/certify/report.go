@@ -86,8 +86,8 @@ type Audit struct {
 // Limits are what a report of such a run says nothing of.
 func Limits(p *Plan) []string {
 	stopped := "no process was killed, no host was stopped, no network was cut and no disk failed: leadership was handed over on request"
-	if len(p.Restarts) > 0 {
-		stopped = "no host was stopped, no network was cut and no disk failed: leadership was handed over on request, and controllers were stopped and started anew"
+	if restarted := p.restarted(); restarted != "" {
+		stopped = "no host was stopped, no network was cut and no disk failed: leadership was handed over on request, and " + restarted + " were stopped and started anew"
 	}
 	copies, written := "scratch volumes have one copy: nothing is said of replication", "nothing was mounted or written on a host"
 	if p.Writes != nil {
@@ -101,6 +101,18 @@ func Limits(p *Plan) []string {
 		"a refusal is that of CSI's controller service on a copy of the state at the index: the log has no entry of it",
 		"the times are those of the machine that asked",
 	}
+}
+
+// restarted is what the plan stops; empty: nothing.
+func (p *Plan) restarted() string {
+	var all []string
+	if len(p.Restarts) > 0 {
+		all = append(all, "controllers")
+	}
+	if len(p.Plugins) > 0 {
+		all = append(all, "node plugins")
+	}
+	return strings.Join(all, " and ")
 }
 
 //go:embed rows.txt
@@ -149,7 +161,7 @@ func (r *Report) Conclude() {
 			r.Result = Failed
 		}
 	}
-	if len(r.Problems) > 0 || r.writesTrouble() != "" || r.Plan == nil || len(r.Handovers) < len(r.Plan.Handovers)+len(r.Plan.Restarts) {
+	if len(r.Problems) > 0 || r.writesTrouble() != "" || r.Plan == nil || len(r.Handovers) < r.Plan.Disturbances() {
 		r.Result = Failed
 	}
 }
@@ -163,11 +175,14 @@ func (r *Report) Summary() string {
 			fmt.Fprintf(&b, "row %s: %s\n", row.ID, row.Why)
 		}
 	}
-	made, former, restarts := 0, 0, 0
+	made, former, restarts, plugins := 0, 0, 0, 0
 	for i := range r.Handovers {
 		h := &r.Handovers[i]
 		if made, former = made+len(h.Created), former+h.byFormer(); h.Restarted != "" {
 			restarts++
+		}
+		if h.Plugin != "" {
+			plugins++
 		}
 		for _, p := range h.Problems {
 			fmt.Fprintf(&b, "after %s: %s\n", h.what(), p)
@@ -178,7 +193,8 @@ func (r *Report) Summary() string {
 	}
 	fmt.Fprintf(&b, "cluster %s, run %s: %s\n", r.Cluster, r.Run, strings.ToUpper(r.Result))
 	fmt.Fprintf(&b, "rows: %d passed, %d failed; of %d rows of the suite %d are not checked\n", count[Passed], count[Failed], r.NotChecked.Of, r.NotChecked.Count)
-	fmt.Fprintf(&b, "leadership was handed over %d times, and controllers were restarted %d times, while %d volumes were made, %d of them by the leader before\n", len(r.Handovers)-restarts, restarts, made, former)
+	fmt.Fprintf(&b, "leadership was handed over %d times, controllers were restarted %d times and node plugins %d times, while %d volumes were made, %d of them by the leader before\n",
+		len(r.Handovers)-restarts-plugins, restarts, plugins, made, former)
 	r.writesText(&b)
 	return b.String()
 }

@@ -69,5 +69,11 @@ func TestWritesAreOnSoManyHosts(t *testing.T) {
 	require.EqualValues(t, 8192, p.Writes.Blocks())
 	require.Contains(t, p.Text(), "a second pod on the same host reads every acknowledged block back")
 	require.NotContains(t, Limits(p)[2], "nothing was mounted")
+	require.Contains(t, p.Text(), "no process is stopped")
+	p.RestartPlugins()
+	require.Contains(t, p.Text(), "the node plugins of the hosts b, then c are restarted in the same way")
+	require.NotContains(t, p.Text(), "no process is stopped")
+	require.Contains(t, Limits(p)[0], "and node plugins were stopped and started anew")
+	require.Equal(t, 2, p.Disturbances())
 	require.ErrorContains(t, (&Plan{Hosts: []string{"a"}}).Write(WritePlan{}, 2, why), "a: it is cordoned")
 }

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -43,11 +44,11 @@ func (r *Runner) drillName(handover, i int) string {
 
 // disturbance is what is done while volumes are made: leadership is handed to a controller, or one is restarted.
 type disturbance struct {
-	to, restarted, says string
-	do                  func(context.Context) error
+	to, restarted, plugin, says string
+	do                          func(context.Context) error
 }
 
-// disturbances are the handovers and then the restarts of a plan.
+// disturbances are the handovers and then the restarts of a plan, those of controllers first.
 func (r *Runner) disturbances(plan *certify.Plan) (all []disturbance) {
 	for _, to := range plan.Handovers {
 		all = append(all, disturbance{to: to, says: "leadership to " + to, do: func(ctx context.Context) error { return r.transfer(ctx, to) }})
@@ -55,7 +56,28 @@ func (r *Runner) disturbances(plan *certify.Plan) (all []disturbance) {
 	for _, name := range plan.Restarts {
 		all = append(all, disturbance{restarted: name, says: "restart of " + name, do: func(ctx context.Context) error { return r.restart(ctx, name) }})
 	}
+	for _, host := range plan.Plugins {
+		all = append(all, disturbance{plugin: host, says: "restart of the node plugin of " + host, do: func(ctx context.Context) error { return r.restartPlugin(ctx, host) }})
+	}
 	return all
+}
+
+// restartPlugin restarts a host's node plugin, and returns when the log hears of the host again.
+func (r *Runner) restartPlugin(ctx context.Context, host string) error {
+	if err := r.RestartPlugin(ctx, host); err != nil {
+		return fmt.Errorf("restart the node plugin of %s: %w", host, err)
+	}
+	return await(ctx, "wait for host "+host, func(ctx context.Context) error {
+		return r.Client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+			nodes, err := api.Nodes(ctx, &adminpb.NodesRequest{})
+			for _, n := range nodes.GetNodes() {
+				if n.GetId() == host && n.GetState() != "reachable" {
+					err = errors.Join(err, fmt.Errorf("it is %s", n.GetState()))
+				}
+			}
+			return err
+		})
+	})
 }
 
 // restart restarts a controller, and returns when the whole cluster is well again.
@@ -76,7 +98,7 @@ func (r *Runner) restart(ctx context.Context, name string) error {
 // handover does one of them while volumes are made, and looks at what came of it. The volumes stay.
 func (r *Runner) handover(ctx context.Context, w certify.World, n int, d disturbance, publishContext string, burst int) (certify.Handover, error) {
 	before, _, err := r.Client.Status(ctx)
-	h := certify.Handover{From: before.GetLeader(), To: d.to, Restarted: d.restarted, TermBefore: before.GetTerm(), Begun: time.Now().UTC(), Created: make([]certify.Created, burst)}
+	h := certify.Handover{From: before.GetLeader(), To: d.to, Restarted: d.restarted, Plugin: d.plugin, TermBefore: before.GetTerm(), Begun: time.Now().UTC(), Created: make([]certify.Created, burst)}
 	if err != nil {
 		return h, err
 	}

@@ -89,7 +89,7 @@ func (r *Runner) steps(ctx context.Context, report *certify.Report, plan *certif
 		return err
 	}
 	for n, d := range r.disturbances(plan) {
-		r.Progress("%d of %d: %s, while %d volumes are made", n+1, len(plan.Handovers)+len(plan.Restarts), d.says, plan.Burst)
+		r.Progress("%d of %d: %s, while %d volumes are made", n+1, plan.Disturbances(), d.says, plan.Burst)
 		if err := r.disturb(ctx, report, plan, w, n, d, published); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (r *Runner) disturb(ctx context.Context, report *certify.Report, plan *cert
 		return err
 	}
 	report.Handovers = append(report.Handovers, h)
-	if len(report.Handovers) == len(plan.Handovers)+len(plan.Restarts) {
+	if len(report.Handovers) == plan.Disturbances() {
 		if err := r.addAudit(ctx, report, "with scratch volumes"); err != nil {
 			return err
 		}

@@ -32,6 +32,8 @@ type Runner struct {
 	OlderThan time.Duration
 	// Restart stops a controller's process and returns when another one runs in its place; needed where the plan has restarts.
 	Restart func(ctx context.Context, controller string) error
+	// RestartPlugin does so with a host's node plugin.
+	RestartPlugin func(ctx context.Context, host string) error
 	// Pods write on hosts; needed where the plan has writes.
 	Pods Pods
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,6 +58,48 @@ func (r *podRestarter) restart(ctx context.Context, controller string) error {
 		return err
 	}
 	return r.awaitReady(ctx, controller, pod.UID)
+}
+
+// nodePods are the labels of the node plugins' pods, as the chart sets them.
+const nodePods = "app.kubernetes.io/name=holdfast,app.kubernetes.io/component=node"
+
+// pluginOn finds the pod of a host's node plugin; nil: there is none.
+func (r *podRestarter) pluginOn(ctx context.Context, host string) (*corev1.Pod, error) {
+	list, err := r.api.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: nodePods})
+	if err != nil {
+		return nil, fmt.Errorf("find its pod: %w", err)
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; pod.Spec.NodeName == host && pod.DeletionTimestamp == nil {
+			return pod, nil
+		}
+	}
+	return nil, nil
+}
+
+// restartPlugin evicts a host's node plugin, and waits until another one of the host is ready.
+func (r *podRestarter) restartPlugin(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
+	defer cancel()
+	former, err := r.pluginOn(ctx, host)
+	if err == nil && former == nil {
+		err = errors.New("no pod of it is on the host")
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.evict(ctx, former); err != nil {
+		return err
+	}
+	for {
+		now, err := r.pluginOn(ctx, host)
+		if err == nil && now != nil && now.UID != former.UID && isReady(now) {
+			return nil
+		}
+		if sleepContext(ctx, r.pause) != nil {
+			return fmt.Errorf("its pod was evicted, and none is ready on host %s after %s: look at `kubectl -n %s get pods -o wide`", host, restartTimeout, r.namespace)
+		}
+	}
 }
 
 // evict asks again while a budget forbids it for now, as another controller may be on its way.

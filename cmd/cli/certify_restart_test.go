@@ -65,6 +65,30 @@ func TestARestartThatDoesNotComeAboutSaysWhy(t *testing.T) {
 	require.ErrorContains(t, r.awaitReady(ctx, "holdfast-controller-1", "old"), "kubectl -n holdfast describe pod holdfast-controller-1")
 }
 
+func pluginPod(name string, host string, ready corev1.ConditionStatus) *corev1.Pod {
+	pod := controllerPod(types.UID(name), ready)
+	pod.Name, pod.Spec.NodeName = name, host
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "node"}
+	return pod
+}
+
+// TestANodePluginIsRestartedByAnEviction: what replaces it has another name, and another host's is left alone.
+func TestANodePluginIsRestartedByAnEviction(t *testing.T) {
+	kube := fake.NewClientset(pluginPod("a", "n1", corev1.ConditionTrue), pluginPod("b", "n2", corev1.ConditionTrue), controllerPod("c", corev1.ConditionTrue))
+	kube.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+		require.Equal(t, types.UID("a"), *a.(k8stesting.CreateAction).GetObject().(*policyv1.Eviction).DeleteOptions.Preconditions.UID)
+		pods := corev1.SchemeGroupVersion.WithResource("pods")
+		require.NoError(t, kube.Tracker().Delete(pods, "holdfast", "a"))
+		return true, nil, kube.Tracker().Create(pods, pluginPod("d", "n1", corev1.ConditionTrue), "holdfast")
+	})
+	r := &podRestarter{api: kube, namespace: "holdfast", pause: time.Millisecond}
+	require.NoError(t, r.restartPlugin(t.Context(), "n1"))
+	require.ErrorContains(t, r.restartPlugin(t.Context(), "n3"), "no pod of it is on the host")
+}
+
 func TestRestartsNeedKubernetes(t *testing.T) {
 	_, stderr := run(t, 2, "certify", "--restart-controllers")
 	require.Contains(t, stderr, "--kube")

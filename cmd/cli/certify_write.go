@@ -26,6 +26,7 @@ type writeOptions struct {
 	class, namespace string
 	size             int64
 	hosts            int
+	plugins          bool // are restarted meanwhile
 }
 
 func (o *writeOptions) addFlags(flags *pflag.FlagSet) {
@@ -34,13 +35,14 @@ func (o *writeOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.class, "write-class", "", "storage `class` of the claims that are written to; by default the only one that is fit, or the default one; with --write")
 	flags.StringVar(&o.namespace, "write-namespace", "", "`namespace` of these pods and claims; by default that of the controllers; with --write")
 	flags.Var(node.BytesFlag(&o.size), "write-size", "of each of these claims, in `bytes`; with --write")
+	flags.BoolVar(&o.plugins, "restart-node-plugins", false, "also restart the node plugin of each host that is written on, one after another, by evicting its pod; with --write")
 	flags.IntVar(&o.hosts, "write-hosts", 3, "`number` of hosts that are written on, at most; with --write")
 }
 
 // check refuses what no cluster can follow.
 func (o *writeOptions) check(flags *pflag.FlagSet, kube bool) error {
 	if !o.on {
-		for _, name := range []string{"write-class", "write-namespace", "write-size", "write-hosts"} {
+		for _, name := range []string{"write-class", "write-namespace", "write-size", "write-hosts", "restart-node-plugins"} {
 			if onCommandLine(flags, name) {
 				return exit.Usagef("--%s does nothing without --write", name)
 			}
@@ -88,6 +90,29 @@ func (o *certifyOptions) addWrites(ctx context.Context, r *runner.Runner, facts 
 	if err := pods.Check(ctx); err != nil {
 		return exit.Refusedf("write on hosts: %w", err)
 	}
+	if o.write.plugins {
+		return o.addPluginRestarts(ctx, r, plan)
+	}
+	return nil
+}
+
+// addPluginRestarts adds them to the plan, and how they are done.
+func (o *certifyOptions) addPluginRestarts(ctx context.Context, r *runner.Runner, plan *certify.Plan) error {
+	pods, err := o.kube.restarter(ctx)
+	if err != nil {
+		return err
+	}
+	for _, host := range plan.Writes.Hosts {
+		pod, err := pods.pluginOn(ctx, host)
+		if err != nil {
+			return exit.Unavailablef("restart the node plugin of %s: %w", host, err)
+		}
+		if pod == nil {
+			return exit.Usagef("--restart-node-plugins evicts pods, and host %s has none of a node plugin", host)
+		}
+	}
+	plan.RestartPlugins()
+	r.RestartPlugin = pods.restartPlugin
 	return nil
 }
 

@@ -37,18 +37,27 @@ func (w *Writer) Write(ctx context.Context, out io.Writer) (err error) {
 		if err := w.one(); err != nil {
 			return fmt.Errorf("write block %d: %w", w.said.Number+1, err)
 		}
-		if now := time.Now(); !now.Before(next) || ctx.Err() != nil {
+		if now := time.Now(); !now.Before(next) && ctx.Err() == nil {
 			next = now.Add(w.Every)
-			if err := json.NewEncoder(out).Encode(w.said); err != nil {
-				return fmt.Errorf("acknowledge block %d: %w", w.said.Number, err)
+			if err := w.say(out); err != nil {
+				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(w.Pause):
 		}
+		if ctx.Err() != nil {
+			return w.say(out)
+		}
 	}
+}
+
+func (w *Writer) say(out io.Writer) error {
+	if err := json.NewEncoder(out).Encode(w.said); err != nil {
+		return fmt.Errorf("acknowledge block %d: %w", w.said.Number, err)
+	}
+	return nil
 }
 
 // one writes the next block, and notes it once it is durable.
