@@ -25,6 +25,12 @@ type Facts struct {
 	Reached    []string // the controllers that an address was given of, by name
 }
 
+// Hosts are the nodes without those that an operator attested to be gone for good: they are no part of the cluster any more, and the log
+// keeps their names.
+func Hosts(nodes []*adminpb.Node) []*adminpb.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *adminpb.Node) bool { return n.GetState() == "lost" })
+}
+
 // Troubles say why a drill must not be held now: only a healthy cluster is drilled. None: it may.
 func (f *Facts) Troubles() (all []string) {
 	if f.Status.GetLeader() == "" {

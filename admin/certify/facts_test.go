@@ -225,3 +225,11 @@ func TestARestartNeedsAnElectionOnlyOfWhoLed(t *testing.T) {
 		})
 	}
 }
+
+func TestAHostThatIsGoneForGoodKeepsNobodyFromADrill(t *testing.T) {
+	nodes := []*adminpb.Node{{Id: "n1", State: "reachable"}, {Id: "n2", State: "lost"}, {Id: "n3", State: "unreachable"}}
+	hosts := Hosts(nodes)
+	require.Len(t, hosts, 2)
+	require.Equal(t, []string{"n1", "n3"}, []string{hosts[0].GetId(), hosts[1].GetId()})
+	require.Equal(t, "n2", nodes[1].GetId(), "what was asked for is as it was")
+}

@@ -58,7 +58,7 @@ func (r *Runner) Look(ctx context.Context) (f *certify.Facts, left []*adminpb.Vo
 		members, errMembers := api.Members(ctx, &adminpb.MembersRequest{})
 		nodes, errNodes := api.Nodes(ctx, &adminpb.NodesRequest{})
 		operations, errOperations := api.Operations(ctx, &adminpb.OperationsRequest{})
-		f.Members, f.Nodes, f.Operations = members.GetMembers(), nodes.GetNodes(), operations.GetOperations()
+		f.Members, f.Nodes, f.Operations = members.GetMembers(), certify.Hosts(nodes.GetNodes()), operations.GetOperations()
 		return firstOf(errMembers, errNodes, errOperations)
 	})
 	if err != nil {
