@@ -14,10 +14,10 @@ import (
 const filledSize, fillers = "2Gi", 3
 
 // fill writes files in the background until one fails, and says so.
-const fill = `(n=0; while dd if=/dev/urandom of=/data/fill-$n bs=1M count=64 conv=fsync; do n=$((n+1)); done; echo full >/tmp/full) >/dev/null 2>&1 </dev/null &`
+const fill = `(n=0; while dd if=/dev/urandom of=/data/fill-$n bs=1M count=64 conv=fsync; do n=$((n+1)); done; echo full >/full) >/dev/null 2>&1 </dev/null &`
 
 // overwrite writes what write wrote once more in its place, durably, with the same content.
-const overwrite = `cp /data/kept /tmp/kept && dd if=/tmp/kept of=/data/kept bs=1M conv=notrunc,fsync 2>/dev/null && echo done`
+const overwrite = `cp /data/kept /kept && dd if=/kept of=/data/kept bs=1M conv=notrunc,fsync 2>/dev/null && echo done`
 
 func tellFilled(ctx context.Context, t *story.Teller) error {
 	number := lateNumber(t, 2)
@@ -66,7 +66,7 @@ func fillPool(ctx context.Context, t *story.Teller, node string) (sum string, er
 
 func allFull(ctx context.Context, t *story.Teller) (err error) {
 	for i := range fillers {
-		err = errors.Join(err, expect(ctx, t, fmt.Sprintf("filler-%d", i), "cat /tmp/full", "full"))
+		err = errors.Join(err, expect(ctx, t, fmt.Sprintf("filler-%d", i), "cat /full", "full"))
 	}
 	return err
 }

@@ -57,6 +57,7 @@ func leaves(ctx context.Context, t *story.Teller, number int) error {
 		return all(
 			func() error { return runPage(ctx, t, fmt.Sprintf(leave, name, id)) },
 			func() error { return machine.Remove(t.Cluster.Node(number)) },
+			func() error { return nodeIs(ctx, t, name, "unreachable") },
 			func() error {
 				return runPage(ctx, t, fmt.Sprintf("kubectl holdfast nodes lost %s --host-id %s --reason leaves --yes", name, id))
 			},
