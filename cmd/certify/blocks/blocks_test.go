@@ -14,10 +14,9 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/certify"
 )
 
-const (
-	run    certify.Run = "0123456789abcdef"
-	places             = 8
-)
+const run certify.Run = "0123456789abcdef"
+
+const places = 8
 
 // file has the blocks up to a number.
 func file(t *testing.T, upTo uint64) string {
