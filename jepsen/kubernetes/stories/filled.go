@@ -71,8 +71,8 @@ func allFull(ctx context.Context, t *story.Teller) (err error) {
 	return err
 }
 
-// makeRoom deletes the pods and claims that fill the pool, and waits until the pod that is left writes what is new, and its own node
-// takes another volume.
+// makeRoom deletes the pods and claims that fill the pool, starts the pod that is left again, as its filesystem may have become read-only,
+// and waits until it writes what is new.
 func makeRoom(ctx context.Context, t *story.Teller) error {
 	for i := range fillers {
 		name := fmt.Sprintf("filler-%d", i)
@@ -80,10 +80,25 @@ func makeRoom(ctx context.Context, t *story.Teller) error {
 			return err
 		}
 	}
-	return t.Time("claims deleted to new writes of the pod that is left", func() error {
-		return kit.Until(ctx, patience, func() error {
-			_, err := t.Exec(ctx, "kept", "dd if=/dev/urandom of=/data/new bs=1M count=100 conv=fsync 2>&1")
-			return err
-		})
+	return t.Time("claims deleted to new writes of the pod that is left, started again", func() error {
+		return all(
+			func() error { return kit.Until(ctx, patience, func() error { return claimsAre(ctx, t, 1) }) },
+			func() error { return gone(ctx, t, "pods", "kept") },
+			func() error {
+				return t.Apply(ctx, pod{name: "kept", claim: "kept", node: cluster.NodeName(lateNumber(t, 2))}.manifest())
+			},
+			func() error { return running(ctx, t, "kept") },
+			func() error {
+				return kit.Until(ctx, patience, func() error {
+					_, err := t.Exec(ctx, "kept", "dd if=/dev/urandom of=/data/new bs=1M count=100 conv=fsync 2>&1")
+					return err
+				})
+			},
+		)
 	})
+}
+
+// claimsAre wants so many claims to have volumes, and none to wait for its end.
+func claimsAre(ctx context.Context, t *story.Teller, want int) error {
+	return errors.Join(noneEnding(ctx, t), volumesAre(ctx, t, want))
 }

@@ -16,7 +16,7 @@ import (
 var joined = []story.Story{
 	{Name: "late-node", Tells: "a StatefulSet with late binding has one pod more than there are nodes; a node joins, and the pod runs there on a volume of that node; then the node leaves for good by the page's commands",
 		Limit: 20 * time.Minute, Tell: tellLateNode, Needs: byLateNode},
-	{Name: "pool-filled", Tells: "pods fill a pool until nothing more can be written: the node's event says so, what was written is whole and can be written again, and with room made the pod writes on",
+	{Name: "pool-filled", Tells: "pods fill a pool until nothing more can be written: the node's event says so, what was written is whole and can be written over, and with room made a pod that is started again writes on",
 		Limit: 20 * time.Minute, Tell: tellFilled, Needs: byLateNode},
 }
 
