@@ -49,6 +49,7 @@ func certifyBlocksCommand() *cobra.Command {
 		})
 	}}
 	read.Flags().Uint64Var(&o.acknowledged, "acknowledged", 0, "highest number that was")
+	write.Hidden, read.Hidden = true, true
 	cmd.AddCommand(write, read)
 	return cmd
 }
