@@ -23,6 +23,9 @@ var needMore = []string{"why", "volumes orphans", "volumes leaks", "dev", "dev c
 // changes are the flags with which a command changes something; without them it shows a plan.
 var changes = []string{"--yes", "--return"}
 
+// onPods are the flags with which a command needs pods. The stories of jepsen/kubernetes run it.
+var onPods = []string{"--write", "--restart-controllers"}
+
 // Every question of the pages is answered by a real cluster, with an answer or with a refusal: never as a wrong use of the program.
 func TestQuestionsAreAnswered(t *testing.T) {
 	if why := harness.WhyUnavailable(); why != "" {
@@ -108,6 +111,6 @@ func question(t *testing.T, words Words) (Words, bool) {
 	found, _, err := cli.Root().Find(args)
 	require.NoError(t, err)
 	_, path, _ := strings.Cut(found.CommandPath(), " ")
-	isChange := slices.ContainsFunc(changes, func(flag string) bool { return slices.Contains(args, flag) })
-	return args, !isChange && !slices.Contains(needMore, path)
+	has := func(flag string) bool { return slices.Contains(args, flag) }
+	return args, !slices.ContainsFunc(changes, has) && !slices.ContainsFunc(onPods, has) && !slices.Contains(needMore, path)
 }
