@@ -69,7 +69,7 @@ func (m *Member) openRaft() error {
 	m.proposer.proposals = newProposalBatcher(&m.raftCalls)
 	m.transport.commitPipelines.proposalsInFlight = func() bool { return m.proposer.proposals.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, checkAppend: m.diskGuard.checkAppend}
-	snapshots := indexedSnapshots{m.storage.snapshots}
+	snapshots := indexedSnapshots{m.storage.snapshots, func() { m.metrics.countSnapshot("failed") }}
 	notify := make(chan bool, 16)
 	config := raftConfig(m.core, notify)
 	if err := m.joiner.bootstrapper.bootstrapAtOpen(config, logs, snapshots); err != nil {

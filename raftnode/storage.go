@@ -67,9 +67,19 @@ func (g guardedLogs) StoreLogs(logs []*raft.Log) error {
 }
 
 // indexedSnapshots tells the restorer which Raft index and configuration a snapshot
-// is of: the dump in it knows only the state's index (S24).
+// is of: the dump in it knows only the state's index (S24). It counts those that cannot be begun.
 type indexedSnapshots struct {
 	raft.SnapshotStore
+	failed func()
+}
+
+// Create is the store's. Raft asks for nothing to be written where it fails, as on a full disk.
+func (c indexedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := c.SnapshotStore.Create(version, index, term, conf, confIndex, trans)
+	if err != nil {
+		c.failed()
+	}
+	return sink, err
 }
 
 // Open is the store's, with the metadata kept beside the dump.
