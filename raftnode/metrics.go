@@ -108,7 +108,7 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("last_contact_seconds", "Seconds since the last contact with the leader; zero on the leader.", nil, func() float64 { return lastContact(m.core) }),
 		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.proposer.proposals.inflight.Load()) }),
 		gauge("ready", "1 while this member serves: it knows a leader, has caught up and can write. /readyz says why it does not.", nil, func() float64 { return oneIf(m.Ready() == nil) }),
-		gauge("diverged", "1 while this member takes no commands because its state is not the majority's, or no majority agrees on one.", nil, func() float64 { return oneIf(errors.Is(m.Ready(), ErrDiverged)) }),
+		DivergedGauge(func() bool { return errors.Is(m.Ready(), ErrDiverged) }),
 		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.diskGuard.free.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "holdfast_raft_misdirected_connections_total", Help: "Connections refused because they were meant for another member or cluster.",
@@ -120,6 +120,13 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		}))
 	}
 	return all
+}
+
+// DivergedGauge is the metric of a member whose state is not the others'. Who runs one that does not start because of that has it, too.
+func DivergedGauge(diverged func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_raft_diverged", Help: "1 while this member takes no commands because its state is not the majority's, or no majority agrees on one.",
+	}, func() float64 { return oneIf(diverged()) })
 }
 
 func oneIf(yes bool) float64 {

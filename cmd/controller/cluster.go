@@ -17,6 +17,7 @@ import (
 type cluster struct {
 	openMember atomic.Pointer[raftnode.Member]
 	draining   atomic.Bool
+	refused    atomic.Pointer[error] // why the member does not start, for as long as the process runs
 }
 
 var errDraining = errors.New("this controller is stopping")
@@ -78,6 +79,9 @@ func (c *cluster) WaitIndex(ctx context.Context, index uint64) error {
 func (c *cluster) Ready() error {
 	if c.draining.Load() {
 		return errDraining
+	}
+	if why := c.refused.Load(); why != nil {
+		return *why
 	}
 	m, err := c.member()
 	if err != nil {

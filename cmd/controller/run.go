@@ -56,7 +56,7 @@ func run(ctx context.Context, o *options, stderr io.Writer) error {
 	}
 	c.raisePriority()
 	if err := c.open(ctx); err != nil {
-		return c.finish(err)
+		return c.finish(c.awaitStop(ctx, err))
 	}
 	c.log.Info("the controller runs", "name", c.name, "raft", c.raftListener.Addr().String(),
 		"api", c.apiListener.Addr().String(), "csi", o.CSIEndpoint, "version", daemon.Version())
