@@ -15,7 +15,11 @@ type Rule struct {
 	For  time.Duration // as it is in the chart
 }
 
-// Shorten writes a copy of a rule file in which each alert must hold for a part of the time only. Nothing else of it differs.
+// longest is what no alert must hold for longer than, once it is shortened: nobody waits for what takes a day.
+const longest = 12 * time.Second
+
+// Shorten writes a copy of a rule file in which each alert must hold for a part of the time only, and twelve seconds at most.
+// Nothing else of it differs.
 func Shorten(from, to string, by int) ([]Rule, error) {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -54,7 +58,7 @@ func shortenLines(text string, by int) string {
 			continue
 		}
 		if lasts, err := parseDuration(value); err == nil {
-			lines[i] = line[:strings.Index(line, "for: ")] + fmt.Sprintf("for: %dms", (lasts/time.Duration(by)).Milliseconds())
+			lines[i] = line[:strings.Index(line, "for: ")] + fmt.Sprintf("for: %dms", min(lasts/time.Duration(by), longest).Milliseconds())
 		}
 	}
 	return strings.Join(lines, "\n")

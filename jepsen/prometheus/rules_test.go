@@ -20,7 +20,7 @@ func TestOnlyTheTimesAreShortened(t *testing.T) {
 	require.Equal(t, []Rule{{"A", time.Minute}, {"B", 24 * time.Hour}, {"C", 0}}, rules)
 	got, err := os.ReadFile(to)
 	require.NoError(t, err)
-	require.Equal(t, strings.NewReplacer("for: 1m", "for: 200ms", "for: 1d", "for: 288000ms", "for: 0m", "for: 0ms").Replace(text), string(got))
+	require.Equal(t, strings.NewReplacer("for: 1m", "for: 200ms", "for: 1d", "for: 12000ms", "for: 0m", "for: 0ms").Replace(text), string(got))
 	require.NoError(t, os.WriteFile(from, []byte("groups: [{rules: [{alert: A, for: long}]}]"), 0o600))
 	_, err = Shorten(from, to, 300)
 	require.ErrorContains(t, err, "alert A")

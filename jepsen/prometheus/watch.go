@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// scale is how much shorter than in the chart an alert must hold: a minute is a fifth of a second, an hour twelve seconds.
+// scale is how much shorter than in the chart an alert must hold: a minute is a fifth of a second, an hour twelve seconds, and so is
+// what is longer.
 const scale = 300
 
 // Require skips a test where Prometheus is missing, but not in CI.
@@ -32,7 +33,7 @@ type Watch struct {
 	*Server
 	t     *testing.T
 	rules map[string]Rule
-	since time.Time // when Quiet was last called
+	since map[string]time.Time // when an alert was last known to be silent
 }
 
 // StartWatch has a Prometheus scrape jobs under a rule file until the test ends, and returns once it scrapes all of them.
@@ -41,7 +42,7 @@ func StartWatch(t *testing.T, rulesFile string, jobs ...Job) *Watch {
 	dir := t.TempDir()
 	rules, err := Shorten(rulesFile, filepath.Join(dir, "alerts.yaml"), scale)
 	require.NoError(t, err)
-	w := &Watch{t: t, rules: map[string]Rule{}}
+	w := &Watch{t: t, rules: map[string]Rule{}, since: map[string]time.Time{}}
 	for _, r := range rules {
 		w.rules[r.Name] = r
 	}
@@ -69,7 +70,7 @@ func (w *Watch) Fires(alert string) {
 	require.True(w.t, known, "there is no alert %s", alert)
 	w.Await(alert+" to fire", fmt.Sprintf(`ALERTS{alertname=%q, alertstate="firing"}`, alert))
 	if r.For > 0 {
-		since := max(1, time.Since(w.since).Milliseconds())
+		since := max(1, time.Since(w.since[alert]).Milliseconds())
 		w.Await(alert+" to have been pending", fmt.Sprintf(`count_over_time(ALERTS{alertname=%q, alertstate="pending"}[%dms])`, alert, since))
 	}
 }
@@ -81,8 +82,8 @@ func (w *Watch) Quiet(alerts ...string) {
 	for _, alert := range alerts {
 		require.Contains(w.t, w.rules, alert)
 		w.Ends(alert)
+		w.since[alert] = time.Now()
 	}
-	w.since = time.Now()
 }
 
 // Ends waits until an alert neither fires nor is pending, although Prometheus evaluates on.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,23 +43,31 @@ func TestAlertsOfDisksAndVolumes(t *testing.T) {
 
 // moveToDisks moves the pool of the node and the data of the controller to disks of their own.
 func moveToDisks(t *testing.T, c *harness.Cluster) (pool, disk *harness.Disk) {
+	onDisks(t, c, func() (all []*harness.Disk, err error) {
+		if pool, err = c.PutPoolOnDisk(t.Context(), "n1", 8192*harness.Mi); err != nil {
+			return all, err
+		}
+		disk, err = c.PutOnDisk(t.Context(), "c1", 1536*harness.Mi)
+		return append(all, pool, disk), err
+	})
+	return pool, disk
+}
+
+// onDisks stops a cluster for as long as its folders are put onto disks, which are taken away at the test's end.
+func onDisks(t *testing.T, c *harness.Cluster, put func() ([]*harness.Disk, error)) {
 	require.NoError(t, c.Stop(t.Context()))
+	disks, err := put()
 	t.Cleanup(func() {
 		ctx := context.Background()
 		require.NoError(t, c.Stop(ctx))
-		for _, d := range []*harness.Disk{pool, disk} {
-			if d != nil {
+		for _, d := range slices.Backward(disks) {
+			if d != nil { // one that failed has removed itself
 				require.NoError(t, d.Remove(ctx))
 			}
 		}
 	})
-	var err error
-	pool, err = c.PutPoolOnDisk(t.Context(), "n1", 8192*harness.Mi)
-	require.NoError(t, err)
-	disk, err = c.PutOnDisk(t.Context(), "c1", 1536*harness.Mi)
 	require.NoError(t, err)
 	require.NoError(t, c.Resume(t.Context()))
-	return pool, disk
 }
 
 func (w *watched) fill(d *harness.Disk, leave int64, alert string) {
@@ -71,17 +80,23 @@ func (w *watched) fill(d *harness.Disk, leave int64, alert string) {
 
 // loseAnImage takes the image of a volume away that nobody uses, and gives it back.
 func (w *watched) loseAnImage(id string) {
-	l, err := w.Layout()
-	require.NoError(w.t, err)
 	w.Quiet("HoldfastReplicaLost", "HoldfastVolumeAbnormal")
-	image := filepath.Join(l.PoolDir("n1"), "volumes", id+".img")
-	away := filepath.Join(w.Base, "away.img")
-	require.NoError(w.t, move(image, away))
+	giveBack := w.takeImage("n1", id)
 	w.Fires("HoldfastReplicaLost")
 	w.Fires("HoldfastVolumeAbnormal")
-	require.NoError(w.t, move(away, image))
+	giveBack()
 	w.Ends("HoldfastReplicaLost")
 	w.Ends("HoldfastVolumeAbnormal")
+}
+
+// takeImage takes the image of a volume out of its pool.
+func (w *watched) takeImage(node, id string) (giveBack func()) {
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	image := filepath.Join(l.PoolDir(node), "volumes", id+".img")
+	away := filepath.Join(w.Base, id+".away")
+	require.NoError(w.t, move(image, away))
+	return func() { require.NoError(w.t, move(away, image)) }
 }
 
 // move moves a file to another filesystem.

@@ -13,16 +13,19 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/prometheus"
 )
 
-// TestAlertsOfControllersAndHosts: members and hosts stop and come back, a pool goes away, and something lies in one that the log
-// does not know.
+// TestAlertsOfControllersAndHosts: members and hosts stop and come back, a member is paused, another's memory lies, a pool goes away,
+// and something lies in one that the log does not know.
 func TestAlertsOfControllersAndHosts(t *testing.T) {
 	prometheus.Require(t)
-	w := startCluster(t, harness.Options{Controllers: 3, Nodes: 2}, func(*harness.Cluster) {})
+	t.Parallel()
+	w := startCluster(t, harness.Options{Controllers: 3, Nodes: 2, Flags: []string{"--controller-arg=--checkpoint-every=16"}}, func(*harness.Cluster) {})
 	w.requireListedMetrics()
 	w.loseAPool("n1")
 	w.findAnOrphan("n1")
 	w.Quiet("HoldfastNoLeader", "HoldfastMemberDown", "HoldfastNotReady", "HoldfastHostDown", "HoldfastSessionLost",
 		"HoldfastDiskFull", "HoldfastDiverged", "HoldfastCertExpires", "HoldfastOperationFailed", "HoldfastReplicaLost", "HoldfastStuck")
+	w.pauseAMember()
+	w.flipABit()
 	w.stopAHost("n2")
 	w.stopMembers()
 	w.requireListedMetrics()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,15 @@ const rulesFile = "../../../deploy/chart/files/alerts.yaml"
 type watched struct {
 	*harness.Cluster
 	*prometheus.Watch
-	t *testing.T
+	t         *testing.T
+	installed string // the path that processes are started from
+}
+
+// install has what starts next be of the build under test.
+func (w *watched) install() {
+	binary, err := builder.Path(w.t.Context())
+	require.NoError(w.t, err)
+	require.NoError(w.t, harness.Install(binary, w.installed))
 }
 
 // startCluster starts a cluster without supervision, and prepares it before Prometheus looks at it.
@@ -37,10 +46,10 @@ func startCluster(t *testing.T, opts harness.Options, prepare func(*harness.Clus
 	if why := harness.WhyUnavailable(); why != "" {
 		t.Skip("skipped: " + why)
 	}
-	binary, err := builder.Path(t.Context())
-	require.NoError(t, err)
-	opts.Binary = binary
-	w := &watched{t: t}
+	w := &watched{t: t, installed: filepath.Join(t.TempDir(), "holdfast")}
+	w.install()
+	opts.Binary = w.installed
+	var err error
 	w.Cluster, err = harness.Start(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -58,13 +58,22 @@ func (b *Builder) build(ctx context.Context) (string, error) {
 
 // BuildTagged builds the binary with a build tag in a directory.
 func BuildTagged(ctx context.Context, tag, dir string) (string, error) {
+	return buildWith(ctx, dir, "-tags", tag)
+}
+
+// BuildVersion builds the binary in a directory, with another version. Nothing but the link is done anew.
+func BuildVersion(ctx context.Context, version, dir string) (string, error) {
+	return buildWith(ctx, dir, "-ldflags", "-X github.com/holdfast-storage/holdfast/cmd/daemon.version="+version)
+}
+
+func buildWith(ctx context.Context, dir, flag, value string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "holdfast")
-	if out, err := runIn(ctx, root, "go", "build", "-tags", tag, "-o", path, "./cmd/holdfast"); err != nil {
-		return "", fmt.Errorf("build cmd/holdfast with tag %s: %w: %s", tag, err, out)
+	if out, err := runIn(ctx, root, "go", "build", flag, value, "-o", path, "./cmd/holdfast"); err != nil {
+		return "", fmt.Errorf("build cmd/holdfast with %s %s: %w: %s", flag, value, err, out)
 	}
 	return path, nil
 }

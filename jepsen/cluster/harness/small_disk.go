@@ -36,6 +36,15 @@ func (c *Cluster) PutPoolOnDisk(ctx context.Context, node string, size int64) (*
 	return c.putOnDisk(ctx, node+".pool", l.PoolDir(node), size)
 }
 
+// PutSnapshotsOnDisk does the same with the Raft snapshots of a controller alone.
+func (c *Cluster) PutSnapshotsOnDisk(ctx context.Context, controller string, size int64) (*Disk, error) {
+	l, err := c.Layout()
+	if err != nil {
+		return nil, err
+	}
+	return c.putOnDisk(ctx, controller+".snapshots", filepath.Join(l.DataDir(controller), "snapshots"), size)
+}
+
 func (c *Cluster) putOnDisk(ctx context.Context, name, folder string, size int64) (*Disk, error) {
 	d, err := MakeDisk(ctx, filepath.Join(c.Base, name+".disk"), filepath.Join(c.Base, name+".root"), size)
 	if err != nil {
