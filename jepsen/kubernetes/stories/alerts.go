@@ -11,10 +11,11 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/machine"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var alerts = story.Story{
-	Name: "alerts", Tells: "a Prometheus scrapes what the chart's PodMonitors name under the chart's rules as they are: alerts fire for a node without power and for a loop without its rights, with the right labels, and end",
+	Name: "alerts", Tells: "a Prometheus scrapes what the chart's PodMonitors name under the chart's rules as they are: alerts fire for a node without power and for a loop that may not be elected, with the right labels, and end",
 	Limit: 40 * time.Minute, Tell: tellAlerts, Needs: byPrometheus,
 }
 
@@ -50,12 +51,13 @@ func tellAlerts(ctx context.Context, t *story.Teller) error {
 	)
 }
 
-// loopRights is the binding without which the loop may not look at nodes.
-const loopRights = "holdfast-kube"
+// loopRights is the binding without which nobody beside a controller is elected.
+const resourceOfRights, loopRights = "rolebindings.rbac.authorization.k8s.io", "holdfast-leases"
 
 // alertsOfTheLoop takes the loop's rights away, and gives them back.
 func alertsOfTheLoop(ctx context.Context, t *story.Teller) error {
-	binding, err := t.Get(ctx, "clusterrolebindings.rbac.authorization.k8s.io", loopRights)
+	own := t.In(namespace)
+	binding, err := own.Get(ctx, resourceOfRights, loopRights)
 	if err != nil {
 		return err
 	}
@@ -67,11 +69,11 @@ func alertsOfTheLoop(ctx context.Context, t *story.Teller) error {
 		return err
 	}
 	return all(
-		func() error { return gone(ctx, t, "clusterrolebindings.rbac.authorization.k8s.io", loopRights) },
+		func() error { return own.Delete(ctx, resourceOfRights, loopRights, false) },
 		func() error {
-			return t.Time("loop without rights to the alert", func() error { return Fires(ctx, t, "HoldfastLoopIdle") })
+			return t.Time("loop that is not elected to the alert", func() error { return Fires(ctx, t, "HoldfastLoopIdle") })
 		},
-		func() error { return t.Apply(ctx, string(again)) },
+		func() error { return own.Apply(ctx, string(again)) },
 		func() error {
 			return t.Time("rights back to its end", func() error { return quiet(ctx, t, "HoldfastLoopIdle") })
 		},
@@ -118,7 +120,11 @@ func quiet(ctx context.Context, t *story.Teller, alerts ...string) error {
 // allScraped waits until each pod of the chart answers, the loops beside the controllers too.
 func allScraped(ctx context.Context, t *story.Teller) error {
 	const controllers = 3
-	want := 2*controllers + t.Cluster.Started()
+	nodes, err := t.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	want := 2*controllers + len(nodes.Items)
 	return untilHolds(ctx, fmt.Sprintf(`sum(up) == %d and on () count(up) == %d`, want, want))
 }
 
