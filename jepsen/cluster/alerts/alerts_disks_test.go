@@ -32,8 +32,8 @@ func TestAlertsOfDisksAndVolumes(t *testing.T) {
 	volume, err := w.NewCO().Create(t.Context(), harness.Spec{Name: "kept", Size: 16 * harness.Mi})
 	require.NoError(t, err)
 	w.loseAnImage(volume.ID)
-	w.fill(pool, 64*harness.Mi, "HoldfastPoolFull")
-	w.fill(disk, 400*harness.Mi, "HoldfastDiskFull")
+	w.fillAPool(pool)
+	w.fillAController(disk)
 	w.letACertificateExpire()
 	w.Quiet("HoldfastBackupFailed")
 	require.NoError(t, os.RemoveAll(backups))
@@ -70,12 +70,20 @@ func onDisks(t *testing.T, c *harness.Cluster, put func() ([]*harness.Disk, erro
 	require.NoError(t, c.Resume(t.Context()))
 }
 
-func (w *watched) fill(d *harness.Disk, leave int64, alert string) {
-	w.Quiet(alert)
-	require.NoError(w.t, d.Fill(leave))
-	w.Fires(alert)
+func (w *watched) fillAPool(d *harness.Disk) {
+	w.Quiet("HoldfastPoolFull")
+	require.NoError(w.t, d.Fill(64*harness.Mi))
+	w.Fires("HoldfastPoolFull")
 	require.NoError(w.t, d.Free())
-	w.Ends(alert)
+	w.Ends("HoldfastPoolFull")
+}
+
+func (w *watched) fillAController(d *harness.Disk) {
+	w.Quiet("HoldfastDiskFull")
+	require.NoError(w.t, d.Fill(400*harness.Mi))
+	w.Fires("HoldfastDiskFull")
+	require.NoError(w.t, d.Free())
+	w.Ends("HoldfastDiskFull")
 }
 
 // loseAnImage takes the image of a volume away that nobody uses, and gives it back.

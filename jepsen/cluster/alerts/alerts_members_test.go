@@ -42,7 +42,7 @@ func (w *watched) pauseAMember() {
 func (w *watched) flipABit() {
 	w.Quiet("HoldfastDiverged")
 	const claim = "claim-in-memory-that-lies"
-	v, err := w.NewCO().Create(w.t.Context(), harness.Spec{Name: "flipped", Parameters: map[string]string{
+	v, err := w.NewCO().Create(w.t.Context(), harness.Spec{Name: "flipped", Node: "n1", Parameters: map[string]string{
 		"csi.storage.k8s.io/pvc/name": claim, "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pv"}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.AwaitAgreement(w.t.Context()))
