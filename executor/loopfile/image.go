@@ -27,7 +27,7 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 		}
 	}
 	d.Absent = err != nil
-	found, err := p.loops.table.devicesOf(id, file, p.dir)
+	found, err := p.loops.table.devicesOf(id, file, p.poolDir)
 	if err != nil {
 		return d, fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}
@@ -70,7 +70,7 @@ func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 
 // checkInactive returns an InUse rejection while the image has a loop device, of any program.
 func (p *Pool) checkInactive(id fsm.VolumeID, file *inode) error {
-	found, err := p.loops.table.scan(id, file, p.dir)
+	found, err := p.loops.table.scan(id, file, p.poolDir)
 	if err != nil {
 		return fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}

@@ -40,7 +40,7 @@ func (p *Pool) Deactivate(_ context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	found, err := p.loops.table.devicesOf(id, nil, p.dir)
+	found, err := p.loops.table.devicesOf(id, nil, p.poolDir)
 	if err != nil {
 		return fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}

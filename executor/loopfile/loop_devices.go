@@ -42,7 +42,7 @@ func (l *loopDevices) activate(root *os.Root, id fsm.VolumeID, file *inode, read
 // adopt takes over an existing device. A device that was set up read-only can never become
 // writable, so it is replaced when writing is asked for.
 func (l *loopDevices) adopt(id fsm.VolumeID, file *inode, readOnly bool) (loop, bool, error) {
-	found, err := l.table.devicesOf(id, file, l.dir)
+	found, err := l.table.devicesOf(id, file, l.poolDir)
 	if err != nil {
 		return loop{}, false, fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}
@@ -77,7 +77,7 @@ func (l *loopDevices) deactivate(id fsm.VolumeID, found []loop) error {
 // flush writes all data of the loop device to the image's file. The device has a page cache
 // of its own above the file's.
 func (l *loopDevices) flush(id fsm.VolumeID, file *os.File) error {
-	found, err := l.table.devicesOf(id, nil, l.dir)
+	found, err := l.table.devicesOf(id, nil, l.poolDir)
 	if err != nil {
 		return fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}

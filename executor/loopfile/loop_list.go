@@ -46,16 +46,20 @@ func listBound() ([]boundLoop, error) {
 
 // volumeIn returns the volume whose image in the pool's directory backs the device. The kernel names a file by its path below the
 // mount through which it was opened: where that one was of a container that is gone, what is above it is missing, and where it is another
-// node's on this kernel, or is hidden by a later mount, the path is the same. So the file itself is compared (S174).
-func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool, error) {
+// node's on this kernel, or is hidden by a later mount, the path is the same. So the file itself is compared (S174). Of an absent pool no
+// file can be looked at, and its devices are known still (S12): the path counts then.
+func (b boundLoop) volumeIn(p *poolDir) (fsm.VolumeID, bool, error) {
 	folder, name := filepath.Split(strings.TrimSuffix(b.file, deletedSuffix))
 	text, isImage := strings.CutSuffix(name, ".img")
 	above, inVolumes := strings.CutSuffix(folder, "/"+volumesDir+"/")
 	id := fsm.VolumeID(text)
-	if !isImage || !inVolumes || !id.Valid() || !strings.HasSuffix(dir, above) {
+	if !isImage || !inVolumes || !id.Valid() || !strings.HasSuffix(p.dir, above) {
 		return "", false, nil
 	}
-	same, err := b.isFileOf(filepath.Join(dir, volumesDir), name)
+	same, err := b.isFileOf(filepath.Join(p.dir, volumesDir), name)
+	if !same && above == p.dir && p.isAbsent() {
+		return id, true, nil
+	}
 	return id, same, err
 }
 

@@ -22,15 +22,15 @@ type loopTable struct {
 
 // devicesOf returns the volume's loop devices, the one to keep first. The kernel's complete list
 // is read once per process; later devices were all set up by this process.
-func (l *loopTable) devicesOf(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
+func (l *loopTable) devicesOf(id fsm.VolumeID, file *inode, p *poolDir) ([]loop, error) {
 	l.mu.Lock()
 	scanned, known, updates := l.scanned, l.byVolume[id], l.updates
 	l.mu.Unlock()
 	if !scanned {
-		if err := l.scanAll(dir); err != nil {
+		if err := l.scanAll(p); err != nil {
 			return nil, err
 		}
-		return l.devicesOf(id, file, dir)
+		return l.devicesOf(id, file, p)
 	}
 	var current []loop
 	for _, k := range known {
@@ -78,14 +78,14 @@ func (l *loopTable) setLocked(id fsm.VolumeID, found []loop) {
 }
 
 // scanAll reads the kernel's list and adopts the devices of this pool.
-func (l *loopTable) scanAll(dir string) error {
+func (l *loopTable) scanAll(p *poolDir) error {
 	all, err := listBound()
 	if err != nil {
 		return err
 	}
 	found := map[fsm.VolumeID][]loop{}
 	for _, b := range all {
-		id, ok, err := b.volumeIn(dir)
+		id, ok, err := b.volumeIn(p)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func dropDuplicates(found []loop) []loop {
 }
 
 // scan searches the kernel's list for one volume's devices, including those of other programs.
-func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
+func (l *loopTable) scan(id fsm.VolumeID, file *inode, p *poolDir) ([]loop, error) {
 	all, err := listBound()
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, erro
 		if err != nil {
 			return nil, err
 		}
-		owner, ok, err := b.volumeIn(dir)
+		owner, ok, err := b.volumeIn(p)
 		if err != nil {
 			return nil, err
 		}

@@ -103,7 +103,7 @@ func TestDirectIOIsUsedWhereTheFilesystemAllowsIt(t *testing.T) {
 	}
 	_, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	found, err := p.loops.table.devicesOf(id, nil, p.dir)
+	found, err := p.loops.table.devicesOf(id, nil, p.poolDir)
 	require.NoError(t, err)
 	require.Equal(t, direct, found[0].flags&flagDirectIO != 0)
 	require.Zero(t, found[0].flags&flagAutoclear)
@@ -199,7 +199,7 @@ func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	d, err := again.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.Equal(t, made[1].path(), d.Path, "the one in use")
-	found, err := again.loops.table.scan(id, nil, again.dir)
+	found, err := again.loops.table.scan(id, nil, again.poolDir)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.NoError(t, used.Close())
@@ -291,6 +291,34 @@ func TestS174_TheLoopDeviceOfAnotherNodeIsNotAdopted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, had.Path, d.Path)
 	require.NoError(t, theirs.Deactivate(t.Context(), id))
+}
+
+// S12: a process that starts while the pool is absent knows its devices, so that no second one is set up when it is back.
+func TestS12_AProcessThatStartsWithoutThePoolKnowsItsDevices(t *testing.T) {
+	before, dir := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, before.Create(t.Context(), id, 1<<20))
+	had, err := before.Activate(t.Context(), id, false)
+	require.NoError(t, err)
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
+	hidden := true
+	t.Cleanup(func() {
+		if hidden {
+			_ = unix.Unmount(dir, unix.MNT_DETACH)
+		}
+	})
+	p, err := Open(Config{Dir: dir, KnownID: before.ID()})
+	require.NoError(t, err)
+	d, err := p.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, d.Absent)
+	require.Equal(t, had.Path, d.Path)
+	require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH))
+	hidden = false
+	d, err = p.Activate(t.Context(), id, false)
+	require.NoError(t, err)
+	require.Equal(t, had.Path, d.Path)
+	require.NoError(t, p.Deactivate(t.Context(), id))
 }
 
 // requireNotOfAnotherPool: another pool with an image of the same name has no device.

@@ -38,6 +38,16 @@ type absentError struct{ detail string }
 
 func (e *absentError) Error() string { return e.detail }
 
+// isAbsent tells whether the pool cannot be used now.
+func (p *poolDir) isAbsent() bool {
+	root, err := p.open()
+	if err != nil {
+		return true
+	}
+	closeRoot(root)
+	return false
+}
+
 // open opens the pool's directory, or returns an *absentError: another directory, one without the
 // id, or an incomplete one holds nothing that may be trusted (S12).
 func (p *poolDir) open() (*os.Root, error) {

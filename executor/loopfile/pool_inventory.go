@@ -34,7 +34,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 		return nil, fmt.Errorf("list loop devices: %w", err)
 	}
 	for _, b := range all {
-		id, ok, err := b.volumeIn(p.dir)
+		id, ok, err := b.volumeIn(p.poolDir)
 		if err == nil && !ok && b.file != p.dir+"/"+FilesystemImage {
 			ok, err = b.isBelow(p.dir)
 		}
