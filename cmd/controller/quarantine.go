@@ -20,7 +20,7 @@ func (c *controller) awaitStop(ctx context.Context, why error) error {
 	if err := c.registry.Register(raftnode.DivergedGauge(func() bool { return true })); err != nil {
 		return errors.Join(why, fmt.Errorf("register the metric of a member that diverged: %w", err))
 	}
-	for _, l := range []net.Listener{c.apiListener, c.csiListener} {
+	for _, l := range []net.Listener{c.raftListener, c.apiListener, c.csiListener} {
 		_ = l.Close() // callers are refused instead of waiting
 	}
 	if c.enrollment != nil {

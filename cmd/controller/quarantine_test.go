@@ -32,8 +32,10 @@ func TestS23_AQuarantinedControllerSaysSoUntilItIsStopped(t *testing.T) {
 	go func() { ended <- c.finish(c.awaitStop(ctx, why)) }()
 	require.Eventually(t, func() bool { return strings.Contains(get(t, c, "/readyz"), "another state") }, time.Minute, 10*time.Millisecond)
 	require.Contains(t, get(t, c, "/metrics"), "\nholdfast_raft_diverged 1\n")
-	_, err = net.Dial("tcp", c.apiListener.Addr().String())
-	require.Error(t, err)
+	for _, l := range []net.Listener{c.raftListener, c.apiListener} {
+		_, err = net.Dial("tcp", l.Addr().String())
+		require.Error(t, err)
+	}
 	stop()
 	require.NoError(t, <-ended)
 
