@@ -63,6 +63,7 @@ var drills = map[string]drill{
 	"thaw":                 {why: "the system calls it, and again until the filesystem is thawed"},
 	"end-filesystem":       {why: "the system calls it, for a filesystem that is given up"},
 	"install-handler":      {why: "it renames a copy into place once that has answered its version, and again at each start of a pod"},
+	"certify-blocks write": {why: "it writes one new file of a scratch volume, and refuses one that is there; its pod is killed in the story of certify --write"},
 	"fence-peer":           {why: "the kernel calls it, and takes it as no when it dies"},
 	"dev":                  {why: "its process is killed by the tests of whole clusters, which start it again"},
 	"dev start":            {why: "it is one message to the process of the cluster"},
@@ -70,7 +71,7 @@ var drills = map[string]drill{
 }
 
 // readers change nothing.
-var readers = strings.Split("audit,backup list,backup verify,ca,certify verify,certs,certs list,completion,completion bash,completion fish,completion powershell,completion zsh,"+
+var readers = strings.Split("audit,backup list,backup verify,ca,certify verify,certify-blocks,certify-blocks read,certs,certs list,completion,completion bash,completion fish,completion powershell,completion zsh,"+
 	"doctor,groups,groups list,groups replication,history,history verify,import,kube guard,log,log inspect,members,members list,mounts,mounts list,"+
 	"nodes,nodes drain-plan,nodes fences,nodes list,operations,operations list,operations show,snapshots,snapshots groups,snapshots list,state,status,"+
 	"tokens,tokens list,upgrade,upgrade status,version,volumes,volumes at-risk,volumes kept,volumes kept list,volumes leaks,volumes list,volumes manifest,"+
