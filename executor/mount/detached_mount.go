@@ -21,7 +21,7 @@ const (
 func withDetachedMount(device, fsType string, settings []fsSetting, do func(root *os.File) error) error {
 	tree, err := newMount(device, fsType, options{fsSettings: settings, perMount: unix.MOUNT_ATTR_NOEXEC})
 	if err != nil {
-		return err
+		return fmt.Errorf("mount %s as %s: %w", device, fsType, err)
 	}
 	err = useDetachedMount(tree, device, do)
 	if err = errors.Join(err, unix.Close(tree)); err != nil {

@@ -28,8 +28,9 @@ func (e *hangError) Unwrap() error { return e.cause }
 // Stuck is closed when the call has ended.
 func (e *hangError) Stuck() <-chan struct{} { return e.ended }
 
-// callDevice makes a call that a device may leave without an answer, which nothing can interrupt.
-func callDevice[T any](ctx context.Context, within time.Duration, call func() (T, error)) (none T, err error) {
+// callDevice makes a call that a device may leave without an answer, which nothing can interrupt. An answer that comes after the error is
+// discarded before the call counts as ended.
+func callDevice[T any](ctx context.Context, within time.Duration, call func() (T, error), discard func(T)) (none T, err error) {
 	var answer T
 	var failed error
 	ended, tooLong := make(chan struct{}), time.NewTimer(within)
@@ -38,12 +39,22 @@ func callDevice[T any](ctx context.Context, within time.Duration, call func() (T
 		defer close(ended)
 		answer, failed = call()
 	}()
+	hangs := func(cause error) error {
+		discarded := make(chan struct{})
+		go func() {
+			defer close(discarded)
+			if <-ended; failed == nil {
+				discard(answer)
+			}
+		}()
+		return &hangError{cause, discarded}
+	}
 	select {
 	case <-ended:
 		return answer, failed
 	case <-ctx.Done():
-		return none, &hangError{ctx.Err(), ended}
+		return none, hangs(ctx.Err())
 	case <-tooLong.C:
-		return none, &hangError{nil, ended}
+		return none, hangs(nil)
 	}
 }

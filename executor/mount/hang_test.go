@@ -43,3 +43,34 @@ func TestAProbeOfADeviceThatHangsSaysThatItDoes(t *testing.T) {
 		})
 	}
 }
+
+// TestALateAnswerIsDiscardedBeforeTheCallHasEnded: a mount that the kernel makes after nobody waits for it is gone when the volume is tried
+// again.
+func TestALateAnswerIsDiscardedBeforeTheCallHasEnded(t *testing.T) {
+	release, discarded := make(chan int), make(chan int, 1)
+	_, err := callDevice(t.Context(), time.Millisecond, func() (int, error) { return <-release, nil }, func(late int) { discarded <- late })
+	var hangs *hangError
+	require.ErrorAs(t, err, &hangs)
+	release <- 7
+	<-hangs.Stuck()
+	select {
+	case late := <-discarded:
+		require.Equal(t, 7, late)
+	default:
+		require.Fail(t, "the call counts as ended with its answer kept")
+	}
+}
+
+// TestNothingIsDiscardedOfACallThatFailsLate, nor of one that is answered in time.
+func TestNothingIsDiscardedOfACallThatFailsLate(t *testing.T) {
+	release := make(chan error)
+	never := func(int) { panic("there is nothing to discard") }
+	_, err := callDevice(t.Context(), time.Millisecond, func() (int, error) { return 0, <-release }, never)
+	var hangs *hangError
+	require.ErrorAs(t, err, &hangs)
+	release <- os.ErrInvalid
+	<-hangs.Stuck()
+	answer, err := callDevice(t.Context(), time.Hour, func() (int, error) { return 7, nil }, never)
+	require.NoError(t, err)
+	require.Equal(t, 7, answer)
+}

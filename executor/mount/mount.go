@@ -85,8 +85,9 @@ func (m *Mounter) Close() error {
 }
 
 // Mount mounts the device's filesystem on an existing directory. It is mounted nosuid and nodev,
-// unless allowed flags say otherwise. An identical existing mount is no error.
-func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
+// unless allowed flags say otherwise. An identical existing mount is no error. The error of a device that does not answer is that of a
+// command that hangs in the kernel: a mount that ends later is undone.
+func (m *Mounter) Mount(ctx context.Context, device executor.Device, o executor.MountOptions) error {
 	opts, err := parseFlags(m.policy, o.FSType, o.Flags)
 	if err != nil {
 		return err
@@ -104,9 +105,9 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 		return err
 	}
 	defer closeFD(dir)
-	tree, err := newMount(device.Path, o.FSType, opts)
+	tree, err := callDevice(ctx, m.answerTimeout, func() (int, error) { return newMount(device.Path, o.FSType, opts) }, closeFD)
 	if err != nil {
-		return err
+		return fmt.Errorf("mount %s as %s: %w", device.Path, o.FSType, err)
 	}
 	defer closeFD(tree)
 	m.mountCounts.add(device.Number)
@@ -153,7 +154,7 @@ func (m *Mounter) isMountedAs(device executor.Device, p rootedPath, node, readOn
 func newMount(device, fsType string, o options) (int, error) {
 	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("mount %s: the kernel does not know %s: %w", device, fsType, err)
+		return -1, fmt.Errorf("the kernel does not know this filesystem: %w", err)
 	}
 	defer closeFD(fs)
 	err = unix.FsconfigSetString(fs, "source", device)
@@ -174,11 +175,11 @@ func newMount(device, fsType string, o options) (int, error) {
 		err = unix.FsconfigCreate(fs)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, fsContextLog(fs))
+		return -1, fmt.Errorf("%w%s", err, fsContextLog(fs))
 	}
 	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.mountAttributes()))
 	if err != nil {
-		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, fsContextLog(fs))
+		return -1, fmt.Errorf("%w%s", err, fsContextLog(fs))
 	}
 	return tree, nil
 }

@@ -21,7 +21,7 @@ const probeBytes = 1 << 20
 // instead of running blkid, whose exit code 2 means both "empty" and "unreadable" (S15). The error of a device that does not answer is
 // that of a command that hangs in the kernel.
 func (m *Mounter) Probe(ctx context.Context, device string, size int64) (executor.Content, error) {
-	content, err := callDevice(ctx, m.answerTimeout, func() (executor.Content, error) { return probe(device, size) })
+	content, err := callDevice(ctx, m.answerTimeout, func() (executor.Content, error) { return probe(device, size) }, func(executor.Content) {})
 	if err != nil {
 		return executor.Content{}, fmt.Errorf("probe %s: %w", device, err)
 	}
