@@ -87,11 +87,15 @@ func (p *Plan) RestartPlugins() {
 // Disturbances are how often volumes are made while something is handed over or restarted.
 func (p *Plan) Disturbances() int { return len(p.Handovers) + len(p.Restarts) + len(p.Plugins) }
 
-// NoRoomToWrite says why a host cannot have a claim of a size beside the scratch volumes; empty: it can.
-func (p *Plan) NoRoomToWrite(f *Facts, host string, size int64) string {
+// NotToWriteOn says why a host cannot have a claim of the writes beside the scratch volumes; empty: it can.
+func (p *Plan) NotToWriteOn(f *Facts, host string, w *WritePlan) string {
 	for _, n := range f.Nodes {
-		if n.GetId() == host {
-			return noRoom(n, p.MinimumFree+size)
+		switch {
+		case n.GetId() != host:
+		case w.Replicated && (n.GetReplicationAddress() == "" || n.GetNoNewReplicas()):
+			return "it holds no replicas of replicated volumes"
+		default:
+			return noRoom(n, p.MinimumFree+w.SizeBytes)
 		}
 	}
 	return "the cluster has no host of its name"

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
 // written is what a host wrote and had afterwards: 40 blocks in 16 places.
@@ -76,4 +78,18 @@ func TestWritesAreOnSoManyHosts(t *testing.T) {
 	require.Contains(t, Limits(p)[0], "and node plugins were stopped and started anew")
 	require.Equal(t, 2, p.Disturbances())
 	require.ErrorContains(t, (&Plan{Hosts: []string{"a"}}).Write(WritePlan{}, 2, why), "a: it is cordoned")
+}
+
+func TestNothingReplicatedIsWrittenOnAHostWithoutReplicas(t *testing.T) {
+	f := healthy()
+	f.Nodes[1].ReplicationAddress = "10.0.0.2"
+	stopped := &adminpb.Node{Id: "n3", ReplicationAddress: "10.0.0.3", NoNewReplicas: true, Pools: f.Nodes[0].Pools}
+	f.Nodes = append(f.Nodes, stopped)
+	for host, says := range map[string]string{"n1": "no replicas", "n2": "", "n3": "no replicas", "n4": "no host of its name"} {
+		why := (&Plan{}).NotToWriteOn(f, host, &WritePlan{Replicated: true, SizeBytes: MinWriteSize})
+		require.Equal(t, says == "", why == "", host)
+		require.Contains(t, why, says)
+		require.Equal(t, host == "n4", (&Plan{}).NotToWriteOn(f, host, &WritePlan{SizeBytes: MinWriteSize}) != "", host)
+	}
+	require.NotEmpty(t, (&Plan{}).NotToWriteOn(f, "n2", &WritePlan{Replicated: true, SizeBytes: 1 << 50}), "there is no room")
 }

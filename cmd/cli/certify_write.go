@@ -76,7 +76,7 @@ func (o *certifyOptions) addWrites(ctx context.Context, r *runner.Runner, facts 
 		why, err := pods.NotOn(ctx, host)
 		failed = errors.Join(failed, err)
 		if why == "" {
-			why = plan.NoRoomToWrite(facts, host, o.write.size)
+			why = plan.NotToWriteOn(facts, host, &w)
 		}
 		return why
 	})
