@@ -21,12 +21,18 @@ var certified = story.Story{
 // drill is the command, but for how it ends.
 type drill struct {
 	*story.Teller
+	class  string // of the claims that are written to
 	folder string
 }
 
+func newDrill(t *story.Teller, class string) (drill, error) {
+	d := drill{t, class, filepath.Join(t.Cluster.Dir, "certified")}
+	return d, errors.Join(os.RemoveAll(d.folder), os.MkdirAll(d.folder, 0o700))
+}
+
 func tellCertified(ctx context.Context, t *story.Teller) error {
-	d := drill{t, filepath.Join(t.Cluster.Dir, "certified")}
-	if err := errors.Join(os.RemoveAll(d.folder), os.MkdirAll(d.folder, 0o700)); err != nil {
+	d, err := newDrill(t, late)
+	if err != nil {
 		return err
 	}
 	return all(
@@ -45,7 +51,7 @@ func tellCertified(ctx context.Context, t *story.Teller) error {
 // command has the flags that all runs have; those of the drill are small.
 func (d drill) command(more string) string {
 	return fmt.Sprintf("kubectl holdfast certify --write --write-class %s --write-namespace %s --write-size 64MiB --size 8MiB --burst 3 --leftovers-older-than 0s %s",
-		late, d.Namespace, more)
+		d.class, d.Namespace, more)
 }
 
 func (d drill) report() string { return filepath.Join(d.folder, "report.json") }
@@ -119,6 +125,7 @@ func (d drill) stopped(ctx context.Context) error {
 // drilled is a row of the report.
 type drilled struct {
 	Host         string
+	ReadOn       string `json:"read_on"`
 	Volume       string
 	Acknowledged uint64
 	Longest      time.Duration `json:"longest_pause"`
@@ -145,24 +152,33 @@ func (d drill) whole(ctx context.Context) error {
 	)
 }
 
-// signed reads the report as who gets it does.
+// signed wants each of so many nodes' writes to be verified.
 func (d drill) signed(ctx context.Context) error {
-	text, err := page(ctx, d.Teller, "kubectl holdfast certify verify "+d.report()+" -o json")
+	rows, err := d.rows(ctx)
 	if err != nil {
 		return err
 	}
-	var report struct{ Writes []drilled }
-	if err := json.Unmarshal([]byte(text), &report); err != nil {
-		return fmt.Errorf("read the report: %w", err)
-	}
-	for _, w := range report.Writes {
-		d.Note("%s: %d writes acknowledged, longest pause %s", w.Host, w.Acknowledged, w.Longest.Round(time.Millisecond))
-		if !w.Verified || w.Volume == "" || w.Acknowledged < 100 {
-			return fmt.Errorf("the writes on %s: %+v", w.Host, w)
-		}
-	}
-	if len(report.Writes) != min(d.Cluster.Nodes+d.Cluster.Guests, 3) {
-		return fmt.Errorf("the report has writes on %d nodes", len(report.Writes))
+	if len(rows) != min(d.Cluster.Nodes+d.Cluster.Guests, 3) {
+		return fmt.Errorf("the report has writes on %d nodes", len(rows))
 	}
 	return nil
+}
+
+// rows reads the report as who gets it does, and wants the writes to be verified.
+func (d drill) rows(ctx context.Context) ([]drilled, error) {
+	text, err := page(ctx, d.Teller, "kubectl holdfast certify verify "+d.report()+" -o json")
+	if err != nil {
+		return nil, err
+	}
+	var report struct{ Writes []drilled }
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	for _, w := range report.Writes {
+		d.Note("%s: %d writes acknowledged, longest pause %s, read on %s", w.Host, w.Acknowledged, w.Longest.Round(time.Millisecond), w.ReadOn)
+		if !w.Verified || w.Volume == "" || w.Acknowledged < 100 {
+			return nil, fmt.Errorf("the writes on %s: %+v", w.Host, w)
+		}
+	}
+	return report.Writes, nil
 }
