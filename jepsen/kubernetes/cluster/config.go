@@ -86,8 +86,12 @@ func (c Config) Node(number int) machine.Config {
 	}
 }
 
-// guestMemory is that of a node with a kernel of its own, bytes.
-const guestMemory = 2 << 30
+// Of a node with a kernel of its own: its memory, bytes, and a raw disk that it has for a pool of LVM.
+const (
+	guestMemory = 2 << 30
+	RawDisk     = "raw"
+	rawDiskSize = 8 << 30 // bytes; it is sparse
+)
 
 // Guest is the machine of a node with a kernel of its own.
 func (c Config) Guest(number int) (machine.Config, error) {
@@ -97,6 +101,7 @@ func (c Config) Guest(number int) (machine.Config, error) {
 	kernel.Routes = c.routes(number)
 	node := c.Node(number)
 	node.Kernel = &kernel
+	node.Disks = append(node.Disks, machine.Disk{Name: RawDisk, Size: rawDiskSize})
 	return node, err
 }
 

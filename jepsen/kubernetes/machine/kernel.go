@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Kernel is one that the machine boots in user-mode Linux instead of sharing the host's, which may lack what volumes need, as DRBD. The
@@ -82,6 +83,15 @@ func (c Config) PlugGuest(ctx context.Context, into Config) error {
 
 // device is that of one of the guest's disks.
 func device(number int) string { return fmt.Sprintf("/dev/ubd%c", 'c'+number) }
+
+// Device is that of the machine's disk of this name, where its own kernel has it.
+func (c Config) Device(disk string) (string, error) {
+	number := slices.IndexFunc(c.Disks, func(d Disk) bool { return d.Name == disk })
+	if number < 0 || c.Kernel == nil {
+		return "", fmt.Errorf("the machine %s has no kernel of its own with a disk %s", c.Name, disk)
+	}
+	return device(number), nil
+}
 
 // guest is the machine as its own kernel's first process has it.
 type guest struct{ Config }
