@@ -1,6 +1,7 @@
 package rendertest
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -36,6 +37,9 @@ func manifest(t *testing.T, path string) string {
 	return text
 }
 
+// prevented is what of a CSIDriver only the newest version has.
+var prevented = regexp.MustCompile("(?:  # No pod with .*\n  # .*\n)  preventPodSchedulingIfMissing: (true|false)\n")
+
 // What is made for the newest version differs from what is made for the one before in one line: nothing else asks for the version.
 func TestVersionsDifferInOneFieldOnly(t *testing.T) {
 	for path, release := range sets {
@@ -43,10 +47,19 @@ func TestVersionsDifferInOneFieldOnly(t *testing.T) {
 		before := render(t, release)
 		release.KubeVersion = newest
 		after := render(t, release)
-		const field = "  # No pod with a volume of ours on a host that does not run us yet.\n  preventPodSchedulingIfMissing: true\n"
-		require.Contains(t, after, field, path)
-		require.Equal(t, before, strings.Replace(after, field, "", 1), path)
+		require.Len(t, prevented.FindAllString(after, -1), 1, path)
+		require.Equal(t, before, prevented.ReplaceAllString(after, ""), path)
 	}
+}
+
+// The scheduler looks again at a pod that waits for a driver only when the driver comes with a limit.
+func TestPodsWaitForADriverWithALimitOnly(t *testing.T) {
+	for want, node := range map[string]tree{"true": {}, "false": {"maxVolumes": 0}} {
+		text := render(t, Release{KubeVersion: newest, Values: tree{"node": node}})
+		require.Equal(t, want, prevented.FindStringSubmatch(text)[1])
+	}
+	onHosts := render(t, Release{KubeVersion: newest, Values: tree{"node": tree{"mode": "host"}}})
+	require.Equal(t, "false", prevented.FindStringSubmatch(onHosts)[1], "the limit is a flag that the host's own unit may lack")
 }
 
 func TestVersionsBeforeTheOldestAreRefused(t *testing.T) {
