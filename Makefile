@@ -238,15 +238,17 @@ KUBERNETES       ?= v1.37.2 v1.36.3
 KUBERNETES_CACHE ?= $(CURDIR)/.cache/kubernetes
 SNAPSHOTS         = $$(cd jepsen/kubernetes && $(GO) mod download -json github.com/kubernetes-csi/external-snapshotter/client/v8 | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/config/crd
 PROOF             = $(BIN)/kubernetes all -programs $(KUBERNETES_CACHE)/bin -image $(CURDIR)/.cache/image/holdfast.tar -crds "$(SNAPSHOTS)"
+ON_THIN_POOLS     = ^(install|growth|attributes|snapshot|group-snapshot|replicated|failover|thin-pools)$$
 
-kubernetes: deps build image ## the chart on a real Kubernetes, by stories with their times; builds Kubernetes first, once (KUBERNETES=v1.36.3: one version, STORIES=regexp: some stories, MINUTES=: of random kills, SUITE=regexp: some of Kubernetes' own tests, GUEST_NODES=: more nodes, with kernels of their own); volumes with replicas on a cluster of their own, whose nodes have kernels with DRBD
+kubernetes: deps build image ## the chart on a real Kubernetes, by stories with their times; builds Kubernetes first, once (KUBERNETES=v1.36.3: one version, STORIES=regexp: some stories, MINUTES=: of random kills, SUITE=regexp: some of Kubernetes' own tests, GUEST_NODES=: more nodes, with kernels of their own); volumes with replicas, and thin pools of LVM, on clusters of their own, whose nodes have kernels with DRBD
 	@sh deploy/packages.sh kubernetes
 	GO='$(GO)' sh jepsen/kubernetes/binaries.sh $(KUBERNETES_CACHE)
 	cd jepsen/kubernetes && $(GO) build -ldflags '-s -w' -o $(KUBERNETES_CACHE)/bin/pause ./pause && $(GO) build -o $(CURDIR)/$(BIN)/kubernetes ./cmd/kubernetes
 	$(SUBMAKE) kubernetes-test
 	failed=; for version in $(KUBERNETES); do \
 	  $(PROOF) -version $$version $(if $(STORIES),-only '$(STORIES)') $(if $(GUEST_NODES),-guests $(GUEST_NODES)) $(if $(MINUTES),-minutes $(MINUTES)) $(if $(SUITE),-suite-focus '$(SUITE)') || failed=1; \
-	  $(if $(STORIES),,$(PROOF) -version $$version -guests 2 -only '^(install|replicated|failover)$$' || failed=1;) done; test -z "$$failed"
+	  $(if $(STORIES),,$(PROOF) -version $$version -guests 2 -only '^(install|replicated|failover|certify-replicated)$$' || failed=1; \
+	  $(PROOF) -version $$version -guests 2 -thin-pools -only '$(ON_THIN_POOLS)' || failed=1;) done; test -z "$$failed"
 
 # The programs of an API server, where make kubernetes has built them.
 SERVERS  = $(wildcard $(KUBERNETES_CACHE)/bin/kube-apiserver-v*)

@@ -49,26 +49,29 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 			return err
 		}
 	}
+	if t.Settings.ThinPools {
+		if err := makeVolumeGroups(ctx, t); err != nil {
+			return err
+		}
+	}
 	return t.Time("helm install --wait", func() error { return helmInstall(ctx, t) })
 }
 
 // helmInstall installs the chart, or upgrades it with more arguments, and waits until each node offers the driver.
 func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
-	if err := helmUpgrade(ctx, t, more...); err != nil {
-		return err
-	}
-	return offered(ctx, t, 1)
-}
-
-func helmUpgrade(ctx context.Context, t *story.Teller, more ...string) error {
 	file := valuesFile(t)
 	text := fmt.Sprintf(values, t.Settings.Tag, t.Cluster.Guests > 0, controllersOn(t))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return err
 	}
 	args := append([]string{"upgrade", "--install", release, t.Settings.Chart, "--values", file, "--wait", "--timeout", "10m"}, more...)
-	_, err := t.In(namespace).Helm(ctx, t.Settings.Helm, args...)
-	return err
+	if t.Settings.ThinPools {
+		args = append(args, valuesOfThinPools...)
+	}
+	if _, err := t.In(namespace).Helm(ctx, t.Settings.Helm, args...); err != nil {
+		return err
+	}
+	return offered(ctx, t)
 }
 
 // controllersOn are the nodes with the host's kernel but one, and the first of those with kernels of their own, where there are such: so
@@ -86,8 +89,12 @@ func controllersOn(t *story.Teller) string {
 
 func valuesFile(t *story.Teller) string { return filepath.Join(t.Cluster.Dir, "values.yaml") }
 
-// offered waits until kubelet has the driver on every node from this number on.
-func offered(ctx context.Context, t *story.Teller, first int) error {
+// offered waits until kubelet has the driver on every node that is to have it.
+func offered(ctx context.Context, t *story.Teller) error {
+	first := 1
+	if t.Settings.ThinPools {
+		first = t.Cluster.Nodes + 1
+	}
 	return kit.Until(ctx, patience, func() error {
 		for n := first; n <= t.Cluster.Started(); n++ {
 			if err := offers(ctx, t, cluster.NodeName(n)); err != nil {

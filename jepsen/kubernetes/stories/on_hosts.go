@@ -94,7 +94,7 @@ func installOnHosts(ctx context.Context, t *story.Teller) error {
 			return err
 		}
 	}
-	return offered(ctx, t, 1)
+	return offered(ctx, t)
 }
 
 func tlsFolder(t *story.Teller, name string) string { return filepath.Join(t.Cluster.Dir, "tls", name) }

@@ -14,35 +14,29 @@ import (
 )
 
 var thinPools = story.Story{
-	Name: "thin-pools", Tells: "the chart's pools are thin pools of LVM, which it makes on the nodes that have a volume group: a volume grows while its pod writes, snapshots are restored, a volume is cloned, a replicated one grows and is drained, and of all of them nothing is left in the volume groups",
-	Limit: 30 * time.Minute, Tell: tellThinPools, Needs: byReplicas,
+	Name: "thin-pools", Tells: "after the other stories nothing of their volumes and snapshots is left in the nodes' volume groups",
+	Limit: 10 * time.Minute, Tell: onlyPools, Needs: onThinPools,
 }
 
-// onThinPools are the values of nodes with a volume group, which are labeled.
-var onThinPools = []string{"--set-json", `node.pools={"dir":"","lvm":["vg0/holdfast"]}`, "--set-string", `node.nodeSelector.volumes=thin`}
+// onThinPools says why the story of thin pools cannot be told.
+func onThinPools(_ context.Context, t *story.Teller) error {
+	if !t.Settings.ThinPools {
+		return errors.New("the pools are files: give -thin-pools")
+	}
+	return nil
+}
 
-func tellThinPools(ctx context.Context, t *story.Teller) (err error) {
+// valuesOfThinPools are those of the nodes with a volume group, which are labeled, instead of every node with files.
+var valuesOfThinPools = []string{"--set-json", `node.pools={"dir":"","lvm":["vg0/holdfast"]}`, "--set-string", "node.nodeSelector.volumes=thin"}
+
+// makeVolumeGroups makes one on each node with a kernel of its own, and of the pools of the chart thin pools in them.
+func makeVolumeGroups(ctx context.Context, t *story.Teller) error {
+	if t.Settings.OnHosts || t.Cluster.Guests < 1 {
+		return errors.New("thin pools are those of the chart, on nodes with kernels of their own: give -guests, and not -on-hosts")
+	}
 	for n := t.Cluster.Nodes + 1; n <= t.Cluster.Started(); n++ {
 		if err := makeVolumeGroup(ctx, t, n); err != nil {
 			return fmt.Errorf("make a volume group on %s: %w", cluster.NodeName(n), err)
-		}
-	}
-	defer func() { err = errors.Join(err, backToFiles(ctx, t)) }()
-	err = t.Time("helm upgrade --wait to thin pools on every node that has a volume group", func() error {
-		if err := helmUpgrade(ctx, t, onThinPools...); err != nil {
-			return err
-		}
-		return offered(ctx, t, t.Cluster.Nodes+1)
-	})
-	if err != nil {
-		return err
-	}
-	for _, tell := range []func(context.Context, *story.Teller) error{tellGrowth, tellSnapshot, tellReplicated} {
-		if err := tell(ctx, t); err != nil {
-			return err
-		}
-		if err := errors.Join(removeVolumes(ctx, t), onlyPools(ctx, t)); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -63,11 +57,6 @@ func makeVolumeGroup(ctx context.Context, t *story.Teller, number int) error {
 	}
 	_, err = t.Kubectl(ctx, "label", "node", cluster.NodeName(number), "--overwrite", "volumes=thin")
 	return err
-}
-
-// removeVolumes removes what these stories make.
-func removeVolumes(ctx context.Context, t *story.Teller) error {
-	return removeAll(ctx, t, "statefulsets", "pods", "volumesnapshots", "persistentvolumeclaims")
 }
 
 // onlyPools wants nothing in the volume groups but the pool and what LVM keeps for it.
@@ -93,9 +82,4 @@ func onlyPool(ctx context.Context, host machine.Config) error {
 		return fmt.Errorf("%s has the logical volumes %s, and not the pool alone", host.Name, strings.Join(names, ", "))
 	}
 	return nil
-}
-
-// backToFiles gives the nodes the pools that the other stories have.
-func backToFiles(ctx context.Context, t *story.Teller) error {
-	return all(func() error { return removeVolumes(ctx, t) }, func() error { return helmInstall(ctx, t) })
 }

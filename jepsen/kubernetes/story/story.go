@@ -38,7 +38,9 @@ type Settings struct {
 	Holdfast string // the program, for what is done outside of the cluster
 	Reports  string // folder
 	OnHosts  bool   // the driver is installed without the chart, by programs on the hosts
-	Minutes  int    // how long stories of random faults go on
+	// ThinPools: the driver is on the nodes with kernels of their own alone, and its pools are thin pools of LVM.
+	ThinPools bool
+	Minutes   int // how long stories of random faults go on
 	// SuiteFocus is a regular expression of the tests of Kubernetes' own suite that are run; empty: all of the driver.
 	SuiteFocus string
 	Say        func(format string, args ...any)

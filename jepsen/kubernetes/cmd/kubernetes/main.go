@@ -76,7 +76,7 @@ type options struct {
 	suiteFocus                        string
 	nodes, guests, minutes            int
 	pool                              int64
-	onHosts                           bool
+	onHosts, thinPools                bool
 }
 
 func (o *options) flags() *flag.FlagSet {
@@ -90,6 +90,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.crds, "crds", "", "folder with the CRDs of snapshots; empty: the cluster has none")
 	f.StringVar(&o.helm, "helm", "v3.22.0", "version of the helm that installs the chart")
 	f.StringVar(&o.holdfast, "holdfast", "bin/holdfast", "the program, for what is done outside of the cluster")
+	f.BoolVar(&o.thinPools, "thin-pools", false, "the pools are thin pools of LVM, on the nodes with kernels of their own alone; needs -guests")
 	f.BoolVar(&o.onHosts, "on-hosts", false, "install the driver without the chart, by programs on the hosts")
 	f.StringVar(&o.suiteFocus, "suite-focus", "", "regular expression of the tests of Kubernetes' own storage suite that are run; empty: all of the driver")
 	f.IntVar(&o.minutes, "minutes", 10, "how long the stories of random faults go on")

@@ -69,7 +69,10 @@ func (o options) stories(ctx context.Context) error {
 
 // page is the name of the table's file: clusters with guests have other stories.
 func (o options) page() string {
-	if o.guests > 0 {
+	switch {
+	case o.thinPools:
+		return "STORIES-THIN-POOLS-" + o.version + ".md"
+	case o.guests > 0:
 		return "STORIES-REPLICATED-" + o.version + ".md"
 	}
 	return "STORIES-" + o.version + ".md"
@@ -81,7 +84,7 @@ func (o options) settings() (story.Settings, error) {
 		return story.Settings{}, err
 	}
 	return story.Settings{
-		Chart: o.chart, Helm: o.helm, Tag: o.tag(), Holdfast: o.holdfast, Minutes: o.minutes, OnHosts: o.onHosts, Reports: reports,
+		Chart: o.chart, Helm: o.helm, Tag: o.tag(), Holdfast: o.holdfast, Minutes: o.minutes, OnHosts: o.onHosts, ThinPools: o.thinPools, Reports: reports,
 		SuiteFocus: o.suiteFocus, Say: say,
 	}, nil
 }
