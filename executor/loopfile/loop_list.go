@@ -44,21 +44,23 @@ func listBound() ([]boundLoop, error) {
 	return all, nil
 }
 
+func (b boundLoop) isDeleted() bool { return strings.HasSuffix(b.file, deletedSuffix) }
+
 // volumeIn returns the volume whose image in the pool's directory backs the device. The kernel names a file by its path below the
-// mount through which it was opened: where that one was of a container that is gone, what is above it is missing, and where it is another
-// node's on this kernel, or is hidden by a later mount, the path is the same. So the file itself is compared (S174). Of an absent pool no
-// file can be looked at, and its devices are known still (S12): the path counts then.
+// mount through which it was opened: where that one was of a container that is gone, what is above it is missing, where the pool is known by
+// a symbolic link it is another one, and where it is another node's on this kernel, or is hidden by a later mount, the path is the same. So
+// the file itself is compared (S174). Of an absent pool no file can be looked at, and its devices are known still (S12): the path counts then.
 func (b boundLoop) volumeIn(p *poolDir) (fsm.VolumeID, bool, error) {
 	folder, name := filepath.Split(strings.TrimSuffix(b.file, deletedSuffix))
 	text, isImage := strings.CutSuffix(name, ".img")
 	above, inVolumes := strings.CutSuffix(folder, "/"+volumesDir+"/")
 	id := fsm.VolumeID(text)
-	if !isImage || !inVolumes || !id.Valid() || !strings.HasSuffix(p.dir, above) {
+	if !isImage || !inVolumes || !id.Valid() || b.isDeleted() && !strings.HasSuffix(p.dir, above) {
 		return "", false, nil
 	}
 	same, err := b.isFileOf(filepath.Join(p.dir, volumesDir), name)
-	if !same && above == p.dir && p.isAbsent() {
-		return id, true, nil
+	if !same && p.isAbsent() {
+		return id, above == p.dir, nil
 	}
 	return id, same, err
 }
@@ -79,7 +81,7 @@ func (b boundLoop) isFileOf(folder, name string) (bool, error) {
 	if errors.Is(err, errNotBound) {
 		return false, nil
 	}
-	deleted := strings.HasSuffix(b.file, deletedSuffix)
+	deleted := b.isDeleted()
 	if !deleted {
 		folder = filepath.Join(folder, name)
 	}

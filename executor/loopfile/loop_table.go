@@ -16,17 +16,18 @@ type loopTable struct {
 
 	mu       sync.Mutex
 	scanned  bool // the kernel's complete list was read once
+	compared bool // it was while the pool was there, so that every file was compared (S174)
 	byVolume map[fsm.VolumeID][]loop
-	updates  uint64 // counts the calls of store
+	updates  uint64 // counts the calls of store, and the lists that were taken over
 }
 
 // devicesOf returns the volume's loop devices, the one to keep first. The kernel's complete list
-// is read once per process; later devices were all set up by this process.
+// is read once per process, and once more when the pool is there if it was absent then; later devices were all set up by this process.
 func (l *loopTable) devicesOf(id fsm.VolumeID, file *inode, p *poolDir) ([]loop, error) {
 	l.mu.Lock()
-	scanned, known, updates := l.scanned, l.byVolume[id], l.updates
+	scanned, compared, known, updates := l.scanned, l.compared, l.byVolume[id], l.updates
 	l.mu.Unlock()
-	if !scanned {
+	if !scanned || !compared && !p.isAbsent() {
 		if err := l.scanAll(p); err != nil {
 			return nil, err
 		}
@@ -79,6 +80,7 @@ func (l *loopTable) setLocked(id fsm.VolumeID, found []loop) {
 
 // scanAll reads the kernel's list and adopts the devices of this pool.
 func (l *loopTable) scanAll(p *poolDir) error {
+	there := !p.isAbsent()
 	all, err := listBound()
 	if err != nil {
 		return err
@@ -104,12 +106,19 @@ func (l *loopTable) scanAll(p *poolDir) error {
 	for id := range found {
 		found[id] = dropDuplicates(found[id])
 	}
+	l.takeOver(found, there && !p.isAbsent())
+	return nil
+}
+
+// takeOver takes what a list says, unless another one was first that knew as much.
+func (l *loopTable) takeOver(found map[fsm.VolumeID][]loop, compared bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.scanned {
-		l.scanned, l.byVolume = true, found
+	if l.scanned && (l.compared || !compared) {
+		return
 	}
-	return nil
+	l.scanned, l.compared, l.byVolume = true, compared, found
+	l.updates++
 }
 
 // dropDuplicates puts the device to keep first, the one in use or else the first, and removes the
