@@ -138,7 +138,7 @@ func (r *failoverReconciler) doFailover(ctx context.Context, f *plan.NodeFacts, 
 	case plan.FailoverForgetPods:
 		return false, r.forgetPods(ctx, f, step)
 	case plan.FailoverEndPods:
-		return false, r.endPods(ctx, f)
+		return false, r.endPods(ctx, f, step)
 	case plan.FailoverUntaint:
 		return true, r.untaint(ctx, f, step)
 	case plan.FailoverMarkReturned:

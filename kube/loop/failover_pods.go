@@ -70,9 +70,12 @@ func (r *failoverReconciler) deletePod(ctx context.Context, pod *corev1.Pod, opt
 	return err
 }
 
-// endPods deletes the pods whose volumes were taken from a node that is back before it was tainted: their mounts are dead. With their own
-// grace, and at the version that was looked at.
-func (r *failoverReconciler) endPods(ctx context.Context, f *plan.NodeFacts) error {
+// endPods deletes the pods whose volumes were taken from a node that is back: their mounts are dead. With their own grace. Under its own
+// taint, which ends most of them, the loop says to the node what is waited for.
+func (r *failoverReconciler) endPods(ctx context.Context, f *plan.NodeFacts, step plan.Failover) error {
+	if f.Node.Annotations[plan.AnnotationOutOfService] != "" {
+		r.Notifier.Node(f.Node, plan.FailoverWaits(f.Node.Name, step.Why))
+	}
 	return r.pods.using(ctx, f.Node.Name, func(pod *corev1.Pod, handles []string) error {
 		if pod.DeletionTimestamp != nil || !hasStarted(pod) {
 			return nil // it goes, or waits for the node

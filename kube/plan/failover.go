@@ -28,7 +28,8 @@ const (
 	// FailoverForgetPods removes the pods whose end was asked for, and whose volumes are free, from the API server at once, as it would
 	// do by itself some time later: nobody is there who could confirm their end.
 	FailoverForgetPods
-	// FailoverEndPods deletes the pods whose volumes were taken from a node that is back, with their grace.
+	// FailoverEndPods deletes the pods whose volumes were taken from a node that is back, with their grace: those too that tolerate the
+	// loop's taint, or that it did not reach before somebody took it off. Why says what the node's return waits for.
 	FailoverEndPods
 	// FailoverUntaint takes the loop's own taint off, and marks the node as returned where it is.
 	FailoverUntaint
@@ -89,10 +90,10 @@ func NextFailover(f NodeFacts) Failover {
 		return Failover{Kind: FailoverUntaint, Why: "the taint is of an earlier time out of service"}
 	case f.ownTaint() && f.tainted() && f.silent() && f.Log.GetProven() && f.Pods.Ending:
 		return Failover{Kind: FailoverForgetPods, Since: f.Log.GetSince()}
+	case !f.silent() && (f.ownTaint() || !f.tainted()):
+		return Failover{Kind: FailoverEndPods, Why: f.returnWaits(), Since: f.Log.GetSince()}
 	case f.ownTaint(), f.tainted():
 		return Failover{Kind: FailoverWait, Why: f.returnWaits(), Since: f.Log.GetSince()}
-	case !f.silent():
-		return Failover{Kind: FailoverEndPods, Why: f.returnWaits(), Since: f.Log.GetSince()}
 	}
 	return f.outOfService()
 }
