@@ -3,11 +3,16 @@ package certify
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/admin/certify"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
+
+// claimEvery is after how long another claim on the cluster is made while something takes long: what has no young one is taken for
+// killed. Tests set a shorter time.
+var claimEvery = time.Minute
 
 // claim keeps other runs away until this one ends, or is refused because another was the first. A killed run's claim is
 // a leftover, as its other volumes are.
@@ -42,4 +47,20 @@ func (r *Runner) renewClaim(ctx context.Context, w certify.World) error {
 	}
 	r.youngest = made.Volume
 	return nil
+}
+
+// whileClaimed does something that may take long, and has a young claim on the cluster for as long as it takes.
+func (r *Runner) whileClaimed(ctx context.Context, w certify.World, do func() error) (lost error) {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	for {
+		select {
+		case err := <-done:
+			return firstOf(err, lost)
+		case <-time.After(claimEvery):
+			if err := r.renewClaim(ctx, w); err != nil {
+				lost = err
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -157,7 +158,39 @@ func TestARunThatGoesOnHasAYoungVolume(t *testing.T) {
 		require.Equal(t, []string{runA.ClaimName(0), runA.ClaimName(n + 1)}, w.names())
 	}
 	for range 2 {
-		require.NoError(t, r.removeAtEnd(t.Context()))
+		require.NoError(t, r.removeAtEnd(t.Context(), plan))
 		require.Empty(t, w.names())
 	}
+}
+
+// slowPods take long to remove anything.
+type slowPods struct {
+	*fakePods
+
+	t *testing.T
+}
+
+func (p *slowPods) RemoveLeft(context.Context) error              { p.awaitYoung(); return errors.New("enough") }
+func (p *slowPods) Remove(_ context.Context, _ certify.Run) error { p.awaitYoung(); return nil }
+
+// awaitYoung waits until the run made a claim beside its first.
+func (p *slowPods) awaitYoung() {
+	old := p.names()
+	require.Eventually(p.t, func() bool {
+		return slices.ContainsFunc(p.names(), func(name string) bool { return !slices.Contains(old, name) })
+	}, 5*time.Second, 10*time.Millisecond, "no volume of the run is young")
+}
+
+// TestWhatTakesLongHasAYoungClaim: another run takes one without a young volume for killed, and removes what it made.
+func TestWhatTakesLongHasAYoungClaim(t *testing.T) {
+	before := claimEvery
+	claimEvery = 20 * time.Millisecond
+	t.Cleanup(func() { claimEvery = before })
+	w := newWorld()
+	r := w.runner(t, "")
+	r.Pods = &slowPods{&fakePods{world: w}, t}
+	report, err := r.Run(t.Context(), &certify.Facts{}, &certify.Plan{Hosts: []string{"n1"}, SizeBytes: 1}, nil)
+	require.Nil(t, report)
+	require.ErrorContains(t, err, "enough")
+	require.Empty(t, w.names())
 }

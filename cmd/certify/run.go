@@ -21,7 +21,7 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 	report = r.begin(f, plan)
 	w := certify.World{Run: r.run, SizeBytes: plan.SizeBytes, Hosts: plan.Hosts, Controllers: len(r.each)}
 	defer func() {
-		if removeErr := r.removeAtEnd(ctx); removeErr != nil {
+		if removeErr := r.removeAtEnd(ctx, w); removeErr != nil {
 			report, err = nil, errors.Join(err, fmt.Errorf("scratch volumes are left, and the same command removes them: %w", removeErr))
 		}
 	}()
@@ -29,7 +29,7 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 		return nil, err
 	}
 	r.Progress("run %s: %d leftovers are removed first", r.run, len(left))
-	if err := r.removeLeft(ctx, left); err != nil {
+	if err := r.whileClaimed(ctx, w, func() error { return r.removeLeft(ctx, left) }); err != nil {
 		return nil, err
 	}
 	if err := r.steps(ctx, report, plan, w); err != nil && ctx.Err() != nil {
@@ -37,15 +37,15 @@ func (r *Runner) Run(ctx context.Context, f *certify.Facts, plan *certify.Plan, 
 	} else if err != nil {
 		report.Problems = append(report.Problems, err.Error())
 	}
-	r.finishReport(ctx, report)
+	r.finishReport(ctx, report, w)
 	return report, ctx.Err()
 }
 
 // removeAtEnd removes what the run made, also after an interruption.
-func (r *Runner) removeAtEnd(ctx context.Context) error {
+func (r *Runner) removeAtEnd(ctx context.Context, w certify.World) error {
 	ctx = context.WithoutCancel(ctx)
 	r.ends = true
-	failed := r.removeWrites(ctx) // before the claims, which keep other runs away from what is not removed yet
+	failed := r.removeWrites(ctx, w) // before the claims, which keep other runs away from what is not removed yet
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return errors.Join(failed, r.removeOwn(ctx))
@@ -106,7 +106,8 @@ func (r *Runner) disturb(ctx context.Context, report *certify.Report, plan *cert
 	if err := r.renewClaim(ctx, w); err != nil {
 		return err
 	}
-	h, err := r.handover(ctx, w, n, d, published, plan.Burst)
+	var h certify.Handover
+	err := r.whileClaimed(ctx, w, func() (err error) { h, err = r.handover(ctx, w, n, d, published, plan.Burst); return err })
 	if err != nil {
 		return err
 	}
@@ -120,10 +121,10 @@ func (r *Runner) disturb(ctx context.Context, report *certify.Report, plan *cert
 }
 
 // finishReport looks once more, when nothing of the run is left.
-func (r *Runner) finishReport(ctx context.Context, report *certify.Report) {
+func (r *Runner) finishReport(ctx context.Context, report *certify.Report, w certify.World) {
 	r.ends = true
 	for _, step := range []func() error{
-		func() error { return r.removeWrites(ctx) },
+		func() error { return r.removeWrites(ctx, w) },
 		func() error { return r.removeOwn(ctx) },
 		func() error { return r.addAudit(ctx, report, "when all scratch volumes were removed") },
 		func() error { return r.addHashes(ctx, report, "after") },

@@ -27,9 +27,6 @@ type Pods interface {
 	RemoveLeft(ctx context.Context) error
 }
 
-// claimEvery is after how long another claim on the cluster is made while pods are waited for: what has no young one is taken for killed.
-const claimEvery = time.Minute
-
 // beginWrites returns when every pod of the plan has acknowledged a block.
 func (r *Runner) beginWrites(ctx context.Context, plan *certify.Plan, w certify.World) error {
 	if plan.Writes == nil {
@@ -154,10 +151,14 @@ func (r *Runner) awaitVolume(ctx context.Context, what, id string, wanted func(*
 }
 
 // removeWrites removes the pods, the claims and the volumes of the run.
-func (r *Runner) removeWrites(ctx context.Context) error {
+func (r *Runner) removeWrites(ctx context.Context, w certify.World) error {
 	if r.Pods == nil {
 		return nil
 	}
+	return r.whileClaimed(ctx, w, func() error { return r.removePods(ctx) })
+}
+
+func (r *Runner) removePods(ctx context.Context) error {
 	if err := r.Pods.Remove(ctx, r.run); err != nil {
 		return err
 	}
@@ -173,25 +174,17 @@ func (r *Runner) removeWrites(ctx context.Context) error {
 
 // onHosts does something for all hosts at once, and has a young claim on the cluster for as long as that takes.
 func (r *Runner) onHosts(ctx context.Context, w certify.World, do func(n int, one *certify.Write) error) error {
-	var all sync.WaitGroup
-	failed := make([]error, len(r.writes)+1)
-	for n := range r.writes {
-		all.Go(func() {
-			if err := do(n, &r.writes[n]); err != nil {
-				failed[n] = fmt.Errorf("host %s: %w", r.writes[n].Host, err)
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	for {
-		select {
-		case <-done:
-			return firstOf(failed...)
-		case <-time.After(claimEvery):
-			if err := r.renewClaim(ctx, w); err != nil {
-				failed[len(r.writes)] = err
-			}
+	return r.whileClaimed(ctx, w, func() error {
+		var all sync.WaitGroup
+		failed := make([]error, len(r.writes))
+		for n := range r.writes {
+			all.Go(func() {
+				if err := do(n, &r.writes[n]); err != nil {
+					failed[n] = fmt.Errorf("host %s: %w", r.writes[n].Host, err)
+				}
+			})
 		}
-	}
+		all.Wait()
+		return firstOf(failed...)
+	})
 }

@@ -104,7 +104,7 @@ func TestWhatPodsWroteIsReadBackWhenNobodyHasIt(t *testing.T) {
 		require.EqualValues(t, 2, w.Number)
 	}
 	require.Equal(t, []bool{true, true}, pods.elsewhere, "of replicated volumes another host reads")
-	require.NoError(t, r.removeWrites(t.Context()))
+	require.NoError(t, r.removeWrites(t.Context(), plan))
 	require.Equal(t, 1, pods.removed)
 }
 
@@ -139,5 +139,5 @@ func TestWithoutWritesNobodyIsAsked(t *testing.T) {
 	require.NoError(t, r.beginWrites(t.Context(), &certify.Plan{}, plan))
 	require.NoError(t, r.awaitWrites(t.Context(), plan))
 	require.NoError(t, r.endWrites(t.Context(), nil, &certify.Plan{}, plan))
-	require.NoError(t, r.removeWrites(t.Context()))
+	require.NoError(t, r.removeWrites(t.Context(), plan))
 }
