@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -72,6 +74,11 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 	if o.yes && o.out == "" {
 		return exit.Usagef("name the file for the signed report with --out")
 	}
+	if o.yes {
+		if err := checkReplaceable(o.out); err != nil {
+			return exit.Usagef("--out %s: the report could not be written: %w", o.out, err)
+		}
+	}
 	client, creds, closing, err := o.openToTheEnd(ctx)
 	if err != nil {
 		return err
@@ -111,6 +118,18 @@ func (o *certifyOptions) run(ctx context.Context, cmd *cobra.Command) error {
 		return nil
 	}
 	return o.carryOut(ctx, cmd, r, creds, facts, plan, left)
+}
+
+// checkReplaceable tries whether a file can be written, and leaves it as it is: after a drill it would be too late.
+func checkReplaceable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return errors.New("it is no file")
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // openToTheEnd is open, for a client that is still good when ctx was ended: what the run made is removed then.

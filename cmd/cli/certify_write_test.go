@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -29,6 +30,25 @@ func TestWritesThatNoClusterCanFollow(t *testing.T) {
 		_, stderr := run(t, 2, append([]string{"certify"}, tc.flags...)...)
 		require.Contains(t, stderr, tc.says)
 	}
+}
+
+// TestAReportThatCannotBeWrittenIsNoDrillsEnd: nothing is asked of the cluster before.
+func TestAReportThatCannotBeWrittenIsNoDrillsEnd(t *testing.T) {
+	folder := t.TempDir()
+	for _, out := range []string{folder, filepath.Join(folder, "none", "report"), "/dev/null"} {
+		_, stderr := run(t, 2, "certify", "--yes", "--out", out)
+		require.Contains(t, stderr, "the report could not be written")
+	}
+	file := filepath.Join(folder, "report")
+	require.NoError(t, os.WriteFile(file, []byte("former"), 0o600))
+	_, stderr := run(t, 2, "certify", "--yes", "--out", file)
+	require.NotContains(t, stderr, "the report could not be written")
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "former", string(content))
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
 }
 
 func TestTheImageIsTheControllers(t *testing.T) {
