@@ -56,12 +56,7 @@ func (w *env) dieInRotation(t *testing.T, v *volume, from, to, point, key string
 	v.secrets = map[string]string{passphrase: key, previousPassphrase: v.secrets[passphrase]}
 	w.mustExec(t, from, "echo "+point+" >/var/lib/holdfast/node/fault")
 	require.Error(t, w.rotate(t.Context(), v, from), "it dies at %s", point)
-	eventually(t, timeout, "the process is gone", func(ctx context.Context) error {
-		if w.cluster.Node(w.guest(from).Index).Running(ctx) {
-			return fmt.Errorf("it runs")
-		}
-		return nil
-	})
+	w.awaitNodeGone(t, from)
 	require.NoError(t, w.guest(from).Crash())
 	acked := x.readAcks().Number
 	w.unpublishUnreachable(t, v, from)
@@ -77,6 +72,17 @@ func (w *env) dieInRotation(t *testing.T, v *volume, from, to, point, key string
 	require.NoError(t, w.co.unstage(t.Context(), v, to))
 	require.NoError(t, w.co.stage(t.Context(), v, to), "the new key is enough")
 	return acked + 1
+}
+
+// awaitNodeGone waits until the process of a node has ended.
+func (w *env) awaitNodeGone(t *testing.T, node string) {
+	t.Helper()
+	eventually(t, timeout, "the process is gone", func(ctx context.Context) error {
+		if w.cluster.Node(w.guest(node).Index).Running(ctx) {
+			return fmt.Errorf("it runs")
+		}
+		return nil
+	})
 }
 
 // rotate asks a node to replace the key, once.
