@@ -21,7 +21,7 @@ func (c Config) nodeUnits(number int) []machine.Unit {
 			"--hostname-override=" + name, "--node-ip=" + address(number), "--v=2",
 		}},
 	}
-	if !c.isGuest(number) {
+	if !c.IsGuest(number) {
 		units = append(units, c.proxy(name))
 	}
 	return units
@@ -33,8 +33,8 @@ func (c Config) proxy(node string) machine.Unit {
 	return machine.Unit{Name: "kube-proxy", Args: []string{c.kubernetes("kube-proxy"), "--config=/etc/kubernetes/kube-proxy.yaml", "--hostname-override=" + node}}
 }
 
-// isGuest tells the nodes with kernels of their own.
-func (c Config) isGuest(number int) bool { return number > c.Nodes && number <= c.Started() }
+// IsGuest tells the nodes with kernels of their own.
+func (c Config) IsGuest(number int) bool { return number > c.Nodes && number <= c.Started() }
 
 // nodeFiles are the files of a node that differ from the host's.
 func (c Config) nodeFiles(number int) map[string]string {

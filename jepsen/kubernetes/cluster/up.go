@@ -76,7 +76,7 @@ func (c Config) StartNode(ctx context.Context, number int) error {
 
 // startMachine starts a node's machine, and boots its kernel where it has one of its own.
 func (c Config) startMachine(ctx context.Context, number int) (machine.Config, error) {
-	if c.isGuest(number) {
+	if c.IsGuest(number) {
 		return c.bootGuest(ctx, number)
 	}
 	node := c.Node(number)

@@ -3,17 +3,27 @@ package stories
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/machine"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
 )
 
-// backing is how many files of volumes the pools of all hosts have. The pool is the same folder with the chart and without it.
+// backing is how many files of volumes the pools of all hosts have, those that a story which failed left in the cluster among them. The
+// pool is the same folder with the chart and without it.
 func backing(ctx context.Context, t *story.Teller) (int, error) {
+	machines, err := machine.Names(t.Cluster.Dir)
+	if err != nil {
+		return 0, err
+	}
 	count := 0
-	for n := 1; n <= t.Cluster.Nodes; n++ {
+	for n := 1; n <= t.Cluster.Started()+t.Cluster.Late; n++ {
+		if t.Cluster.IsGuest(n) || !slices.Contains(machines, cluster.NodeName(n)) {
+			continue
+		}
 		out, err := t.Cluster.Node(n).Exec(ctx, "find", cluster.PoolAt, "-type", "f", "-size", "+1M")
 		if err != nil {
 			return 0, err
