@@ -194,8 +194,12 @@ var beforehand = map[string]func(context.Context, *reader) error{
 	"kubectl get pv -o custom-columns=NAME:.metadata.name,DRIVER:.spec.csi.driver,CLAIM:.spec.claimRef.name": func(ctx context.Context, r *reader) error {
 		return errors.Join(gone(ctx, r.Teller, "pods", r.variables["POD"]), gone(ctx, r.inDefault(), "pods", "first"), gone(ctx, r.inDefault(), "persistentvolumeclaims", "first"))
 	},
-	"kubectl holdfast volumes orphans $VOLUME_ID --yes":                       leaveAnOrphan("forgotten"),
-	"kubectl holdfast volumes delete $VOLUME_ID --even-if-orchestrated --yes": leaveAnOrphan("forgotten-too"),
+	"kubectl holdfast volumes orphans $VOLUME_ID --yes": func(ctx context.Context, r *reader) error {
+		return all(func() error { return listed.make(ctx, r.Teller) }, func() error { return leaveAnOrphan(ctx, r, "forgotten") })
+	},
+	"kubectl holdfast volumes delete $VOLUME_ID --even-if-orchestrated --yes": func(ctx context.Context, r *reader) error {
+		return all(func() error { return gone(ctx, r.Teller, "persistentvolumeclaims", listed.name) }, func() error { return leaveAnOrphan(ctx, r, "forgotten-too") })
+	},
 	"kubectl drain $NODE --ignore-daemonsets --delete-emptydir-data":          removeFirst,
 }
 
@@ -210,27 +214,33 @@ func removeFirst(ctx context.Context, r *reader) error {
 	return errors.Join(gone(ctx, r.inDefault(), "pods", "first"), gone(ctx, r.Teller, "pods", r.variables["POD"]))
 }
 
+// listed is a claim whose volume Kubernetes has: where it has none, nothing is compared.
+var listed = claim{name: "known", class: immediate, size: "100Mi"}
+
+// make makes the claim, and waits for its volume.
+func (c claim) make(ctx context.Context, t *story.Teller) error {
+	return errors.Join(t.Apply(ctx, c.manifest()), bound(ctx, t, c.name))
+}
+
 // leaveAnOrphan makes a volume of which Kubernetes knows nothing any more, as one with Retain whose objects were deleted by hand.
-func leaveAnOrphan(name string) func(context.Context, *reader) error {
-	return func(ctx context.Context, r *reader) error {
-		if err := errors.Join(r.Apply(ctx, claim{name: name, class: immediate, size: "100Mi"}.manifest()), bound(ctx, r.Teller, name)); err != nil {
-			return err
-		}
-		volume, err := volumeOf(ctx, r.Teller, name)
-		if err != nil {
-			return err
-		}
-		if r.variables["VOLUME_ID"], err = handleOf(ctx, r.Teller, name); err != nil {
-			return err
-		}
-		return all(
-			func() error {
-				return r.Patch(ctx, "persistentvolumes", volume, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
-			},
-			func() error { return gone(ctx, r.Teller, "persistentvolumeclaims", name) },
-			func() error { return gone(ctx, r.Teller, "persistentvolumes", volume) },
-		)
+func leaveAnOrphan(ctx context.Context, r *reader, name string) error {
+	if err := (claim{name: name, class: immediate, size: "100Mi"}).make(ctx, r.Teller); err != nil {
+		return err
 	}
+	volume, err := volumeOf(ctx, r.Teller, name)
+	if err != nil {
+		return err
+	}
+	if r.variables["VOLUME_ID"], err = handleOf(ctx, r.Teller, name); err != nil {
+		return err
+	}
+	return all(
+		func() error {
+			return r.Patch(ctx, "persistentvolumes", volume, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
+		},
+		func() error { return gone(ctx, r.Teller, "persistentvolumeclaims", name) },
+		func() error { return gone(ctx, r.Teller, "persistentvolumes", volume) },
+	)
 }
 
 // nothingLeft wants nothing of Holdfast in the cluster, nor on any host.
