@@ -40,30 +40,43 @@ func TestS9_AVictimResumesOnlyWithoutItsDisk(t *testing.T) {
 }
 
 // S9, S67: the process that detached a victim's disk dies before the victim is torn down. The next one does not take the disk for one
-// that failed: what it lacks is copied by the bitmaps.
+// that failed: what it lacks is copied by the bitmaps. A victim that is unmounted before it is looked at does not pass every point.
 func TestS9_AVictimsDiskDidNotFailForTheNextProcess(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"detach-disk.after", "end-freeze.shut-down", "end-loser.down"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			p := newStoppedPair(t)
-			a, b := p.hosts[0], p.hosts[1]
-			a.start(stopAt(point, 0))
-			b.start(nil)
-			id := p.create(protocolC)
-			p.takeOverFromCutOff(id, a, b, true)
-			a.connect()
-			p.link.SetDisconnected(false)
-			p.waitUpToDate(id)
-			require.Nil(t, a.faults, "it was killed")
-			require.Zero(t, a.replicator.Steps("remake-metadata"))
-			require.True(t, has(a.replicator.DiskContent(id), "after the takeover"))
-			require.Zero(t, p.link.SplitBrains())
-			b.unstage(id)
-			b.unpublish(id)
-			p.remove(id)
+			const attempts = 10
+			for range attempts {
+				if victimStoppedAt(t, point) {
+					return
+				}
+			}
+			require.Fail(t, "no victim passed the point", "%d attempts", attempts)
 		})
 	}
+}
+
+// victimStoppedAt stops a victim's process at a point, and tells whether that was passed.
+func victimStoppedAt(t *testing.T, point string) bool {
+	t.Helper()
+	p := newStoppedPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	a.start(stopAt(point, 0))
+	b.start(nil)
+	id := p.create(protocolC)
+	p.takeOverFromCutOff(id, a, b, true)
+	a.connect()
+	p.link.SetDisconnected(false)
+	p.waitUpToDate(id)
+	stopped := a.faults == nil
+	require.Zero(t, a.replicator.Steps("remake-metadata"))
+	require.True(t, has(a.replicator.DiskContent(id), "after the takeover"))
+	require.Zero(t, p.link.SplitBrains())
+	b.unstage(id)
+	b.unpublish(id)
+	p.remove(id)
+	return stopped
 }
 
 // S9: the host hears from the verdict that its replica is outdated, and of what is desired since only later, also where the
