@@ -88,7 +88,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.ioCgroup, "io-cgroup", "", "control `group` of the workloads, in which volumes' I/O limits are put in force; the kubelets' pods are found by default, but with cgroup v1 it must be given")
 	flags.DurationVar(&o.freezeMax, "freeze-max", 10*time.Second, "how long a filesystem may be frozen for a snapshot at most")
 	flags.DurationVar(&o.healthInterval, "health-interval", 10*time.Second, "how often the volumes are examined")
-	flags.StringVar(&o.replicationAddress, "replication-address", "", "`IP` address that other hosts replicate to; empty: this host holds no replicas of replicated volumes")
+	flags.StringVar(&o.replicationAddress, "replication-address", "", "`IP` address that other hosts replicate to, or the network, as 10.1.0.0/16, in which this host has one; empty: this host holds no replicas of replicated volumes")
 	flags.StringArrayVar(&o.fenceAddresses, "fence-address", nil, "`IP` address of this host by which a NetworkFence finds it; repeatable; the one it replicates with and those from which it reaches the controllers are known")
 	flags.StringVar(&o.fencePeerSocket, "fence-socket", fencepeer.DefaultSocket, "`path` of the socket at which the kernel's handler asks whether a volume may go on without its peer")
 	flags.StringVar(&o.handler, "handler", "/usr/sbin/holdfast", "`path` of a copy of this program on the host's own root, which the kernel runs as that handler")

@@ -23,7 +23,7 @@ type replication struct {
 	key  *ecdh.PrivateKey
 }
 
-// checkReplication refuses values that flag parsing cannot.
+// checkReplication refuses values that flag parsing cannot, and finds this host's address in a network.
 func (o *options) checkReplication() error {
 	if o.selfFence != "" && o.selfFence != "reboot" {
 		return exit.Usagef("--self-fence %q: choose reboot, or leave it out", o.selfFence)
@@ -31,8 +31,8 @@ func (o *options) checkReplication() error {
 	if o.verifyInterval < 0 {
 		return exit.Usagef("--verify-interval is below zero")
 	}
-	if o.replicationAddress == "" {
-		return nil
+	if err := o.resolveReplicationAddress(); err != nil || o.replicationAddress == "" {
+		return err
 	}
 	if _, err := netip.ParseAddr(o.replicationAddress); err != nil {
 		return exit.Usagef("--replication-address %q is no IP address", o.replicationAddress)
