@@ -71,6 +71,8 @@ func TestReplicasNeedTheHost(t *testing.T) {
 	require.True(t, spec.HostNetwork)
 	require.Equal(t, corev1.DNSClusterFirstWithHostNet, spec.DNSPolicy)
 	require.Equal(t, "$(HOST_IP)", values(spec.Containers[0].Args)["replication-address"])
+	other := podSpecs(objectsOfSet(t, "testdata/golden/everything-1.37.yaml"))["holdfast-node"]
+	require.Equal(t, "10.1.0.0/16", values(other.Containers[0].Args)["replication-address"])
 	require.Equal(t, values(spec.Containers[0].Args)["handler"], values(spec.InitContainers[0].Args)["handler"])
 }
 

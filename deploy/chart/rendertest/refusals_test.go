@@ -21,6 +21,7 @@ func TestWrongCombinationsAreRefusedInOneSentence(t *testing.T) {
 		"logs on our own volumes":         {values: tree{"controller": tree{"storage": tree{"type": "class", "className": "holdfast-local"}}}, says: "volumes that they serve"},
 		"cert-manager without an issuer":  {values: tree{"pki": tree{"mode": "certManager"}}, says: "pki.certManager.issuerName"},
 		"no pool":                         {values: tree{"node": tree{"pools": tree{"dir": ""}}}, says: "needs a pool"},
+		"a network that is none":          {values: tree{"node": tree{"replication": tree{"addressFrom": "eth1"}}}, says: "addressFrom"},
 		"replicas without hostPID":        {values: tree{"node": tree{"hostPID": false, "replication": tree{"enabled": true}}}, says: "needs node.hostPID"},
 		"zones before they are given":     {values: tree{"zoneFromNode": true}, version: oldest, says: "needs Kubernetes 1.35"},
 		"the zone twice":                  {values: tree{"zoneFromNode": true, "node": tree{"topologyLabels": tree{"topology.holdfast.storage/zone": "a"}}}, says: "keep one"},

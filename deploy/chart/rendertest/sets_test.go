@@ -59,7 +59,7 @@ var sets = map[string]Release{
 		"controller":       tree{"replicas": 5},
 		"site":             "A",
 		"pki":              tree{"mode": "certManager", "certManager": tree{"issuerName": "holdfast"}},
-		"node":             tree{"replication": tree{"enabled": true}},
+		"node":             tree{"replication": tree{"enabled": true, "addressFrom": "10.1.0.0/16"}},
 		"storageClasses":   tree{"holdfast-two-sites": tree{"enabled": true, "parameters": tree{"sites": "A,B"}}, "holdfast-restore": tree{"enabled": true}},
 		"snapshotMetadata": tree{"enabled": true, "tlsSecretName": "metadata-tls", "caCert": "PEM"},
 		"csiAddons": tree{"enabled": true, "tokenSecretName": "holdfast-addons",

@@ -52,7 +52,7 @@
 - --volume-mount-group
 {{- end }}
 {{- if $n.replication.enabled }}
-- --replication-address=$(HOST_IP)
+- --replication-address={{ if eq $n.replication.addressFrom "hostIP" }}$(HOST_IP){{ else }}{{ $n.replication.addressFrom }}{{ end }}
 - --handler={{ include "holdfast.nodeHandler" . }}
 {{- if $n.replication.selfFence }}
 - --self-fence=reboot
