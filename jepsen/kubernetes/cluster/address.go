@@ -5,6 +5,9 @@ import "fmt"
 // Control is the address of the machine with the control plane. As all others it is of a network that only the machines have.
 const Control = "10.90.0.1"
 
+// Network has all machines, and nothing else.
+const Network = "10.90.0.0/24"
+
 const (
 	services       = "10.92.0.0/16"
 	kubernetesOwn  = "10.92.0.1" // of the service kubernetes.default

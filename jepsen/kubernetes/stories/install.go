@@ -30,7 +30,7 @@ storageClasses:
   holdfast-restore: {enabled: true}
   holdfast-xfs: {enabled: true, parameters: {fsType: xfs}}
 # The control groups of pods are not where they are found by themselves: a machine has its own below the host's.
-node: {ioCgroup: kubepods, replication: {enabled: %t}}
+node: {ioCgroup: kubepods, replication: {enabled: %t, addressFrom: %s}}
 controller: {nodes: [%s]}
 volumeAttributesClasses:
   silver: {iopsLimit: "1000"}
@@ -60,7 +60,7 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 // helmInstall installs the chart, or upgrades it with more arguments, and waits until each node offers the driver.
 func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
 	file := valuesFile(t)
-	text := fmt.Sprintf(values, t.Settings.Tag, t.Cluster.Guests > 0, controllersOn(t))
+	text := fmt.Sprintf(values, t.Settings.Tag, t.Cluster.Guests > 0, cluster.Network, controllersOn(t))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		return err
 	}

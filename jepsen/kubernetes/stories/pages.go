@@ -200,7 +200,7 @@ var beforehand = map[string]func(context.Context, *reader) error{
 	"kubectl holdfast volumes delete $VOLUME_ID --even-if-orchestrated --yes": func(ctx context.Context, r *reader) error {
 		return all(func() error { return gone(ctx, r.Teller, "persistentvolumeclaims", listed.name) }, func() error { return leaveAnOrphan(ctx, r, "forgotten-too") })
 	},
-	"kubectl drain $NODE --ignore-daemonsets --delete-emptydir-data":          removeFirst,
+	"kubectl drain $NODE --ignore-daemonsets --delete-emptydir-data": removeFirst,
 }
 
 func (r *reader) inDefault() *story.Teller {
