@@ -173,6 +173,9 @@ func (r *reader) run(ctx context.Context, line string) error {
 		r.refused = append(r.refused, line)
 		return nil
 	}
+	if err != nil {
+		err = fmt.Errorf("%w; it printed %s", err, out)
+	}
 	return err
 }
 
