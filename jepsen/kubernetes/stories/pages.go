@@ -201,7 +201,7 @@ var beforehand = map[string]func(context.Context, *reader) error{
 		return all(func() error { return listed.make(ctx, r.Teller) }, func() error { return leaveAnOrphan(ctx, r, "forgotten") })
 	},
 	"kubectl holdfast volumes delete $VOLUME_ID --even-if-orchestrated --yes": func(ctx context.Context, r *reader) error {
-		return all(func() error { return gone(ctx, r.Teller, "persistentvolumeclaims", listed.name) }, func() error { return leaveAnOrphan(ctx, r, "forgotten-too") })
+		return gone(ctx, r.Teller, "persistentvolumeclaims", listed.name) // and the orphan, which was too young, is named here
 	},
 	"kubectl drain $NODE --ignore-daemonsets --delete-emptydir-data": removeFirst,
 }

@@ -33,6 +33,7 @@ var mayRefuse = map[string]string{
 	"kubectl holdfast nodes out-of-service $NODE --return":            "out of service",
 	"kubectl holdfast volumes at-risk --if-zone $ZONE":                "zone",
 	"helm template holdfast":                                          "requires kubeVersion", // of a helm whose build named no version of Kubernetes, as that of the stories
+	"kubectl holdfast volumes orphans $VOLUME_ID --yes":               "too young",            // as that of a story is
 	"kubectl holdfast doctor":                                         "",
 }
 
