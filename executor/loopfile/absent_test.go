@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // S174: a process that starts while the pool is absent adopts, when the pool is back, the device that a container attached whose mount
@@ -59,4 +60,19 @@ func TestS174_ADeviceIsKnownThroughALinkThatLedNowhere(t *testing.T) {
 	d, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.Equal(t, had.Path, d.Path)
+}
+
+// S174: a pool may come and go while devices are listed. A list that is older than a device does not take it out of the table: a second one
+// would be set up over the same image.
+func TestS174_AListThatIsOlderThanADeviceIsNotTakenOver(t *testing.T) {
+	var table loopTable
+	table.takeOver(0, nil, false) // while the pool was absent
+	id, updates := backendtest.NewID(), table.updates
+	table.store(id, []loop{{number: 7}})
+	table.takeOver(updates, nil, true)
+	require.Equal(t, []loop{{number: 7}}, table.byVolume[id])
+	require.False(t, table.compared, "it is listed again")
+	table.takeOver(table.updates, map[fsm.VolumeID][]loop{id: {{number: 7}}}, true)
+	require.True(t, table.compared)
+	require.Equal(t, []loop{{number: 7}}, table.byVolume[id])
 }

@@ -80,6 +80,9 @@ func (l *loopTable) setLocked(id fsm.VolumeID, found []loop) {
 
 // scanAll reads the kernel's list and adopts the devices of this pool.
 func (l *loopTable) scanAll(p *poolDir) error {
+	l.mu.Lock()
+	updates := l.updates
+	l.mu.Unlock()
 	there := !p.isAbsent()
 	all, err := listBound()
 	if err != nil {
@@ -106,15 +109,16 @@ func (l *loopTable) scanAll(p *poolDir) error {
 	for id := range found {
 		found[id] = dropDuplicates(found[id])
 	}
-	l.takeOver(found, there && !p.isAbsent())
+	l.takeOver(updates, found, there && !p.isAbsent())
 	return nil
 }
 
-// takeOver takes what a list says, unless another one was first that knew as much.
-func (l *loopTable) takeOver(found map[fsm.VolumeID][]loop, compared bool) {
+// takeOver takes what a list says, unless a device was set up or removed since updates was read, or another list was taken over: whoever
+// needs it lists again. A list that compared no files takes the place of none.
+func (l *loopTable) takeOver(updates uint64, found map[fsm.VolumeID][]loop, compared bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.scanned && (l.compared || !compared) {
+	if l.updates != updates || l.scanned && !compared {
 		return
 	}
 	l.scanned, l.compared, l.byVolume = true, compared, found
