@@ -29,7 +29,7 @@ func onThinPools(_ context.Context, t *story.Teller) error {
 // valuesOfThinPools are those of the nodes with a volume group, which are labeled, instead of every node with files.
 var valuesOfThinPools = []string{"--set-json", `node.pools={"dir":"","lvm":["vg0/holdfast"]}`, "--set-string", "node.nodeSelector.volumes=thin"}
 
-// makeVolumeGroups makes one on each node with a kernel of its own, and of the pools of the chart thin pools in them.
+// makeVolumeGroups makes one on each node with a kernel of its own: the driver makes the thin pool in it.
 func makeVolumeGroups(ctx context.Context, t *story.Teller) error {
 	if t.Settings.OnHosts || t.Cluster.Guests < 1 {
 		return errors.New("thin pools are those of the chart, on nodes with kernels of their own: give -guests, and not -on-hosts")
