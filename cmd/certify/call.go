@@ -58,9 +58,14 @@ func fill(c *certify.Call, resp *adminpb.VolumeChangeResponse) {
 
 // persist makes a request as an orchestrator does: again, through the same controller, while the answer says that it may succeed
 // later.
-func (r *Runner) persist(ctx context.Context, q certify.Request) (c certify.Call) {
-	_ = await(ctx, "", func(ctx context.Context) error { // the last answer is judged
-		if c = r.call(ctx, q); passing[c.Code] {
+func (r *Runner) persist(ctx context.Context, q certify.Request) certify.Call {
+	return r.repeat(ctx, q, func(code string) bool { return passing[code] })
+}
+
+// repeat makes a request through one controller while its answers have such a code. The last answer is judged.
+func (r *Runner) repeat(ctx context.Context, q certify.Request, again func(code string) bool) (c certify.Call) {
+	_ = await(ctx, "", func(ctx context.Context) error {
+		if c = r.call(ctx, q); again(c.Code) {
 			return errWait
 		}
 		return nil
@@ -68,14 +73,17 @@ func (r *Runner) persist(ctx context.Context, q certify.Request) (c certify.Call
 	return c
 }
 
-// atOnce makes a request several times at one moment, each through the next controller.
+// unanswered are the codes by which nothing was said of the request: nobody led, or it took too long.
+func unanswered(code string) bool { return passing[code] && code != codes.Aborted.String() }
+
+// atOnce makes a request several times at one moment, each through the next controller, and those that got no answer again.
 func (r *Runner) atOnce(ctx context.Context, q certify.Request) []certify.Call {
 	calls := make([]certify.Call, q.AtOnce)
 	var wg sync.WaitGroup
 	for i := range calls {
 		next := q
 		next.Through += i
-		wg.Go(func() { calls[i] = r.call(ctx, next) })
+		wg.Go(func() { calls[i] = r.repeat(ctx, next, unanswered) })
 	}
 	wg.Wait()
 	return calls
@@ -101,8 +109,7 @@ func (r *Runner) check(ctx context.Context, c *certify.Check, w certify.World) (
 		}
 		o.Calls = append(o.Calls, calls...)
 	}
-	var volumes []*adminpb.Volume
-	err := await(ctx, "list the volumes", func(ctx context.Context) (err error) { volumes, err = r.volumes(ctx); return err })
+	volumes, err := r.awaitVolumes(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,7 @@ func (r *Runner) claim(ctx context.Context, w certify.World, left []*adminpb.Vol
 	if made.Code != "OK" {
 		return fmt.Errorf("claim the cluster for this run: %s %s", made.Code, made.Message)
 	}
-	var volumes []*adminpb.Volume
-	err := await(ctx, "list the volumes", func(ctx context.Context) (err error) { volumes, err = r.volumes(ctx); return err })
+	volumes, err := r.awaitVolumes(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ func (r *Runner) restart(ctx context.Context, name string) error {
 
 // handover does one of them while volumes are made, and looks at what came of it. The volumes stay.
 func (r *Runner) handover(ctx context.Context, w certify.World, n int, d disturbance, publishContext string, burst int) (certify.Handover, error) {
-	before, _, err := r.Client.Status(ctx)
+	before, err := r.leaderBut(ctx, d.to)
 	h := certify.Handover{From: before.GetLeader(), To: d.to, Restarted: d.restarted, Plugin: d.plugin, TermBefore: before.GetTerm(), Begun: time.Now().UTC(), Created: make([]certify.Created, burst)}
 	if err != nil {
 		return h, err
@@ -120,6 +121,29 @@ func (r *Runner) handover(ctx context.Context, w certify.World, n int, d disturb
 		return h, err
 	}
 	return h, r.lookAfter(ctx, w, &h, n, publishContext)
+}
+
+// leaderBut is the status while another one leads than whom leadership is handed to: on a busy machine an election may have come before.
+// With "" whoever leads.
+func (r *Runner) leaderBut(ctx context.Context, to string) (*adminpb.StatusResponse, error) {
+	now, err := r.status(ctx)
+	if err != nil || to == "" || now.GetLeader() != to {
+		return now, err
+	}
+	i := slices.IndexFunc(r.names, func(name string) bool { return name != to })
+	if i < 0 {
+		return now, fmt.Errorf("hand leadership to %s: it leads, and there is no other controller", to)
+	}
+	if err := r.transfer(ctx, r.names[i]); err != nil {
+		return now, err
+	}
+	return r.status(ctx)
+}
+
+// status is that of the cluster, as soon as a controller answers.
+func (r *Runner) status(ctx context.Context) (now *adminpb.StatusResponse, err error) {
+	err = await(ctx, "read the status", func(ctx context.Context) (err error) { now, _, err = r.Client.Status(ctx); return err })
+	return now, err
 }
 
 // createAnyhow asks one controller after another for a volume until it is acknowledged.
@@ -163,12 +187,8 @@ func (r *Runner) transfer(ctx context.Context, to string) error {
 func (r *Runner) lookAfter(ctx context.Context, w certify.World, h *certify.Handover, n int, publishContext string) error {
 	for i := range h.Created {
 		c := &h.Created[i]
-		err := r.Client.History(ctx, &adminpb.HistoryRequest{Volume: c.ID}, func(m *adminpb.HistoryResponse) error {
-			c.Term = certify.TermOf(c.Term, c.ID, m)
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read the history of volume %s: %w", c.ID, err)
+		if err := r.readTerm(ctx, c); err != nil {
+			return err
 		}
 		for through, name := range r.names {
 			if name != c.Through[len(c.Through)-1] {
@@ -178,17 +198,28 @@ func (r *Runner) lookAfter(ctx context.Context, w certify.World, h *certify.Hand
 	}
 	published := r.persist(ctx, r.publication(w, n))
 	h.Context = published.Context
-	after, _, err := r.Client.Status(ctx)
+	after, err := r.status(ctx)
 	if err != nil {
 		return err
 	}
-	volumes, err := r.volumes(ctx)
+	volumes, err := r.awaitVolumes(ctx)
 	if err != nil {
 		return err
 	}
 	h.TermAfter, h.Ended = after.GetTerm(), time.Now().UTC()
 	h.Judge(r.run, volumes, publishContext)
 	return nil
+}
+
+// readTerm reads in which term a volume was made.
+func (r *Runner) readTerm(ctx context.Context, c *certify.Created) error {
+	return await(ctx, "read the history of volume "+c.ID, func(ctx context.Context) error {
+		c.Term = 0
+		return r.Client.History(ctx, &adminpb.HistoryRequest{Volume: c.ID}, func(m *adminpb.HistoryResponse) error {
+			c.Term = certify.TermOf(c.Term, c.ID, m)
+			return nil
+		})
+	})
 }
 
 // removeBurst removes the volumes of a handover.

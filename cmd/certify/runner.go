@@ -112,6 +112,12 @@ func (r *Runner) volumes(ctx context.Context) ([]*adminpb.Volume, error) {
 	return resp.GetVolumes(), err
 }
 
+// awaitVolumes lists the volumes as soon as a controller answers.
+func (r *Runner) awaitVolumes(ctx context.Context) (volumes []*adminpb.Volume, err error) {
+	err = await(ctx, "list the volumes", func(ctx context.Context) (err error) { volumes, err = r.volumes(ctx); return err })
+	return volumes, err
+}
+
 func (r *Runner) audit(ctx context.Context) (resp *adminpb.AuditResponse, err error) {
 	err = r.Client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = api.Audit(ctx, &adminpb.AuditRequest{})
