@@ -5,13 +5,16 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/cmd/config"
@@ -32,6 +35,7 @@ type loopOptions struct {
 	namespace, identity, selector string
 	metrics                       string
 	guard                         plan.Guard
+	snapshotMetadata              plan.SnapshotMetadata
 	often, seldom, silence        time.Duration
 	duration, deadline, retry     time.Duration
 }
@@ -65,6 +69,9 @@ func LoopCommand() *cobra.Command {
 	flags.StringVar(&o.guard.Image, "guard-image", "", "`image` of the pods that keep nodes from being drained, one on each node of Holdfast, this program's; without it, none are made")
 	flags.StringSliceVar(&o.guard.PullSecrets, "guard-pull-secrets", nil, "`names` of the secrets to pull it with")
 	flags.StringVar(&o.guard.PriorityClass, "guard-priority-class", "system-node-critical", "priority `class` of these pods")
+	flags.StringVar(&o.snapshotMetadata.Address, "snapshot-metadata-address", "", "`address` of the service of changed blocks, host:port, for a SnapshotMetadataService that is kept up to date; without it, none is")
+	flags.StringVar(&o.snapshotMetadata.Audience, "snapshot-metadata-audience", "", "`audience` of the tokens that its clients send")
+	flags.StringVar(&o.snapshotMetadata.CAFile, "snapshot-metadata-ca", "", "`file` with the CA certificate of that address, in PEM; it is read again and again")
 	flags.DurationVar(&o.often, "node-interval", 3*time.Second, "how often nodes are looked at")
 	flags.DurationVar(&o.seldom, "interval", 10*time.Second, "how often everything is looked at")
 	flags.DurationVar(&o.silence, "kubelet-silence", 15*time.Second, "how long a kubelet has not renewed its Lease when a failover of its node may begin, under the log's proof; with 0 only when Kubernetes has the node as unknown")
@@ -90,10 +97,17 @@ func (o *loopOptions) check() error {
 		return exit.Usagef("--identity may not be empty: two loops of one identity would both lead")
 	case o.silence != 0 && o.silence < minKubeletSilence:
 		return exit.Usagef("--kubelet-silence %s is below %s: kubelets renew their Leases every 10 s; 0 leaves it to Kubernetes", o.silence, minKubeletSilence)
+	case !allOrNone(o.snapshotMetadata.Address, o.snapshotMetadata.Audience, o.snapshotMetadata.CAFile):
+		return exit.Usagef("--snapshot-metadata-address, --snapshot-metadata-audience and --snapshot-metadata-ca: give all of them, or none")
 	case o.often <= 0 || o.seldom <= 0:
 		return exit.Usagef("--node-interval and --interval must be above 0")
 	}
 	return nil
+}
+
+func allOrNone(given ...string) bool {
+	missing := slices.Contains(given, "")
+	return !missing || !slices.ContainsFunc(given, func(s string) bool { return s != "" })
 }
 
 func (o *loopOptions) run(ctx context.Context, stderr io.Writer) error {
@@ -109,7 +123,7 @@ func (o *loopOptions) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return exit.Usagef("load the certificate: %w", err)
 	}
-	kube, namespace, err := o.connect()
+	kube, objects, namespace, err := o.connect()
 	if err != nil {
 		return exit.Wrap(exit.Unavailable, err)
 	}
@@ -127,22 +141,26 @@ func (o *loopOptions) run(ctx context.Context, stderr io.Writer) error {
 	}
 	health := daemon.ServeHealth(listener, registry, func() error { return nil }, false, logger)
 	defer health.Close()
-	return o.lead(ctx, kube, admin.NewClient(o.endpoints, creds.Client(pki.Controller)), loop.NewMetrics(registry), logger)
+	return o.lead(ctx, kube, objects, admin.NewClient(o.endpoints, creds.Client(pki.Controller)), loop.NewMetrics(registry), logger)
 }
 
-// connect makes a client of the API server.
-func (o *loopOptions) connect() (kubernetes.Interface, string, error) {
+// connect makes a client of the API server, and one for objects whose CRDs are the cluster's. Both share one bound.
+func (o *loopOptions) connect() (kubernetes.Interface, dynamic.Interface, string, error) {
 	rest, namespace, err := o.source.Config()
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
-	rest.QPS, rest.Burst = requestsPerSecond, requestBurst
+	rest.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestBurst)
 	kube, err := kubernetes.NewForConfig(rest)
-	return kube, namespace, err
+	if err != nil {
+		return nil, nil, "", err
+	}
+	objects, err := dynamic.NewForConfig(rest)
+	return kube, objects, namespace, err
 }
 
 // lead takes part in the election until ctx ends.
-func (o *loopOptions) lead(ctx context.Context, kube kubernetes.Interface, controllers *admin.Client, metrics *loop.Metrics, logger *slog.Logger) error {
+func (o *loopOptions) lead(ctx context.Context, kube kubernetes.Interface, objects dynamic.Interface, controllers *admin.Client, metrics *loop.Metrics, logger *slog.Logger) error {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
 	defer broadcaster.Shutdown()
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -158,6 +176,7 @@ func (o *loopOptions) lead(ctx context.Context, kube kubernetes.Interface, contr
 		Kube: kube, Log: loop.Controllers{Client: controllers}, Metrics: metrics, Logger: logger, Guard: o.guard, Kubelets: kubelets,
 		Notifier:  loop.NewNotifier(broadcaster.NewRecorder(scheme.Scheme, "holdfast-kube"), metrics),
 		Namespace: o.namespace, ControllerSelector: o.selector, Often: o.often, Seldom: o.seldom,
+		SnapshotMetadata: o.snapshotMetadata, Dynamic: objects,
 	})
 	election := loop.Election{
 		Kube: kube, Namespace: o.namespace, Identity: o.identity, Logger: logger, Metrics: metrics, Duration: o.duration, Deadline: o.deadline, Retry: o.retry,

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -40,16 +38,12 @@ type failoverLog interface {
 	SetOutOfService(ctx context.Context, req *adminpb.SetOutOfServiceRequest) error
 }
 
-// sync looks at the nodes that are silent, or out of service; known are those that the log had last.
-func (r *failoverReconciler) sync(ctx context.Context, known map[string]*adminpb.Node) error {
-	nodes, err := r.Kube.CoreV1().Nodes().List(ctx, cached)
-	if err != nil {
-		return fmt.Errorf("list nodes: %w", err)
-	}
+// sync looks at those of the nodes that are silent, or out of service; known are those that the log had last.
+func (r *failoverReconciler) sync(ctx context.Context, nodes []corev1.Node, known map[string]*adminpb.Node) error {
 	var failed []error
 	refused := 0
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
+	for i := range nodes {
+		n := &nodes[i]
 		if !plan.IsSilent(n) && !r.Kubelets.silent(n.Name) && n.Annotations[plan.AnnotationOutOfService] == "" && known[n.Name].GetOutOfService() == 0 {
 			continue
 		}
@@ -142,7 +136,7 @@ func (r *failoverReconciler) doFailover(ctx context.Context, f *plan.NodeFacts, 
 	case plan.FailoverUntaint:
 		return true, r.untaint(ctx, f, step)
 	case plan.FailoverMarkReturned:
-		return true, r.patchNode(ctx, f.Node, map[string]any{plan.AnnotationReturned: since(step.Since)}, nil)
+		return true, patchNode(ctx, r.Kube, f.Node, map[string]any{plan.AnnotationReturned: since(step.Since)}, nil)
 	case plan.FailoverReturn:
 		return false, r.returnNode(ctx, f, step)
 	case plan.FailoverNone:
@@ -168,7 +162,7 @@ func (r *failoverReconciler) taint(ctx context.Context, f *plan.NodeFacts) error
 	now := metav1.Now()
 	taints := append([]corev1.Taint{}, f.Node.Spec.Taints...)
 	taints = append(taints, corev1.Taint{Key: plan.TaintOutOfService, Value: plan.TaintValue, Effect: corev1.TaintEffectNoExecute, TimeAdded: &now})
-	if err := r.patchNode(ctx, f.Node, map[string]any{plan.AnnotationOutOfService: since(f.Log.GetSince())}, taints); err != nil {
+	if err := patchNode(ctx, r.Kube, f.Node, map[string]any{plan.AnnotationOutOfService: since(f.Log.GetSince())}, taints); err != nil {
 		return fmt.Errorf("taint it: %w", err)
 	}
 	r.Logger.Info("a node is tainted as out of service", "node", f.Node.Name, "proof", plan.Entry(f.Log))
@@ -188,7 +182,7 @@ func (r *failoverReconciler) untaint(ctx context.Context, f *plan.NodeFacts, ste
 	if step.Since != 0 {
 		annotations[plan.AnnotationReturned] = since(step.Since)
 	}
-	if err := r.patchNode(ctx, f.Node, annotations, taints); err != nil {
+	if err := patchNode(ctx, r.Kube, f.Node, annotations, taints); err != nil {
 		return fmt.Errorf("take its taint off: %w", err)
 	}
 	r.Logger.Info("the taint of a node is taken off", "node", f.Node.Name, "why", step.Why)
@@ -202,18 +196,4 @@ func (r *failoverReconciler) returnNode(ctx context.Context, f *plan.NodeFacts, 
 	}
 	r.Notifier.Node(f.Node, plan.Notice{Reason: plan.ReasonReturned, Note: "Its host ended what it held, and it serves again", Good: true})
 	return nil
-}
-
-// patchNode changes the node only as it was read.
-func (r *failoverReconciler) patchNode(ctx context.Context, n *corev1.Node, annotations map[string]any, taints []corev1.Taint) error {
-	patch := map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion, "uid": n.UID, "annotations": annotations}}
-	if taints != nil {
-		patch["spec"] = map[string]any{"taints": taints}
-	}
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return err
-	}
-	_, err = r.Kube.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
-	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/kube/plan"
@@ -27,6 +28,9 @@ type Config struct {
 	Guard plan.Guard
 	// Namespace is the controllers'; ControllerSelector selects their pods.
 	Namespace, ControllerSelector string
+	// SnapshotMetadata is where changed blocks of snapshots are served, of which Dynamic has the object; without an address there is none.
+	SnapshotMetadata plan.SnapshotMetadata
+	Dynamic          dynamic.Interface
 	// Often is how often nodes are looked at, Seldom everything.
 	Often, Seldom time.Duration
 }
@@ -36,6 +40,7 @@ type Loop struct {
 	Config
 	nodes    *nodeReader
 	failover *failoverReconciler
+	startup  *startupReconciler
 	guards   *guardReconciler
 	affinity *affinityReconciler
 	notices  *noticeReporter
@@ -50,6 +55,7 @@ func New(c Config) *Loop {
 			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Logger: c.Logger, Kubelets: c.Kubelets,
 			pods: podReader{c.Kube},
 		},
+		startup: &startupReconciler{Kube: c.Kube, Metrics: c.Metrics, Logger: c.Logger},
 		guards: &guardReconciler{
 			Kube: c.Kube, Log: c.Log, Notifier: c.Notifier, Metrics: c.Metrics, Guard: c.Guard, Namespace: c.Namespace, ControllerSelector: c.ControllerSelector,
 		},
@@ -67,6 +73,9 @@ func (l *Loop) Run(ctx context.Context) {
 	})
 	duties.Go(func() { l.every(ctx, seldom, nil, "guards", l.SyncGuards) })
 	duties.Go(func() { l.every(ctx, seldom, nil, "volumes", l.SyncVolumes) })
+	if l.SnapshotMetadata.Address != "" {
+		duties.Go(func() { l.every(ctx, seldom, nil, "snapshot-metadata", l.SyncSnapshotMetadata) })
+	}
 	duties.Wait()
 }
 
@@ -89,8 +98,14 @@ func (l *Loop) done(part string, err error) {
 	l.Logger.Warn("what the log says could not be brought into Kubernetes; it is tried again", "part", part, "error", err)
 }
 
-// SyncNodes looks at the nodes that are silent, or out of service.
-func (l *Loop) SyncNodes(ctx context.Context) error { return l.failover.sync(ctx, l.nodes.known()) }
+// SyncNodes looks at the nodes that are silent or out of service, and then at those that join.
+func (l *Loop) SyncNodes(ctx context.Context) error {
+	there, err := l.nodes.there(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.failover.sync(ctx, there, l.nodes.known()), l.startup.sync(ctx, there))
+}
 
 // SyncGuards looks at who must not be drained.
 func (l *Loop) SyncGuards(ctx context.Context) error {
@@ -117,6 +132,12 @@ func (l *Loop) SyncVolumes(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(l.affinity.sync(ctx, volumes, byID(nodes), cluster), l.notices.report(ctx, nodes, volumes, cluster))
+}
+
+// SyncSnapshotMetadata has clients find where changed blocks of snapshots are served.
+func (l *Loop) SyncSnapshotMetadata(ctx context.Context) error {
+	r := snapshotMetadataReconciler{Kube: l.Kube, Dynamic: l.Dynamic, Wanted: l.SnapshotMetadata, Metrics: l.Metrics, Logger: l.Logger}
+	return r.sync(ctx)
 }
 
 // cluster is what the API server has, perhaps a moment ago: what a step depends on is read again before it.

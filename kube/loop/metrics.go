@@ -21,13 +21,13 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_kube_leader", Help: "1 on the loop that leads, 0 on the others."}),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "holdfast_kube_last_sync_timestamp_seconds", Help: "When all that a part looks at was last as the log says: nodes (failover), guards, or volumes (affinity and Events).",
+			Name: "holdfast_kube_last_sync_timestamp_seconds", Help: "When all that a part looks at was last as the log says: nodes (failover, startup taints), guards, volumes (affinity and Events), or snapshot-metadata (where changed blocks are served).",
 		}, []string{"part"}),
 		refusals: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "holdfast_kube_refused_nodes", Help: "Nodes that are refused something now: failover, as it is not safe to be proven, or drain, as they must not stop.",
 		}, []string{"duty"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_kube_steps_total", Help: "Steps that were done, by duty (failover, affinity, guard) and outcome (ok, error).",
+			Name: "holdfast_kube_steps_total", Help: "Steps that were done, by duty (failover, startup, affinity, guard, snapshot-metadata) and outcome (ok, error).",
 		}, []string{"duty", "step", "outcome"}),
 		left:    prometheus.NewCounter(prometheus.CounterOpts{Name: "holdfast_kube_events_suppressed_total", Help: "Events that were left out for now, as there were too many."}),
 		missing: prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_kube_guards_missing", Help: "Nodes whose guard against drains should run and does not."}),

@@ -2,11 +2,13 @@ package loop
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -35,11 +37,17 @@ func (r *nodeReader) read(ctx context.Context) ([]*adminpb.Node, []corev1.Node, 
 	}
 	seen := byID(nodes)
 	r.seen.Store(&seen)
-	there, err := r.Kube.CoreV1().Nodes().List(ctx, cached)
+	there, err := r.there(ctx)
+	return nodes, there, err
+}
+
+// there reads the API server's nodes alone, perhaps of a moment ago.
+func (r *nodeReader) there(ctx context.Context) ([]corev1.Node, error) {
+	nodes, err := r.Kube.CoreV1().Nodes().List(ctx, cached)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list nodes: %w", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	return nodes, there.Items, nil
+	return nodes.Items, nil
 }
 
 // known is what the log had last; nil: it was not asked.
@@ -69,4 +77,22 @@ func controllerPods(ctx context.Context, kube kubernetes.Interface, namespace, s
 		all[pods.Items[i].Name] = &pods.Items[i]
 	}
 	return all, nil
+}
+
+// patchNode changes the node only as it was read: annotations and taints where they are not nil, the latter to exactly these.
+func patchNode(ctx context.Context, kube kubernetes.Interface, n *corev1.Node, annotations map[string]any, taints []corev1.Taint) error {
+	metadata := map[string]any{"resourceVersion": n.ResourceVersion, "uid": n.UID}
+	if annotations != nil { // null would remove all of them
+		metadata["annotations"] = annotations
+	}
+	patch := map[string]any{"metadata": metadata}
+	if taints != nil {
+		patch["spec"] = map[string]any{"taints": taints}
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	_, err = kube.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return err
 }

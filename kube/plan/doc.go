@@ -11,6 +11,10 @@ const (
 	TaintOutOfService = "node.kubernetes.io/out-of-service"
 	TaintValue        = "nodeshutdown"
 
+	// TaintStartup is what a cluster gives to nodes that join, so that no pod is placed there before the driver is: by kubelet's
+	// registerWithTaints, or by who makes the nodes. Its value and effect are free. The loop takes it off.
+	TaintStartup = "csi.holdfast.storage/agent-not-ready"
+
 	// AnnotationOutOfService is on a node whose taint the loop set: the index since which it is out of service.
 	AnnotationOutOfService = "holdfast.storage/out-of-service"
 	// AnnotationReturned is on a node that the loop returns to service: that index. It changes the node before the log does, so that
