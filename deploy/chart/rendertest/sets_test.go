@@ -54,6 +54,7 @@ var sets = map[string]Release{
 		"volumeAttributesClasses": tree{"gold": tree{"iopsLimit": "5000", "bandwidthLimit": "200Mi"}},
 		"networkPolicy":           tree{"enabled": true, "nodeCIDRs": []any{"192.0.2.0/24"}},
 		"metrics":                 tree{"dashboard": tree{"enabled": true}},
+		"snapshotMetadata":        tree{"enabled": true, "tlsSecretName": "metadata-tls", "caCert": "PEM"},
 	}},
 	"testdata/golden/everything-1.37.yaml": {KubeVersion: newest, APIs: everyAPI, Values: tree{
 		"controller":       tree{"replicas": 5},
@@ -61,7 +62,7 @@ var sets = map[string]Release{
 		"pki":              tree{"mode": "certManager", "certManager": tree{"issuerName": "holdfast"}},
 		"node":             tree{"replication": tree{"enabled": true, "addressFrom": "10.1.0.0/16"}},
 		"storageClasses":   tree{"holdfast-two-sites": tree{"enabled": true, "parameters": tree{"sites": "A,B"}}, "holdfast-restore": tree{"enabled": true}},
-		"snapshotMetadata": tree{"enabled": true, "tlsSecretName": "metadata-tls", "caCert": "PEM"},
+		"snapshotMetadata": tree{"enabled": true, "tlsSecretName": "metadata-tls"},
 		"csiAddons": tree{"enabled": true, "tokenSecretName": "holdfast-addons",
 			"networkFenceClasses":           tree{"holdfast": tree{"parameters": tree{"clusterID": "a"}}},
 			"volumeReplicationClasses":      tree{"holdfast": tree{"parameters": tree{"peerSite": "B"}}},

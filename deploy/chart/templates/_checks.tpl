@@ -37,8 +37,11 @@
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.nodeCIDRs) -}}
 {{- fail "networkPolicy.enabled needs networkPolicy.nodeCIDRs: the storage hosts' pods are in the hosts' network, where no selector finds them." -}}
 {{- end -}}
-{{- if and .Values.snapshotMetadata.enabled (not (and .Values.snapshotMetadata.tlsSecretName .Values.snapshotMetadata.caCert)) -}}
-{{- fail "snapshotMetadata.enabled needs tlsSecretName and caCert: clients trust its address by them." -}}
+{{- if and .Values.snapshotMetadata.enabled (not .Values.snapshotMetadata.tlsSecretName) -}}
+{{- fail "snapshotMetadata.enabled needs snapshotMetadata.tlsSecretName: clients trust its address by that certificate." -}}
+{{- end -}}
+{{- if and .Values.snapshotMetadata.enabled (not .Values.kube.enabled) (not .Values.snapshotMetadata.caCert) -}}
+{{- fail "snapshotMetadata.enabled without kube.enabled needs snapshotMetadata.caCert: nobody else tells clients the CA of its address." -}}
 {{- end -}}
 {{- if and .Values.snapshotMetadata.enabled (not (include "holdfast.snapshots" .)) -}}
 {{- fail "snapshotMetadata.enabled needs snapshots: set snapshots.enabled, where the cluster has their CRDs." -}}

@@ -113,3 +113,12 @@ securityContext:
 {{- if eq .Values.node.metricsAddress "hostIP" }}true
 {{- else if and (eq .Values.node.metricsAddress "") (include "holdfast.podMonitors" .) }}true{{ end -}}
 {{- end }}
+
+{{- define "holdfast.metadataAddress" -}}
+holdfast-snapshot-metadata.{{ .Release.Namespace }}:6443
+{{- end }}
+
+{{- /* Whether the loop keeps the SnapshotMetadataService, by the CA certificate in the Secret of its TLS: not empty then. */ -}}
+{{- define "holdfast.loopMetadata" -}}
+{{- if and .Values.snapshotMetadata.enabled .Values.kube.enabled (not .Values.snapshotMetadata.caCert) }}yes{{ end }}
+{{- end }}

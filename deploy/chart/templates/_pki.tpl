@@ -89,4 +89,9 @@ every controller's pod has the Secrets of all, each in a folder of its name: con
 {{- end }}
 - --kubelet-silence={{ .Values.kube.kubeletSilence }}
 - --metrics-listen=[$(POD_IP)]:9804
+{{- if include "holdfast.loopMetadata" . }}
+- --snapshot-metadata-address={{ include "holdfast.metadataAddress" . }}
+- --snapshot-metadata-audience={{ .Values.snapshotMetadata.audience }}
+- --snapshot-metadata-ca=/etc/holdfast/snapshot-metadata-ca/ca.crt
+{{- end }}
 {{- end }}
