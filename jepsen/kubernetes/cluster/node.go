@@ -87,8 +87,14 @@ nftables: {masqueradeAll: %t}
 conntrack: {maxPerCore: 0, min: 0, tcpCloseWaitTimeout: 0s, tcpEstablishedTimeout: 0s}
 `
 
+// StartupTaint is what nodes that join later begin with, as docs/install.md says, until Holdfast's loop takes it off.
+const StartupTaint = "csi.holdfast.storage/agent-not-ready"
+
 func (c Config) kubeletConfig(number int) string {
-	name := NodeName(number)
+	name, taints := NodeName(number), ""
+	if number > c.Started() {
+		taints = "{key: " + StartupTaint + ", effect: NoExecute}"
+	}
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %s
@@ -114,5 +120,6 @@ eventRecordQPS: 0
 # The first pause of a container that ends is the usual one; the longer ones would be most of what is seen of programs that are killed.
 crashLoopBackOff: {maxContainerRestartPeriod: 20s}
 shutdownGracePeriod: 0s
-`, address(number), c.pki("ca.crt"), c.pki(name+".crt"), c.pki(name+".key"), Control, clusterDomain, containerd)
+registerWithTaints: [%s]
+`, address(number), c.pki("ca.crt"), c.pki(name+".crt"), c.pki(name+".key"), Control, clusterDomain, containerd, taints)
 }

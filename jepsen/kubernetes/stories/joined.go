@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/cluster"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/machine"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var joined = []story.Story{
-	{Name: "late-node", Tells: "a StatefulSet with late binding has one pod more than there are nodes; a node joins, and the pod runs there on a volume of that node; then the node leaves for good by the page's commands",
+	{Name: "late-node", Tells: "a StatefulSet with late binding has one pod more than there are nodes; a node joins with the startup taint, and the pod runs there on a volume of that node as soon as the loop has taken it off; then the node leaves for good by the page's commands",
 		Limit: 20 * time.Minute, Tell: tellLateNode, Needs: byLateNode},
 	{Name: "pool-filled", Tells: "pods fill a pool until nothing more can be written: the node's event says so, what was written is whole and can be written over, and with room made a pod that is started again writes on",
 		Limit: 20 * time.Minute, Tell: tellFilled, Needs: byLateNode},
@@ -39,6 +42,34 @@ func join(ctx context.Context, t *story.Teller, number int) error {
 	return t.Time("node's programs started to the driver there", func() error {
 		return kit.Until(ctx, patience, func() error { return offers(ctx, t, cluster.NodeName(number)) })
 	})
+}
+
+// started wants the loop to have taken the taint off with which a node joined, and no pod to have been placed there before the driver.
+func started(ctx context.Context, t *story.Teller, number int) error {
+	err := t.Time("driver there to the startup taint taken off", func() error {
+		return kit.Until(ctx, patience, func() error {
+			n, err := t.Client.CoreV1().Nodes().Get(ctx, cluster.NodeName(number), metav1.GetOptions{})
+			if err == nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.StartupTaint }) {
+				err = fmt.Errorf("the node %s has the driver, and still the taint %s", n.Name, cluster.StartupTaint)
+			}
+			return err
+		})
+	})
+	return errors.Join(err, noneBeforeItsDriver(ctx, t))
+}
+
+// noneBeforeItsDriver wants no pod of the story to have been refused for a driver that kubelet did not know.
+func noneBeforeItsDriver(ctx context.Context, t *story.Teller) error {
+	events, err := t.Client.CoreV1().Events(t.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, e := range events.Items {
+		if strings.Contains(e.Message, "not found in the list of registered CSI drivers") {
+			return fmt.Errorf("%s: %s", e.InvolvedObject.Name, e.Message)
+		}
+	}
+	return nil
 }
 
 // leave are the commands of RUNBOOKS.md for a host that is taken out of service, and Kubernetes' own for its node.
@@ -126,6 +157,7 @@ func tellLateNode(ctx context.Context, t *story.Teller) error {
 		func() error {
 			return t.Time("driver there to the last pod Ready", func() error { return readyPods(ctx, t, set, set.replicas) })
 		},
+		func() error { return started(ctx, t, number) },
 		func() error { return onTheirHosts(ctx, t, set) },
 		func() error { return removeAll(ctx, t, "statefulsets", "pvc") },
 		func() error { return leaves(ctx, t, number) },

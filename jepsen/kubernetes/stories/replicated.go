@@ -105,6 +105,9 @@ func tellFailover(ctx context.Context, t *story.Teller) error {
 
 // loseItsNode has the node of the pod lose its power, and return.
 func loseItsNode(ctx context.Context, t *story.Teller, which string) error {
+	if err := errors.Join(controllersReady(ctx, t), guestsSettled(ctx, t)); err != nil {
+		return err
+	}
 	w, err := whatIsWritten(ctx, t)
 	if err != nil {
 		return err
@@ -139,6 +142,32 @@ func loseItsNode(ctx context.Context, t *story.Teller, which string) error {
 			})
 		},
 	)
+}
+
+// settling is how long a node with a kernel of its own is waited for at most.
+const settling = 3 * time.Minute
+
+// guestsSettled waits until the nodes with kernels of their own have started what runs there: each has one slow processor, in user mode, and one
+// that was just booted is no measure of how long it takes to run one more pod. Where the whole machine is busy the story goes on, and says so.
+func guestsSettled(ctx context.Context, t *story.Teller) error {
+	for n := t.Cluster.Nodes + 1; n <= t.Cluster.Started(); n++ {
+		host, err := t.Cluster.Guest(n)
+		if err != nil {
+			return err
+		}
+		var load string
+		busy := kit.Until(ctx, settling, func() (err error) {
+			load, err = host.Exec(ctx, "cat", "/proc/loadavg")
+			if err == nil && load >= "1" { // of the last minute
+				err = fmt.Errorf("%s has a load of %s", cluster.NodeName(n), load)
+			}
+			return err
+		})
+		if busy != nil {
+			t.Note("the times are those of a busy machine: %v", busy)
+		}
+	}
+	return ctx.Err()
 }
 
 // written is where the pod ran, on which volume, and what it had written durably there.
