@@ -45,7 +45,7 @@ func tellCertificates(ctx context.Context, t *story.Teller) error {
 		return err
 	}
 	// The files in it are keys.
-	defer os.RemoveAll(r.folder) //nolint:errcheck // it goes with the cluster
+	defer func() { _ = os.RemoveAll(r.folder) }() // else it goes with the cluster
 	return all(
 		func() error { return r.begin(ctx) },
 		func() error { return r.bothTrusted(ctx) },
