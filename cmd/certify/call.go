@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -76,31 +77,60 @@ func (r *Runner) repeat(ctx context.Context, q certify.Request, again func(code 
 // unanswered are the codes by which nothing was said of the request: nobody led, or it took too long.
 func unanswered(code string) bool { return passing[code] && code != codes.Aborted.String() }
 
-// atOnce makes a request several times at one moment, each through the next controller, and those that got no answer again.
-func (r *Runner) atOnce(ctx context.Context, q certify.Request) []certify.Call {
-	calls := make([]certify.Call, q.AtOnce)
+// atOnce makes a request several times at one moment, each through the next controller. Those that got no answer are made again if there was
+// an election meanwhile: without one the requests kept each other from being answered, which is what is judged.
+func (r *Runner) atOnce(ctx context.Context, q certify.Request) ([]certify.Call, error) {
+	before, err := r.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]certify.Request, q.AtOnce)
+	for i := range all {
+		all[i] = q
+		all[i].Through += i
+	}
+	calls := make([]certify.Call, len(all))
+	allAtOnce(all, calls, func(q certify.Request) certify.Call { return r.call(ctx, q) })
+	if !slices.ContainsFunc(calls, func(c certify.Call) bool { return unanswered(c.Code) }) {
+		return calls, nil
+	}
+	after, err := r.status(ctx)
+	if err != nil || after.GetTerm() <= before.GetTerm() {
+		return calls, err
+	}
+	allAtOnce(all, calls, func(q certify.Request) certify.Call { return r.repeat(ctx, q, unanswered) })
+	return calls, nil
+}
+
+// allAtOnce makes those of the requests that have no answer yet.
+func allAtOnce(all []certify.Request, calls []certify.Call, call func(certify.Request) certify.Call) {
 	var wg sync.WaitGroup
-	for i := range calls {
-		next := q
-		next.Through += i
-		wg.Go(func() { calls[i] = r.repeat(ctx, next, unanswered) })
+	for i, q := range all {
+		if calls[i].Code == "" || unanswered(calls[i].Code) {
+			wg.Go(func() { calls[i] = call(q) })
+		}
 	}
 	wg.Wait()
-	return calls
+}
+
+// ask makes a request of a check: once, or several times at one moment.
+func (r *Runner) ask(ctx context.Context, q certify.Request) ([]certify.Call, error) {
+	if q.AtOnce > 0 {
+		return r.atOnce(ctx, q)
+	}
+	return []certify.Call{r.persist(ctx, q)}, nil
 }
 
 // check makes the requests of a check, and removes what they made.
 func (r *Runner) check(ctx context.Context, c *certify.Check, w certify.World) ([]certify.Row, error) {
 	var o certify.Outcome
 	for _, q := range c.Requests(w) {
-		calls := []certify.Call{}
-		if q.AtOnce > 0 {
-			calls = r.atOnce(ctx, q)
-		} else {
-			calls = append(calls, r.persist(ctx, q))
-		}
+		calls, err := r.ask(ctx, q)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, err
 		}
 		for _, one := range calls {
 			if one.Verb == "create" && one.Volume != "" {

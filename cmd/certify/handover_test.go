@@ -2,6 +2,7 @@ package certify
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,15 +18,21 @@ import (
 type electing struct {
 	*world
 
-	leader string
-	term   uint64
-	silent int // how many more requests get no answer
+	leader   string
+	term     uint64
+	silent   int  // how many more requests get no answer
+	elects   bool // for an election, and not for a fault
+	first    sync.Once
+	onChange func() // before the first change
 }
 
 func (w *electing) answers() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.silent--; w.silent >= 0 {
+		if w.elects {
+			w.term++
+		}
 		return status.Error(codes.Unavailable, "nobody leads")
 	}
 	return nil
@@ -35,6 +42,8 @@ func (w *electing) Status(context.Context, *adminpb.StatusRequest) (*adminpb.Sta
 	if err := w.answers(); err != nil {
 		return nil, err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return &adminpb.StatusResponse{Leader: w.leader, Term: w.term}, nil
 }
 
@@ -48,6 +57,9 @@ func (w *electing) ChangeMember(_ context.Context, req *adminpb.MemberPlanReques
 }
 
 func (w *electing) ChangeVolume(ctx context.Context, req *adminpb.VolumeChangeRequest) (*adminpb.VolumeChangeResponse, error) {
+	if w.onChange != nil {
+		w.first.Do(w.onChange)
+	}
 	if err := w.answers(); err != nil {
 		return nil, err
 	}
@@ -87,13 +99,31 @@ func TestAnElectionBeforeAHandoverIsNoFailure(t *testing.T) {
 	}
 }
 
-// Of requests at one moment those that got no answer are made again; an Aborted is an answer.
+// Of requests at one moment those that got no answer are made again if there was an election; an Aborted is an answer.
 func TestAtOnceIsAnswered(t *testing.T) {
-	w := &electing{world: newWorld(), leader: "c1", term: 3, silent: 4}
-	r := w.runner(t)
-	for _, c := range r.atOnce(t.Context(), certify.Request{AtOnce: 6, VolumeChangeRequest: r.creation(plan, r.run.Name("at-once"), 0)}) {
+	w := &electing{world: newWorld(), leader: "c1", term: 3, elects: true}
+	for _, c := range w.atOnce(t) {
 		require.Equal(t, codes.OK.String(), c.Code)
 	}
 	require.Len(t, w.names(), 1)
 	require.False(t, unanswered(codes.Aborted.String()))
+}
+
+// Without an election requests that got no answer kept each other from one, and are judged so: each alone would be answered.
+func TestRequestsThatHinderEachOtherAreNotAnswered(t *testing.T) {
+	w := &electing{world: newWorld(), leader: "c1", term: 3}
+	codesOf := map[string]int{}
+	for _, c := range w.atOnce(t) {
+		codesOf[c.Code]++
+	}
+	require.Equal(t, map[string]int{codes.OK.String(): 2, codes.Unavailable.String(): 4}, codesOf)
+}
+
+// atOnce asks for a volume six times at one moment, of which four get no answer.
+func (w *electing) atOnce(t *testing.T) []certify.Call {
+	r := w.runner(t)
+	w.onChange = func() { w.silent = 4 }
+	calls, err := r.atOnce(t.Context(), certify.Request{AtOnce: 6, VolumeChangeRequest: r.creation(plan, r.run.Name("at-once"), 0)})
+	require.NoError(t, err)
+	return calls
 }
