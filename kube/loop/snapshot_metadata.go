@@ -33,9 +33,9 @@ func (r *snapshotMetadataReconciler) sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the CA certificate of changed blocks, %s: %w", r.Wanted.CAFile, err)
 	}
-	driver, err := r.Kube.StorageV1().CSIDrivers().Get(ctx, plan.Driver, metav1.GetOptions{})
+	role, err := r.Kube.RbacV1().ClusterRoles().Get(ctx, plan.MetadataOwnerRole, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read the CSIDriver: %w", err)
+		return fmt.Errorf("read the ClusterRole %s, to which the SnapshotMetadataService belongs: %w", plan.MetadataOwnerRole, err)
 	}
 	there, err := r.services().Get(ctx, plan.Driver, metav1.GetOptions{})
 	switch {
@@ -44,7 +44,7 @@ func (r *snapshotMetadataReconciler) sync(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read the SnapshotMetadataService: %w", err)
 	}
-	return r.write(ctx, there, r.Wanted.NextService(there, driver.UID, certificates))
+	return r.write(ctx, there, r.Wanted.NextService(there, role.UID, certificates))
 }
 
 func (r *snapshotMetadataReconciler) services() dynamic.ResourceInterface {

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	storagev1 "k8s.io/api/storage/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
 
@@ -20,7 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-var ourDriver = &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: plan.Driver, UID: "driver-1"}}
+var metadataRole = &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: plan.MetadataOwnerRole, UID: "role-1"}}
 
 func fakeServices() dynamic.Interface {
 	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
@@ -62,14 +64,14 @@ func caOf(t *testing.T, s *unstructured.Unstructured) string {
 
 // The service is made, follows the CA certificate and who changes it by hand, and has no key even where the file has one.
 func TestClientsFindChangedBlocksUnderTheCAOfNow(t *testing.T) {
-	e, objects := newEnv(t, nil, ourDriver), fakeServices()
+	e, objects := newEnv(t, nil, metadataRole), fakeServices()
 	first, key := newCA(t)
 	l := metadataLoop(t, e.loop(), objects, append(key, first...))
 	for range 2 {
 		require.NoError(t, l.SyncSnapshotMetadata(t.Context()))
 		s := service(t, objects)
 		require.Equal(t, string(first), caOf(t, s))
-		require.Equal(t, ourDriver.UID, s.GetOwnerReferences()[0].UID, "it goes with the driver")
+		require.Equal(t, metadataRole.UID, s.GetOwnerReferences()[0].UID, "it goes with who serves them")
 	}
 	s := service(t, objects)
 	s.SetLabels(map[string]string{"somebody": "else"})
@@ -86,9 +88,43 @@ func TestClientsFindChangedBlocksUnderTheCAOfNow(t *testing.T) {
 	require.Equal(t, l.SnapshotMetadata.Address, address)
 }
 
+// What others have put on the service, or a later CRD fills in by itself, is left there and no reason to write it again; an owner of before is.
+func TestWhatOthersAddToTheServiceIsNotWrittenAway(t *testing.T) {
+	e, objects := newEnv(t, nil, metadataRole), fakeServices()
+	first, _ := newCA(t)
+	l := metadataLoop(t, e.loop(), objects, first)
+	require.NoError(t, l.SyncSnapshotMetadata(t.Context()))
+	s := service(t, objects)
+	s.Object["spec"].(map[string]any)["protocol"] = "gRPC"
+	theirs := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "backups", UID: "namespace-1"}
+	s.SetOwnerReferences(append(s.GetOwnerReferences(), theirs))
+	_, err := objects.Resource(plan.SnapshotMetadataServices).Update(t.Context(), s, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Nil(t, l.SnapshotMetadata.NextService(s, metadataRole.UID, first))
+	again := l.SnapshotMetadata.NextService(s, "role-2", first)
+	require.Equal(t, "gRPC", again.Object["spec"].(map[string]any)["protocol"])
+	require.Equal(t, []types.UID{theirs.UID, "role-2"}, uids(again.GetOwnerReferences()))
+}
+
+func uids(refs []metav1.OwnerReference) (all []types.UID) {
+	for _, r := range refs {
+		all = append(all, r.UID)
+	}
+	return all
+}
+
+// When changed blocks are served no more, the role goes first: a loop that is still there makes nothing that would stay.
+func TestWithoutTheRoleNoServiceIsMade(t *testing.T) {
+	e, objects := newEnv(t, nil), fakeServices()
+	first, _ := newCA(t)
+	require.ErrorContains(t, metadataLoop(t, e.loop(), objects, first).SyncSnapshotMetadata(t.Context()), plan.MetadataOwnerRole)
+	_, err := objects.Resource(plan.SnapshotMetadataServices).Get(t.Context(), plan.Driver, metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err))
+}
+
 // A CA that cannot be read changes nothing, and is said.
 func TestACAThatCannotBeReadLeavesTheService(t *testing.T) {
-	e, objects := newEnv(t, nil, ourDriver), fakeServices()
+	e, objects := newEnv(t, nil, metadataRole), fakeServices()
 	first, key := newCA(t)
 	l := metadataLoop(t, e.loop(), objects, first)
 	require.NoError(t, l.SyncSnapshotMetadata(t.Context()))
@@ -115,7 +151,7 @@ func TestARealAPIServerTakesTheSnapshotMetadataService(t *testing.T) {
 	kube, e := apitest.Client(t, config), newEnv(t, nil)
 	objects, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	_, err = kube.StorageV1().CSIDrivers().Create(t.Context(), ourDriver.DeepCopy(), metav1.CreateOptions{})
+	_, err = kube.RbacV1().ClusterRoles().Create(t.Context(), metadataRole.DeepCopy(), metav1.CreateOptions{})
 	require.NoError(t, err)
 	first, _ := newCA(t)
 	l := metadataLoop(t, e.loop(), objects, first)

@@ -6,7 +6,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,21 +26,41 @@ type SnapshotMetadata struct {
 	CAFile   string // PEM certificates by which clients know that address; it may be replaced at any time
 }
 
+// MetadataOwnerRole is the ClusterRole of who serves changed blocks. It is there as long as they are served, and the SnapshotMetadataService goes
+// with it.
+const MetadataOwnerRole = "holdfast-snapshot-metadata"
+
 // NextService is the SnapshotMetadataService as it should be: a new one where there is none (a nil there), or there with what differs; nil where
-// there is nothing to do. It belongs to the CSIDriver, with which it goes. caCert is PEM.
-func (m SnapshotMetadata) NextService(there *unstructured.Unstructured, driver types.UID, caCert []byte) *unstructured.Unstructured {
+// there is nothing to do. What it has beside that is others', or the API server's, which would put it there again. role is the uid of
+// MetadataOwnerRole; caCert is PEM.
+func (m SnapshotMetadata) NextService(there *unstructured.Unstructured, role types.UID, caCert []byte) *unstructured.Unstructured {
 	wanted := &unstructured.Unstructured{Object: map[string]any{}}
 	if there != nil {
 		wanted = there.DeepCopy()
 	}
 	wanted.SetGroupVersionKind(SnapshotMetadataServices.GroupVersion().WithKind("SnapshotMetadataService"))
 	wanted.SetName(Driver)
-	wanted.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver", Name: Driver, UID: driver}})
-	wanted.Object["spec"] = map[string]any{"address": m.Address, "audience": m.Audience, "caCert": base64.StdEncoding.EncodeToString(caCert)}
+	own(wanted, metav1.OwnerReference{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole", Name: MetadataOwnerRole, UID: role})
+	spec, _ := wanted.Object["spec"].(map[string]any)
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	spec["address"], spec["audience"], spec["caCert"] = m.Address, m.Audience, base64.StdEncoding.EncodeToString(caCert)
+	wanted.Object["spec"] = spec
 	if there != nil && equality.Semantic.DeepEqual(there.Object, wanted.Object) {
 		return nil
 	}
 	return wanted
+}
+
+// own makes it belong to that owner too, and no more to an earlier one of its name.
+func own(object *unstructured.Unstructured, owner metav1.OwnerReference) {
+	refs := object.GetOwnerReferences()
+	if slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
+		return
+	}
+	refs = slices.DeleteFunc(refs, func(r metav1.OwnerReference) bool { return r.Kind == owner.Kind && r.Name == owner.Name })
+	object.SetOwnerReferences(append(refs, owner))
 }
 
 // Certificates are the certificates of a PEM text and nothing else of it, so that no key is handed on. A text without any, or with one that

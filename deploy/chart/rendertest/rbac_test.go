@@ -46,9 +46,9 @@ var clusterRules = map[string]map[string]string{
 	"holdfast-csi-addons": {"authentication.k8s.io/tokenreviews": "c"},
 	"holdfast-kube": {
 		"/persistentvolumes": "glcpd", "/nodes": "glp", "/pods": "gld", "/persistentvolumeclaims": "gl",
-		"storage.k8s.io/storageclasses": "gl", "storage.k8s.io/volumeattachments": "gl", "storage.k8s.io/csinodes": "g",
-		"storage.k8s.io/csidrivers[csi.holdfast.storage]": "g", "cbt.storage.k8s.io/snapshotmetadataservices": "c",
-		"cbt.storage.k8s.io/snapshotmetadataservices[csi.holdfast.storage]": "gu",
+		"storage.k8s.io/storageclasses": "gl", "storage.k8s.io/volumeattachments": "gl", "storage.k8s.io/csinodes": "l",
+		"rbac.authorization.k8s.io/clusterroles[holdfast-snapshot-metadata]": "g", "cbt.storage.k8s.io/snapshotmetadataservices": "c",
+		"cbt.storage.k8s.io/snapshotmetadataservices[csi.holdfast.storage]": "gud",
 	},
 	"holdfast-events": {"/events": "lwcup", "events.k8s.io/events": "cup"},
 	"holdfast-enroll": {"authentication.k8s.io/tokenreviews": "c"},
