@@ -1,12 +1,14 @@
 package loop
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-storage/holdfast/kube/plan"
@@ -50,4 +52,16 @@ func TestANodeThatJoinsLosesItsTaintWithTheDriver(t *testing.T) {
 		require.Equal(t, []string{plan.TaintStartup, "other"}, e.taints("n3"), "its CSINode is of a node of that name before it")
 		require.Equal(t, []string{plan.TaintStartup, "other"}, e.taints("n4"), "kubelet offers nothing there")
 	})
+}
+
+// Nodes that wait for the driver for ever, as where no storage host may be, cost a look at all of them no more than one does.
+func TestNodesThatNeverGetTheDriverAreOneQuestion(t *testing.T) {
+	var objects []runtime.Object
+	for i := range 200 {
+		objects = append(objects, joining(fmt.Sprintf("n%d", i), "node"))
+	}
+	e := newEnv(t, nil, objects...)
+	before := len(e.kube.Actions())
+	require.NoError(t, e.loop().SyncNodes(t.Context()))
+	require.Less(t, len(e.kube.Actions())-before, 10)
 }
