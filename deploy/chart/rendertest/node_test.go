@@ -95,3 +95,24 @@ func below(path string, folders []string) bool {
 	}
 	return false
 }
+
+// Whatever the values say, controllers and hosts' pods run where a node joins: only then is its taint taken off.
+func TestPodsRunOnNodesThatJoin(t *testing.T) {
+	for what, tolerations := range map[string][]any{
+		"none": {}, "another": {tree{"key": "storage", "operator": "Exists"}}, "everything": {tree{"operator": "Exists"}},
+		"that one": {tree{"key": "csi.holdfast.storage/agent-not-ready", "operator": "Exists"}},
+	} {
+		given := tree{"tolerations": tolerations}
+		specs := podSpecs(objects(t, render(t, Release{KubeVersion: newest, Values: tree{"controller": given, "node": given}})))
+		for _, name := range []string{"holdfast-controller", "holdfast-node"} {
+			taint := corev1.Taint{Key: "csi.holdfast.storage/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
+			n := 0
+			for _, toleration := range specs[name].Tolerations {
+				if (toleration.Key == "" || toleration.Key == taint.Key) && toleration.Operator == corev1.TolerationOpExists && toleration.Effect == "" {
+					n++
+				}
+			}
+			require.Equal(t, 1, n, "%s, whose values tolerate %s", name, what)
+		}
+	}
+}

@@ -122,3 +122,13 @@ holdfast-snapshot-metadata.{{ .Release.Namespace }}:6443
 {{- define "holdfast.loopMetadata" -}}
 {{- if and .Values.snapshotMetadata.enabled .Values.kube.enabled (not .Values.snapshotMetadata.caCert) }}yes{{ end }}
 {{- end }}
+
+{{- /* What pods tolerate by the values, and the taint of nodes that join: where they do not run it is never taken off. */ -}}
+{{- define "holdfast.tolerations" -}}
+{{- $startup := dict "key" "csi.holdfast.storage/agent-not-ready" "operator" "Exists" }}
+{{- if or (has (dict "operator" "Exists") .) (has $startup .) }}
+{{- toYaml . }}
+{{- else }}
+{{- toYaml (append (default list .) $startup) }}
+{{- end }}
+{{- end }}
