@@ -5,13 +5,14 @@
 # name is a program's with its module's version, as kubelet-v1.37.2 (without names: all). Sources are unpacked in CACHE/src and
 # removed when built. The whole takes about an hour on two cores, nearly all of it for the first of the two Kubernetes versions.
 set -eu
+here=$(cd "$(dirname "$0")" && pwd)
 cache=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 GO=${GO:-go}
 export CGO_ENABLED=0 GOWORK=off GOFLAGS="-mod=mod -buildvcs=false -trimpath" GOTOOLCHAIN=local
 mkdir -p "$cache/bin" "$cache/src"
 
-# name | module | version | package in it | go build or test
+# name | module | version | package in it, or a folder beside this script | go build or test, or build here
 programs() {
   for v in v1.37.2 v1.36.3; do
     for p in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl kube-proxy; do
@@ -31,6 +32,7 @@ programs() {
   echo "ginkgo github.com/onsi/ginkgo/v2 v2.32.0 ./ginkgo build"
   echo "ginkgo github.com/onsi/ginkgo/v2 v2.28.1 ./ginkgo build"
   echo "agnhost k8s.io/kubernetes v1.37.2 ./test/images/agnhost build"
+  echo "cert-manager github.com/cert-manager/cert-manager v1.21.2 ./certmanager here"
 }
 
 # Unpacks a module where it can be changed. Kubernetes names its staging modules by folders that its published module lacks:
@@ -73,17 +75,21 @@ programs | while read -r name module version package how; do
   n=$((n + 1))
   id=$name-$version
   out=$cache/bin/$id
-  [ ! -x "$out" ] || continue
+  [ ! -x "$out" ] || { [ "$how" = here ] && [ -n "$(find "$here/$package" -newer "$out")" ]; } || continue
   [ -z "$wanted" ] || case " $wanted " in *" $id "*) ;; *) continue ;; esac
   echo "$(date +%T) building $id ($n of $total)"
   dir=$(source_of "$module" "$version")
   (
     cd "$dir"
-    if [ "$how" = test ]; then
-      "$GO" test -c -vet=off -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package"
-    else
-      "$GO" build -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package"
-    fi
+    case $how in
+      test) "$GO" test -c -vet=off -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package" ;;
+      build) "$GO" build -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package" ;;
+      # The published module is a library: the program is ours, and the chart is its module's.
+      here)
+        rm -rf "$cache/bin/$name-chart-$version"
+        cp -r "deploy/charts/$name" "$cache/bin/$name-chart-$version"
+        cd "$here/$package" && GOFLAGS="-buildvcs=false -trimpath" "$GO" build -ldflags "-s -w" -o "$out.part" . ;;
+    esac
   ) >"$cache/$id.log" 2>&1 || { echo "building $id failed; the end of $cache/$id.log:" >&2; tail -5 "$cache/$id.log" >&2; exit 1; }
   mv "$out.part" "$out"
 done

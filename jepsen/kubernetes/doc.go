@@ -7,6 +7,7 @@
 //   - image: container images as archives, made without Docker
 //   - story: what is shown, in which order, and the report of it
 //   - stories: the stories themselves
+//   - certmanager: the controllers of cert-manager as a program, for one of them; a module of its own
 //
 // make kubernetes runs all of it. It is a Go module of its own, so that the product does not depend on its client libraries.
 package kubernetes

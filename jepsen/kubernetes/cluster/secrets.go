@@ -59,6 +59,7 @@ func (c Config) subjects() map[string]subject {
 		"scheduler":                {name: "system:kube-scheduler", hosts: []string{"127.0.0.1"}},
 		"proxy":                    {name: "system:kube-proxy"},
 		"coredns":                  {name: "coredns"},
+		certManager:                certManagerUser,
 	}
 	for n := 1; n <= c.all(); n++ {
 		name := NodeName(n)
