@@ -61,6 +61,30 @@
 {{- end }}
 
 {{- /*
+The arguments of a node's pod as the file that --config reads on a host. What is a pod's own is left out: its name, its sockets and
+listeners, where its token is, and what differs from host to host.
+*/ -}}
+{{- define "holdfast.nodeFile" -}}
+{{- $own := list "node-id" "csi-endpoint" "kubelet-csi-path" "metrics-listen" "handler" "addons-token-file" "enroll-endpoints" "enroll-token-file" "enroll-ca" }}
+{{- $lists := list "endpoints" "pool" "label" "disable-capability" "allow-root" }}
+{{- $file := dict "csi-endpoint" "unix:///run/holdfast/node.sock" }}
+{{- if ne .Values.pki.mode "existing" }}{{- $_ := set $file "join-token-file" "/etc/holdfast/node/token" }}{{ end }}
+{{- range concat (fromYamlArray (include "holdfast.nodeArgs" .)) .Values.node.extraArgs }}
+{{- if not (hasPrefix "--" .) }}{{ fail (printf "node.extraArgs has %q, which is no flag: where node.mode is host, write each as --flag=value." .) }}{{ end }}
+{{- $key := trimPrefix "--" . | splitList "=" | first }}
+{{- $value := trimPrefix (printf "--%s" $key) . | trimPrefix "=" | default "true" }}
+{{- if not (or (has $key $own) (contains "$(" $value)) }}
+{{- if has $key $lists }}
+{{- $_ := set $file $key (concat (get $file $key | default list) (splitList "," $value)) }}
+{{- else }}
+{{- $_ := set $file $key $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- toYaml $file }}
+{{- end }}
+
+{{- /*
 The socket's folder is made by kubelet, for nobody else does. Mounted under its own path, below kubelet's folder, the mount itself
 would propagate to the host, and one would stay behind there with every restart.
 */ -}}
