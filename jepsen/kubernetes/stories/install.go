@@ -59,6 +59,14 @@ func tellInstall(ctx context.Context, t *story.Teller) error {
 
 // helmInstall installs the chart, or upgrades it with more arguments, and waits until each node offers the driver.
 func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
+	if err := helmUpgrade(ctx, t, more...); err != nil {
+		return err
+	}
+	return offered(ctx, t)
+}
+
+// helmUpgrade does what helmInstall does, but for the wait for the driver.
+func helmUpgrade(ctx context.Context, t *story.Teller, more ...string) error {
 	file := valuesFile(t)
 	text := fmt.Sprintf(values, t.Settings.Tag, t.Cluster.Guests > 0, cluster.Network, controllersOn(t))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -68,10 +76,8 @@ func helmInstall(ctx context.Context, t *story.Teller, more ...string) error {
 	if t.Settings.ThinPools {
 		args = append(args, valuesOfThinPools...)
 	}
-	if _, err := t.In(namespace).Helm(ctx, t.Settings.Helm, args...); err != nil {
-		return err
-	}
-	return offered(ctx, t)
+	_, err := t.In(namespace).Helm(ctx, t.Settings.Helm, args...)
+	return err
 }
 
 // controllersOn are the nodes with the host's kernel but one, and the first of those with kernels of their own, where there are such: so

@@ -8,7 +8,8 @@ import (
 
 // All are the stories in the order in which they are told: what breaks more comes later.
 func All() []story.Story {
-	of := slices.Concat(basic, snapshots, []story.Story{hundred}, replicated, []story.Story{certified, certifiedReplicas, thinPools}, joined, faults, []story.Story{alerts, pod0, certificates, certManaged, recovered, kills, suite, pages})
+	of := slices.Concat(basic, snapshots, []story.Story{hundred}, replicated, []story.Story{certified, certifiedReplicas, thinPools}, joined, faults,
+		[]story.Story{nodesOnHosts, alerts, pod0, certificates, certManaged, recovered, kills, suite, pages})
 	for i := range of {
 		if of[i].Needs == nil {
 			of[i].Needs = installed
