@@ -1,6 +1,7 @@
 package certify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,19 +126,19 @@ func (r *Runner) handover(ctx context.Context, w certify.World, n int, d disturb
 
 // leaderBut is the status while another one leads than whom leadership is handed to: on a busy machine an election may have come before.
 // With "" whoever leads.
-func (r *Runner) leaderBut(ctx context.Context, to string) (*adminpb.StatusResponse, error) {
-	now, err := r.status(ctx)
-	if err != nil || to == "" || now.GetLeader() != to {
-		return now, err
-	}
-	i := slices.IndexFunc(r.names, func(name string) bool { return name != to })
-	if i < 0 {
-		return now, fmt.Errorf("hand leadership to %s: it leads, and there is no other controller", to)
-	}
-	if err := r.transfer(ctx, r.names[i]); err != nil {
-		return now, err
-	}
-	return r.status(ctx)
+func (r *Runner) leaderBut(ctx context.Context, to string) (now *adminpb.StatusResponse, err error) {
+	other := slices.IndexFunc(r.names, func(name string) bool { return name != to })
+	err = await(ctx, "have another controller lead than "+to, func(ctx context.Context) (err error) {
+		now, err = r.status(ctx)
+		switch {
+		case err != nil || to == "" || now.GetLeader() != to:
+			return err
+		case other < 0:
+			return errors.New("there is no other")
+		}
+		return cmp.Or(r.transfer(ctx, r.names[other]), errWait) // and look who leads now
+	})
+	return now, err
 }
 
 // status is that of the cluster, as soon as a controller answers.
