@@ -90,13 +90,12 @@ func noNodePods(ctx context.Context, t *story.Teller) error {
 }
 
 // hostsTakeOver starts the program on each host. The last of them has no certificate, as one that is new.
-func hostsTakeOver(ctx context.Context, t *story.Teller) error {
+func hostsTakeOver(ctx context.Context, t *story.Teller) (err error) {
 	folder := filepath.Join(t.Cluster.Dir, "for-hosts")
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o700)); err != nil {
 		return err
 	}
-	// There is a token in it.
-	defer os.RemoveAll(folder) //nolint:errcheck // it goes with the cluster
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }() // there is a token in it
 	last := t.Cluster.Node(t.Cluster.Nodes)
 	if _, err := last.Exec(ctx, "rm", "-r", nodeCertificate); err != nil {
 		return err
