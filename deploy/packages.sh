@@ -30,6 +30,8 @@ if [ "${1:-}" = kubernetes ]; then
   need containerd containerd
   need runc runc
   need nsenter util-linux
+  need iptables iptables
+  need ipset ipset
   [ -x /usr/lib/cni/ptp ] || missing="$missing containernetworking-plugins"
 fi
 install_missing() {

@@ -29,6 +29,7 @@ programs() {
   echo "helm helm.sh/helm/v3 v3.22.0 ./cmd/helm build"
   echo "helm helm.sh/helm/v4 v4.3.1 ./cmd/helm build"
   echo "coredns github.com/coredns/coredns v1.15.0 . build"
+  echo "kube-router github.com/cloudnativelabs/kube-router/v2 v2.1.0 ./cmd/kube-router build"
   echo "ginkgo github.com/onsi/ginkgo/v2 v2.32.0 ./ginkgo build"
   echo "ginkgo github.com/onsi/ginkgo/v2 v2.28.1 ./ginkgo build"
   echo "agnhost k8s.io/kubernetes v1.37.2 ./test/images/agnhost build"
