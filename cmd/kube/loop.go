@@ -75,9 +75,9 @@ func LoopCommand() *cobra.Command {
 	flags.DurationVar(&o.often, "node-interval", 3*time.Second, "how often nodes are looked at")
 	flags.DurationVar(&o.seldom, "interval", 10*time.Second, "how often everything is looked at")
 	flags.DurationVar(&o.silence, "kubelet-silence", 15*time.Second, "how long a kubelet has not renewed its Lease when a failover of its node may begin, under the log's proof; with 0 only when Kubernetes has the node as unknown")
-	flags.DurationVar(&o.duration, "lease-duration", 15*time.Second, "how long a leader that is not heard of leads")
-	flags.DurationVar(&o.deadline, "lease-renew-deadline", 10*time.Second, "after which time without a renewal the leader gives up")
-	flags.DurationVar(&o.retry, "lease-retry-period", 2*time.Second, "how often the leader renews, and the others try")
+	flags.DurationVar(&o.duration, "lease-duration", 8*time.Second, "how long a leader that is not heard of leads")
+	flags.DurationVar(&o.deadline, "lease-renew-deadline", 6*time.Second, "after which time without a renewal the leader gives up")
+	flags.DurationVar(&o.retry, "lease-retry-period", time.Second, "how often the leader renews, and the others try")
 	cmd.AddCommand(guardCommand())
 	return cmd
 }

@@ -41,7 +41,9 @@ It exits when the controller does, and is started again with it.
 {{- $provisioner = concat $provisioner (list "--enable-capacity" "--capacity-ownerref-level=1" "--capacity-poll-interval=1m" "--kube-api-capacity-qps=10" "--kube-api-capacity-burst=20") }}
 {{- end }}
 {{ include "holdfast.sidecar" (dict "root" . "name" "provisioner" "sidecar" $s.provisioner "args" $provisioner) }}
-{{ include "holdfast.sidecar" (dict "root" . "name" "attacher" "sidecar" $s.attacher "args" (list (printf "--worker-threads=%v" $s.attacher.workerThreads) "--reconcile-sync=1m")) }}
+{{- /* A pod that fails over waits for the attacher: where it led on the node that was lost, another one leads within ten seconds. */}}
+{{ include "holdfast.sidecar" (dict "root" . "name" "attacher" "sidecar" $s.attacher "args" (list (printf "--worker-threads=%v" $s.attacher.workerThreads) "--reconcile-sync=1m"
+    "--leader-election-lease-duration=8s" "--leader-election-renew-deadline=6s" "--leader-election-retry-period=1s")) }}
 {{ include "holdfast.sidecar" (dict "root" . "name" "resizer" "sidecar" $s.resizer "args" (list (printf "--workers=%v" $s.resizer.workerThreads))) }}
 {{- if include "holdfast.snapshots" . }}
 {{ include "holdfast.sidecar" (dict "root" . "name" "snapshotter" "sidecar" $s.snapshotter
