@@ -44,9 +44,9 @@ func join(ctx context.Context, t *story.Teller, number int) error {
 	})
 }
 
-// started wants the loop to have taken the taint off with which a node joined, and no pod to have been placed there before the driver.
+// started wants the loop to have taken the taint off with which a node joined.
 func started(ctx context.Context, t *story.Teller, number int) error {
-	err := t.Time("driver there to the startup taint taken off", func() error {
+	return t.Time("driver there to the startup taint taken off", func() error {
 		return kit.Until(ctx, patience, func() error {
 			n, err := t.Client.CoreV1().Nodes().Get(ctx, cluster.NodeName(number), metav1.GetOptions{})
 			if err == nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.StartupTaint }) {
@@ -55,7 +55,6 @@ func started(ctx context.Context, t *story.Teller, number int) error {
 			return err
 		})
 	})
-	return errors.Join(err, noneBeforeItsDriver(ctx, t))
 }
 
 // noneBeforeItsDriver wants no pod of the story to have been refused for a driver that kubelet did not know.
@@ -154,11 +153,11 @@ func tellLateNode(ctx context.Context, t *story.Teller) error {
 		func() error { return readyPods(ctx, t, set, set.replicas-1) },
 		func() error { return oneWaits(ctx, t, set) },
 		func() error { return join(ctx, t, number) },
-		func() error {
-			return t.Time("driver there to the last pod Ready", func() error { return readyPods(ctx, t, set, set.replicas) })
-		},
 		func() error { return started(ctx, t, number) },
-		func() error { return onTheirHosts(ctx, t, set) },
+		func() error {
+			return t.Time("and to the last pod Ready", func() error { return readyPods(ctx, t, set, set.replicas) })
+		},
+		func() error { return errors.Join(onTheirHosts(ctx, t, set), noneBeforeItsDriver(ctx, t)) },
 		func() error { return removeAll(ctx, t, "statefulsets", "pvc") },
 		func() error { return leaves(ctx, t, number) },
 	)
