@@ -43,7 +43,7 @@ var clusterRules = map[string]map[string]string{
 		"authorization.k8s.io/subjectaccessreviews": "c", "snapshot.storage.k8s.io/volumesnapshots": "g",
 		"snapshot.storage.k8s.io/volumesnapshotcontents": "g",
 	},
-	"holdfast-csi-addons": {"authentication.k8s.io/tokenreviews": "c"},
+	"holdfast-csi-addons": {"authentication.k8s.io/tokenreviews": "c", "/persistentvolumes": "g"},
 	"holdfast-kube": {
 		"/persistentvolumes": "glcpd", "/nodes": "glp", "/pods": "gld", "/persistentvolumeclaims": "gl",
 		"storage.k8s.io/storageclasses": "gl", "storage.k8s.io/volumeattachments": "gl", "storage.k8s.io/csinodes": "l",
@@ -68,7 +68,11 @@ var namespaceRules = map[string]map[string]string{
 	"holdfast-provisioner": {
 		"storage.k8s.io/csistoragecapacities": "glwcupd", "/pods": "g", "apps/replicasets": "g",
 	},
-	"holdfast-csi-addons": {"csiaddons.openshift.io/csiaddonsnodes": "glwcu", "/pods": "g", "apps/replicasets": "g"},
+	"holdfast-csi-addons": {
+		"csiaddons.openshift.io/csiaddonsnodes": "glwcud", "/secrets[holdfast-addons]": "g", "/pods": "g", "apps/replicasets": "g",
+		"apps/statefulsets/finalizers": "u", "apps/daemonsets/finalizers": "u",
+	},
+	"holdfast-csi-addons-secrets": {"/secrets": "g"},
 }
 
 func TestRulesAreThoseOfTheTable(t *testing.T) {
@@ -77,8 +81,8 @@ func TestRulesAreThoseOfTheTable(t *testing.T) {
 	require.Equal(t, spelled(namespaceRules), namespaceRoles(t, list))
 }
 
-// Whatever is set, nothing is allowed beyond the tables, no Secret but the CA's to its maker, and to nodes nothing at all unless the sidecar
-// of CSI-Addons is beside them.
+// Whatever is set, nothing is allowed beyond the tables, no Secret but the CA's to its maker and those that are named for CSI-Addons, and
+// to nodes nothing at all unless its sidecar is beside them.
 func TestNoSetHasOtherRules(t *testing.T) {
 	for path := range sets {
 		list := objectsOfSet(t, path)
@@ -101,7 +105,8 @@ func within(t *testing.T, path, name string, rules, table map[string]string) {
 	t.Helper()
 	for resource, verbs := range rules {
 		require.Equal(t, table[resource], verbs, "%s: role %s: %s", path, name, resource)
-		require.False(t, strings.HasPrefix(resource, "/secrets") && name != "holdfast-kube-init", "%s: role %s", path, name)
+		mayRead := name == "holdfast-kube-init" || name == addonsSecrets || name == "holdfast-csi-addons" && resource != "/secrets"
+		require.False(t, strings.HasPrefix(resource, "/secrets") && !mayRead, "%s: role %s", path, name)
 	}
 }
 
@@ -110,7 +115,7 @@ func boundToControllers(t *testing.T, path, binding, role string, subjects []rba
 	require.Equal(t, binding, role, path)
 	for _, subject := range subjects {
 		require.Equal(t, "ServiceAccount "+Namespace, subject.Kind+" "+subject.Namespace, path)
-		if role != "holdfast-csi-addons" {
+		if role != "holdfast-csi-addons" && role != addonsSecrets {
 			require.Equal(t, "holdfast-controller", subject.Name, "%s: %s", path, binding)
 		}
 	}

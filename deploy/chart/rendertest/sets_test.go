@@ -63,7 +63,7 @@ var sets = map[string]Release{
 		"node":             tree{"replication": tree{"enabled": true, "addressFrom": "10.1.0.0/16"}},
 		"storageClasses":   tree{"holdfast-two-sites": tree{"enabled": true, "parameters": tree{"sites": "A,B"}}, "holdfast-restore": tree{"enabled": true}},
 		"snapshotMetadata": tree{"enabled": true, "tlsSecretName": "metadata-tls"},
-		"csiAddons": tree{"enabled": true, "tokenSecretName": "holdfast-addons",
+		"csiAddons": tree{"enabled": true, "tokenSecretName": "holdfast-addons", "secretNamespaces": []any{"shop"},
 			"networkFenceClasses":           tree{"holdfast": tree{"parameters": tree{"clusterID": "a"}}},
 			"volumeReplicationClasses":      tree{"holdfast": tree{"parameters": tree{"peerSite": "B"}}},
 			"volumeGroupReplicationClasses": tree{"holdfast": tree{"parameters": tree{"peerSite": "B", "together": "true"}}},

@@ -83,8 +83,14 @@ securityContext:
 {{- define "holdfast.addonsVolume" -}}
 {{- if and .Values.csiAddons.enabled .Values.csiAddons.tokenSecretName }}
 - name: addons-token
-  secret: {secretName: {{ .Values.csiAddons.tokenSecretName }}, defaultMode: 0440}
+  # The sidecar sends the Secret's keys as they are called: one key is what is sent and what is wanted.
+  secret: {secretName: {{ .Values.csiAddons.tokenSecretName }}, defaultMode: 0440, items: [{key: holdfastToken, path: token}]}
 {{- end }}
+{{- end }}
+
+{{- /* The Secret that classes of CSI-Addons name: its sidecar makes no call of theirs without one, so there is an empty one without a token. */ -}}
+{{- define "holdfast.addonsSecret" -}}
+{{- .Values.csiAddons.tokenSecretName | default "holdfast-csi-addons" -}}
 {{- end }}
 
 {{- /* "true" where a value of auto, true or false, and the cluster, say so. (dict "root" $ "value" VALUE "api" GROUP/VERSION) */ -}}
