@@ -33,6 +33,8 @@ programs() {
   echo "ginkgo github.com/onsi/ginkgo/v2 v2.32.0 ./ginkgo build"
   echo "ginkgo github.com/onsi/ginkgo/v2 v2.28.1 ./ginkgo build"
   echo "agnhost k8s.io/kubernetes v1.37.2 ./test/images/agnhost build"
+  echo "csi-addons-sidecar github.com/csi-addons/kubernetes-csi-addons v0.14.0 ./sidecar build"
+  echo "csi-addons-manager github.com/csi-addons/kubernetes-csi-addons v0.14.0 ./cmd/manager build"
   echo "cert-manager github.com/cert-manager/cert-manager v1.21.2 ./certmanager here"
 }
 
@@ -84,7 +86,10 @@ programs | while read -r name module version package how; do
     cd "$dir"
     case $how in
       test) "$GO" test -c -vet=off -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package" ;;
-      build) "$GO" build -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package" ;;
+      build)
+        "$GO" build -ldflags "$(flags "$module" "$version")" -o "$out.part" "$package"
+        # With the CRDs, and the rights that its users apply beside it.
+        [ "$name" != csi-addons-manager ] || { rm -rf "$cache/bin/$name-objects-$version" && cp -r deploy/controller "$cache/bin/$name-objects-$version"; } ;;
       # The published module is a library: the program is ours, and the chart is its module's.
       here)
         rm -rf "$cache/bin/$name-chart-$version"

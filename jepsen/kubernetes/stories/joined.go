@@ -101,6 +101,7 @@ type loggedNode struct {
 	ID    string
 	Host  string `json:"host_id"`
 	State string
+	Fence string // empty: there is none
 }
 
 func loggedNodeOf(ctx context.Context, t *story.Teller, name string) (loggedNode, error) {

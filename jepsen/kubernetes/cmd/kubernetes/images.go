@@ -44,6 +44,13 @@ func (o options) makeImages() ([]string, error) {
 			images[name] = image.Program("registry.k8s.io/sig-storage/"+name+":"+version, program, "/"+name)
 		}
 	}
+	for _, a := range cluster.AddonsImages {
+		if program := filepath.Join(o.programs, a.Name+"-"+cluster.AddonsVersion); isThere(program) {
+			img := image.Program(a.Image+":"+cluster.AddonsVersion, program, a.At)
+			img.User = a.User
+			images[a.Name] = img
+		}
+	}
 	return o.writeImages(images)
 }
 
