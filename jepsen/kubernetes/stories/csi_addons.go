@@ -4,8 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/kit"
 	"github.com/holdfast-storage/holdfast/jepsen/kubernetes/story"
 )
 
@@ -93,12 +99,40 @@ func (a *addonsCase) guarded(ctx context.Context) error {
 	)
 }
 
-// upgraded switches the sidecars on, and waits until the manager is connected to each.
+// upgraded switches the sidecars on, and waits until the manager is connected to each. The manager removes the object of a sidecar that it did
+// not reach three times, as of a pod that restarts, and the sidecar makes it when it starts: where it comes to lack one, the pod is deleted, as the
+// page says.
 func (a *addonsCase) upgraded(ctx context.Context, class, more string) error {
 	return a.Time(fmt.Sprintf("helm upgrade --wait, with the fences %q, to the manager connected to all", class), func() error {
 		if err := helmInstall(ctx, a.Teller, addonsOn(class, more)...); err != nil {
 			return err
 		}
-		return a.connected(ctx, class)
+		err := a.connected(ctx, class)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		a.Note("pods without an object of CSI-Addons are started again: %v", err)
+		return errors.Join(a.restartMissing(ctx), a.connected(ctx, class))
 	})
+}
+
+// restartMissing deletes the pods whose sidecars no object names.
+func (a *addonsCase) restartMissing(ctx context.Context) error {
+	found, err := a.In(namespace).List(ctx, "csiaddonsnodes", "")
+	if err != nil {
+		return err
+	}
+	pods, err := a.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component in (controller, node)"})
+	if err != nil {
+		return err
+	}
+	for _, p := range pods.Items {
+		named := slices.ContainsFunc(found, func(o unstructured.Unstructured) bool {
+			return strings.Contains(kit.Text(&o, "spec", "driver", "endpoint"), "//"+p.Name+".")
+		})
+		if !named {
+			err = errors.Join(err, a.Client.CoreV1().Pods(namespace).Delete(ctx, p.Name, metav1.DeleteOptions{}))
+		}
+	}
+	return err
 }
